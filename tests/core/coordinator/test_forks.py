@@ -241,8 +241,16 @@ def without(flow: PinnedWorkflow, name: str) -> PinnedWorkflow:
 @pytest.mark.parametrize(
     ("flow", "field", "message"),
     [
-        (without(LIST, "b"), "workflow_revision", "The run is at node `b`, which team/graph@1 does not have."),
-        (without(LIST, "a"), "workflow_revision", "The run is at node `a`, which team/graph@1 does not have."),
+        (
+            without(LIST, "b"),
+            "workflow_revision",
+            "The run is at node `b`, which team/graph@1 does not have.",
+        ),
+        (
+            without(LIST, "a"),
+            "workflow_revision",
+            "The run is at node `a`, which team/graph@1 does not have.",
+        ),
         (
             without(LIST, "z"),
             "workflow_revision",

@@ -1,0 +1,1 @@
+"""Definitions: their values, documents, checks and pins."""

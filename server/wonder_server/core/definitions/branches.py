@@ -1,14 +1,14 @@
-"""Which fan-outs may be open where: the theory behind fan-in.
+"""Open fan-outs along the paths of a workflow: the theory of fan-in.
 
-A token carries a stack of the fan-outs that it came through and that have not been joined. A transition
-*opens* a branch if its node has ``fan_out`` set or it has ``for_each``: the token behind it has its node on
-top of the stack. (Where only some transitions of a node have ``for_each``, the others just lead on.) A node
-with ``fan_in`` closes the top of the stack, so it and what follows run in what was open around that fan-out.
-With an empty stack it has nothing to close and is a node like any other.
+Each token has a stack of the fan-outs that it passed and that have not been joined. A transition *opens* a
+branch if its node has ``fan_out`` or the transition has ``for_each``: the node goes on top of the token's
+stack. (If only some transitions of a node have ``for_each``, the others open nothing.) A node with ``fan_in``
+removes the top of the stack, so the node and its successors run outside of that fan-out. If the stack is
+empty, the node joins nothing and is an ordinary node.
 
-`explore` follows every transition from the start with every stack that can come about. Stacks hold a node at
-most once, since a fan-out within itself is refused, and so the search ends; what it finds is exact for the
-shape of the graph, conditions left aside.
+`explore` follows every transition from the start with every possible stack. A stack contains a node at most
+once, because a fan-out inside itself is refused, so the search ends. The result is exact for the shape of the
+graph; conditions are ignored.
 """
 
 from __future__ import annotations
@@ -19,28 +19,29 @@ from dataclasses import dataclass, field
 from wonder_server.core.definitions.specs import Node, Transition
 
 Stack = tuple[str, ...]
-"""The nodes whose fan-outs are open, the nearest last."""
+"""Nodes whose fan-outs are open, the innermost last."""
 
 State = tuple[str, Stack]
-"""A token that comes to a node, with its stack before the node closes anything."""
+"""A token's next node, and its stack before that node joins anything."""
 
 Transitions = Mapping[str, Sequence[tuple[int, Transition]]]
-"""By node, the transitions that leave it in the order in which they are tried, each with its index."""
+"""Outgoing transitions by node, in the order in which they are tried, each with its index."""
 
 MAX_OPEN = 16
-"""How many fan-outs may be open around a token."""
+"""Limit of nested open fan-outs."""
 
 MAX_MOVES = 50_000
-"""Transitions followed before the search gives up: only a graph made for it has so many stacks."""
+"""Limit of transitions followed in one search. Only a graph built to exceed it has so many stacks."""
 
 
 @dataclass(slots=True)
 class Exploration:
-    """What tokens can do.
+    """The reachable states of a graph.
 
-    ``moves``: from each state, the transitions that can be taken (by index) and the state behind each.
-    ``within``: transitions that lead back to a node whose fan-out is still open. ``too_deep``: those that
-    open one fan-out too many. Neither is followed. ``complete`` is false if the search gave up.
+    ``moves``: for each state, the transitions that can be taken (by index), each with the next state.
+    ``within``: transitions that lead back to a node whose fan-out is still open. ``too_deep``: transitions
+    that exceed `MAX_OPEN`. Transitions of these two are not followed. ``complete`` is False if the search
+    exceeded `MAX_MOVES`.
     """
 
     moves: dict[State, list[tuple[int, State]]] = field(default_factory=dict)
@@ -50,17 +51,17 @@ class Exploration:
 
 
 def opens(node: Node, transition: Transition) -> bool:
-    """Whether tokens that take this transition of ``node`` are branches."""
+    """Return True if a token that takes this transition of ``node`` is a branch."""
     return node.fan_out or transition.for_each is not None
 
 
 def while_running(node: Node, stack: Stack) -> Stack:
-    """What is open while ``node`` runs, for a token that came with ``stack``."""
+    """Return the fan-outs that are open while ``node`` runs, for a token that arrives with ``stack``."""
     return stack[:-1] if node.fan_in is not None else stack
 
 
 def explore(nodes: Mapping[str, Node], transitions: Transitions, start: str) -> Exploration:
-    """Every state that can be reached from ``start``. All ends of transitions must exist."""
+    """Return every state that can be reached from ``start``. Both ends of each transition must exist."""
     found = Exploration()
     waiting: list[State] = [(start, ())]
     followed = 0
@@ -68,20 +69,20 @@ def explore(nodes: Mapping[str, Node], transitions: Transitions, start: str) -> 
         state = waiting.pop()
         if state in found.moves:
             continue
-        here = nodes[state[0]]
-        running = while_running(here, state[1])
+        node = nodes[state[0]]
+        running = while_running(node, state[1])
         moves = found.moves[state] = []
-        for index, transition in transitions[here.id]:
+        for index, transition in transitions[node.id]:
             followed += 1
-            stack = (*running, here.id) if opens(here, transition) else running
-            there = nodes[transition.to_node_id]
-            if there.id in while_running(there, stack):
-                found.within.setdefault(index, there.id)
+            stack = (*running, node.id) if opens(node, transition) else running
+            target = nodes[transition.to_node_id]
+            if target.id in while_running(target, stack):
+                found.within.setdefault(index, target.id)
             elif len(stack) > MAX_OPEN:
                 found.too_deep.add(index)
             else:
-                moves.append((index, (there.id, stack)))
-                waiting.append((there.id, stack))
+                moves.append((index, (target.id, stack)))
+                waiting.append((target.id, stack))
         if followed > MAX_MOVES:
             found.complete = False
             break
@@ -89,7 +90,7 @@ def explore(nodes: Mapping[str, Node], transitions: Transitions, start: str) -> 
 
 
 def joins(nodes: Mapping[str, Node], found: Exploration) -> dict[str, tuple[str, ...]]:
-    """By node that fans out, the nodes where its branches are joined; one, in what may be saved."""
+    """Return the fan-ins of each node that fans out. A saved workflow has at most one for each."""
     met: dict[str, dict[str, None]] = {}
     for node_id, stack in found.moves:
         if stack and nodes[node_id].fan_in is not None:

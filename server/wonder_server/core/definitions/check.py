@@ -1,7 +1,7 @@
-"""What is refused when a definition is saved (feature A6).
+"""Validation of definitions when they are saved (feature A6).
 
-`check_spec` judges one definition in its surroundings and returns every fault at once, each with its
-place. It never raises, asks nobody but the given `Surroundings`, and knows no storage.
+`check_spec` returns every fault of one definition, each with its path. It never raises, reads only the given
+`ReferenceResolver`, and uses no storage.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ FORBIDDEN_PARAMETERS = frozenset(
     " stream timeout".split()
 )
 FORBIDDEN_BEGINNINGS = ("aws_", "azure_", "litellm_", "s3_", "vertex_", "watsonx_")
-"""Where requests go, with whose key and whether they stream is the operator's and the platform's."""
+"""The operator chooses the endpoint and the key of requests, the platform whether they stream."""
 
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}\Z")
 _NUMBER = re.compile(r"\d{1,15}(?:\.\d{1,15})?\Z")
@@ -64,7 +64,7 @@ _PROVIDER = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}\Z")
 
 
 def check_spec(spec: Spec, library: str, resolver: ReferenceResolver) -> tuple[Fault, ...]:
-    """Every fault of ``spec``, as a definition of ``library``; empty if it may be saved."""
+    """Return every fault of ``spec`` as a definition of ``library``; empty if it is valid."""
     check = _Check(library, resolver)
     if len(canonical(to_json(spec))) > MAX_SPEC_BYTES:
         check.refuse("", f"The definition is larger than {MAX_SPEC_BYTES} bytes.")
@@ -87,14 +87,12 @@ def check_spec(spec: Spec, library: str, resolver: ReferenceResolver) -> tuple[F
 
 
 class _Check(Rules):
-    """One run over one definition."""
+    """Checks of one definition, one method for each kind."""
 
     def __init__(self, library: str, resolver: ReferenceResolver) -> None:
         super().__init__()
         self._library = library
         self._resolver = resolver
-
-    # --- one method a kind --------------------------------------------------------------------
 
     def persona(self, persona: Persona) -> None:
         self.text("system_prompt", persona.system_prompt)
@@ -114,7 +112,7 @@ class _Check(Rules):
         self.number("constraints.max_delegation_depth", depth, 0, MAX_DELEGATION_DEPTH)
         window = persona.context_window
         if not 0 < window.threshold <= 1:
-            self.refuse("context_window.threshold", "The threshold is a part: above 0 and at most 1.")
+            self.refuse("context_window.threshold", "The threshold must be above 0 and at most 1.")
         self.number("context_window.keep_recent_messages", window.keep_recent_messages, 0, MAX_RECENT_TURNS)
         for index, kind in enumerate(limits.allowed_actions):
             self.allowed_action(f"constraints.allowed_actions[{index}]", kind)
@@ -142,7 +140,7 @@ class _Check(Rules):
         for index, reference in enumerate(persona.tool_ids):
             found = self._resolver.find(reference, self._library)
             if found is None or not isinstance(found.spec, Tool):
-                continue  # `check_references` says so.
+                continue  # `check_references` reports it.
             name = found.spec.name
             self.tool_of_format(f"tool_ids[{index}]", found.spec, format_name)
             if name in seen:
@@ -170,7 +168,7 @@ class _Check(Rules):
         self.retry("retry", tool.retry)
 
     def tool_root(self, schema: Mapping[str, object]) -> None:
-        """What providers refuse at each turn, though JSON Schema knows it."""
+        """Refuse keywords and names that are valid JSON Schema but that providers reject."""
         for keyword in NOT_AT_ROOT:
             if keyword in schema:
                 self.refuse(
@@ -187,24 +185,27 @@ class _Check(Rules):
                 )
 
     def tool_of_format(self, path: str, tool: Tool, format_name: str) -> None:
-        """What only the format of the persona's model does not take."""
+        """Refuse a tool that the request format of the persona's model does not accept."""
         if format_name == "gemini" and not gemini.NAME.fullmatch(tool.name):
             self.refuse(
                 path,
                 f"Gemini takes no tool named '{tool.name}': its name must begin with a letter or '_'. "
                 "Rename the tool, or choose a model of another format.",
             )
-        longest = openai_chat.LONGEST_DESCRIPTION
-        if format_name in ("openai_chat", "openai_responses") and len(tool.description) > longest:
+        limit = openai_chat.LONGEST_DESCRIPTION
+        if format_name in ("openai_chat", "openai_responses") and len(tool.description) > limit:
             self.refuse(
                 path,
-                f"OpenAI takes descriptions of tools up to {longest:,} characters; that of '{tool.name}' has "
+                f"OpenAI takes descriptions of tools up to {limit:,} characters; that of '{tool.name}' has "
                 f"{len(tool.description):,}. Shorten it, or choose a model of another provider.",
             )
 
     def format_of(self, persona: Persona) -> str:
-        """The format in which the persona's model is asked, if its provider is one of the three whose limits
-        are known; "" if not, or if the operator chooses the model."""
+        """Return the request format of the persona's model if its provider has known limits, else an empty
+        string.
+
+        The result is also empty if the operator chooses the model.
+        """
         found = (
             self._resolver.find(persona.model_profile_id, self._library) if persona.model_profile_id else None
         )
@@ -276,7 +277,7 @@ class _Check(Rules):
         self.action_inputs(step, path)
 
     def action_inputs(self, step: Step, path: str) -> None:
-        """Inputs that the step's action does not know, and required ones that nothing sets."""
+        """Refuse inputs that the step's action does not have, and missing required inputs."""
         action = step.action
         if step.action_id:
             found = self._resolver.find(step.action_id, self._library)
@@ -293,14 +294,15 @@ class _Check(Rules):
             self.sleep(step, action, path)
 
     def sleep(self, step: Step, action: Action, path: str) -> None:
-        """A time that is written down and can never be slept; the action itself refuses the others."""
-        said = step.input_mapping.get("duration_ms", "")
+        """Refuse a constant duration that exceeds the action's timeout. The action itself refuses computed
+        ones."""
+        source = step.input_mapping.get("duration_ms", "")
         duration = action.config.get("duration_ms")
-        if said:
-            duration = float(said) if _NUMBER.match(said.strip()) else None
+        if source:
+            duration = float(source) if _NUMBER.match(source.strip()) else None
         if isinstance(duration, int | float) and duration >= action.timeout_ms:
             self.refuse(
-                f"{path}.input_mapping.duration_ms" if said else f"{path}.action",
+                f"{path}.input_mapping.duration_ms" if source else f"{path}.action",
                 f"duration_ms is {duration:.15g}, and the action times out after {action.timeout_ms} ms:"
                 " raise its timeout_ms, or let the workflow wait.",
             )
@@ -311,11 +313,12 @@ class _Check(Rules):
         if not isinstance(known, Mapping) or schema.get("additionalProperties") is not False:
             return
         for name in sorted(set(names) - set(known)):
-            takes = ", ".join(sorted(known)) or "nothing"
-            self.refuse(join(path, name), f"'{action.kind}' takes no '{name}'; it takes: {takes}.")
+            names_known = ", ".join(sorted(known)) or "nothing"
+            self.refuse(join(path, name), f"'{action.kind}' takes no '{name}'; it takes: {names_known}.")
 
     def config(self, path: str, action: Action) -> None:
-        """Settings that do not fit the kind's schema; what a step adds is not known before it runs."""
+        """Refuse settings that do not match the kind's schema. Inputs that a step adds are only known when it
+        runs."""
         schema = self._resolver.actions[action.kind]
         for name, value in action.config.items():
             if name in schema.get("properties", {}):
@@ -326,13 +329,13 @@ class _Check(Rules):
     def action_kind(self, path: str, kind: str) -> bool:
         if kind in self._resolver.actions:
             return True
-        there_are = f"there are: {', '.join(sorted(self._resolver.actions))}."
+        known = f"there are: {', '.join(sorted(self._resolver.actions))}."
         meant = did_you_mean(kind, self._resolver.actions)
-        self.refuse(path, f"There is no action kind '{kind}'{meant}; {there_are}")
+        self.refuse(path, f"There is no action kind '{kind}'{meant}; {known}")
         return False
 
     def allowed_action(self, path: str, pattern: str) -> None:
-        """A kind, or a family of kinds: ``memory.*``."""
+        """Refuse an unknown kind or family of kinds, such as ``memory.*``."""
         family = pattern.removesuffix("*")
         if family == pattern or not any(kind.startswith(family) for kind in self._resolver.actions):
             self.action_kind(path, pattern)

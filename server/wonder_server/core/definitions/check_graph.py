@@ -1,4 +1,4 @@
-"""What is refused of a workflow's graph: endless circles, nodes out of reach, branches that never meet."""
+"""Validation of a workflow's graph: unlimited cycles, unreachable nodes, branches that cannot meet."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from wonder_server.core.definitions.specs import FanIn, FanInMode, Node, Transit
 from wonder_server.core.suggestions import did_you_mean
 
 MAX_CYCLES = 20
-"""Circles that are told at once; each is searched for in a graph without those before."""
+"""Limit of reported cycles. Each search ignores the cycles found before."""
 
 
 def check_graph(workflow: Workflow, faults: FaultList) -> Exploration | None:
-    """Refuse unknown ends of transitions, a wrong beginning, circles without a limit, unreachable nodes,
-    and fan-ins that cannot work.
+    """Refuse transitions to unknown nodes, an unknown initial node, cycles without a limit, unreachable nodes
+    and fan-ins that cannot be satisfied.
 
-    The answer is what tokens can do; None where the graph is too broken to say.
+    Return the reachable states; None if the graph has faults that prevent the search.
     """
     ids = [node.id for node in workflow.nodes]
     known = set(ids)
@@ -44,7 +44,7 @@ def check_graph(workflow: Workflow, faults: FaultList) -> Exploration | None:
     if start not in known:
         faults.refuse("initial_node_id", _no_node(start, known))
         return None
-    if broken:  # What cannot be reached now may well be once the transition is mended.
+    if broken:  # A corrected transition may reach the nodes that are unreachable now.
         return None
     _check_reach(workflow, start, faults)
     return _Joining(workflow, faults).check()
@@ -84,7 +84,7 @@ def _check_reach(workflow: Workflow, start: str, faults: FaultList) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Branch:
-    """A transition that opens branches: how many at most, and whether they can come to where they meet."""
+    """A transition that opens branches. ``arrives`` is True if they can reach their fan-in."""
 
     index: int
     transition: Transition
@@ -92,6 +92,7 @@ class _Branch:
 
     @property
     def count(self) -> int:
+        """Maximum number of branches that can arrive."""
         each = self.transition.for_each
         return 0 if not self.arrives else each.max_items if each else 1
 
@@ -100,28 +101,29 @@ class _Branch:
 
 
 class _Joining:
-    """Whether the branches of every fan-out can meet as the fan-ins say."""
+    """Check that the branches of every fan-out can meet as the fan-ins require."""
 
     def __init__(self, workflow: Workflow, faults: FaultList) -> None:
         self._nodes = {node.id: node for node in workflow.nodes}
         self._places = {node.id: f"nodes[{index}]" for index, node in enumerate(workflow.nodes)}
-        self._ways = transitions_of(workflow)
+        self._transitions = transitions_of(workflow)
         self._refuse = faults.refuse
-        self._found = explore(self._nodes, self._ways, initial_node(workflow))
+        self._found = explore(self._nodes, self._transitions, initial_node(workflow))
         self._stacks: dict[str, list[Stack]] = {node: [] for node in self._nodes}
         self._before: dict[State, list[State]] = {}
         for state, moves in self._found.moves.items():
             self._stacks[state[0]].append(state[1])
-            for _, there in moves:
-                self._before.setdefault(there, []).append(state)
+            for _, target in moves:
+                self._before.setdefault(target, []).append(state)
 
     def check(self) -> Exploration | None:
+        """Refuse fan-outs and fan-ins that cannot work; return the reachable states, or None."""
         found = self._found
         for index, fan_out in sorted(found.within.items()):
             self._refuse(
                 f"transitions[{index}]",
-                f"This leads from inside the fan-out of '{fan_out}' back to '{fan_out}': fan-outs would open "
-                "in each other for ever. Join the branches before, with fan_in.",
+                f"This leads from inside the fan-out of '{fan_out}' back to '{fan_out}': fan-outs would "
+                "nest without end. Join the branches before, with fan_in.",
             )
         for index in sorted(found.too_deep):
             self._refuse(
@@ -134,7 +136,7 @@ class _Joining:
                 "steps. Join branches sooner.",
             )
         if found.within or found.too_deep or not found.complete:
-            return None  # What was not followed may lead anywhere.
+            return None  # Transitions that were not followed may lead to any node.
         for node in self._nodes.values():
             if node.fan_in is not None:
                 self._check_nearest(node, node.fan_in)
@@ -165,7 +167,7 @@ class _Joining:
             )
 
     def _check_meeting(self, fan_out: Node, meet: Node) -> None:
-        """Refuse a fan-in that waits for what can never come."""
+        """Refuse a fan-in that waits for branches that cannot arrive."""
         fan_in = meet.fan_in
         assert fan_in is not None
         place = f"{self._places[meet.id]}.fan_in"
@@ -186,13 +188,13 @@ class _Joining:
                 )
 
     def _opened_together(self, fan_out: Node, meet: Node) -> Iterator[list[_Branch]]:
-        """The transitions of a fan-out, as they are taken: all at once, or one of them."""
-        # Where a branch can go does not depend on what is open around its fan-out, so any will do.
+        """Yield the transitions of a fan-out that are taken together: all of them, or each alone."""
+        # The paths of a branch do not depend on the fan-outs around its own, so any stack serves.
         inside = (*while_running(fan_out, self._stacks[fan_out.id][0]), fan_out.id)
         arriving = self._leading_to((meet.id, inside))
         opened = [
             _Branch(index, transition, (transition.to_node_id, inside) in arriving)
-            for index, transition in self._ways[fan_out.id]
+            for index, transition in self._transitions[fan_out.id]
             if opens(fan_out, transition)
         ]
         if fan_out.fan_out:
@@ -201,8 +203,10 @@ class _Joining:
             yield from ([branch] for branch in opened)
 
     def _leading_to(self, goal: State) -> set[State]:
-        """The states of one branch, and of what opens in it, from which its end can be reached. More lead
-        there from outside, all by way of the fan-out; they would only take time."""
+        """Return the states inside one branch from which ``goal`` can be reached.
+
+        States outside of the branch also lead there, all through its fan-out. They would only take time.
+        """
         depth = len(goal[1])
         seen, waiting = {goal}, [goal]
         while waiting:

@@ -1,15 +1,15 @@
-"""The small rules that checks of all kinds of definition are made of."""
+"""Rules that the checks of all kinds of definition share."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from wonder_server.core.definitions.fault_list import FaultList, join
 from wonder_server.core.definitions.specs import Retry
 from wonder_server.core.expressions import check as check_expression
+from wonder_server.core.json_types import JsonObject
 from wonder_server.core.schema.schemas import check_schema
 
 MAX_TEXT_CHARACTERS = 65_536
@@ -18,7 +18,7 @@ MAX_ATTEMPTS = 10
 MAX_TIMEOUT_MS = 24 * 3600 * 1000
 
 BRANCH = ("branch", "item", "index")
-"""What only expressions in a branch of a fan-out know."""
+"""Variables that only expressions in a branch of a fan-out have."""
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}\Z")
 _NODE_ID = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
@@ -26,11 +26,11 @@ _NODE_ID = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Where an expression stands.
+    """The place of an expression.
 
-    ``roots``: the variables it may use. ``owner``: what it belongs to, in words (``node 'a'``), so that a
-    fault can be understood without counting. ``branches``: whether it would know `BRANCH`, and might set
-    ``branch.x``, if only it stood in a branch; None where there are no branches at all.
+    ``roots``: the variables it may use. ``owner``: its owner in words (``node 'a'``), for messages.
+    ``branches``: True in a branch, where `BRANCH` can be used and ``branch.x`` be set; False outside of all
+    branches; None where branches do not exist.
     """
 
     roots: tuple[str, ...]
@@ -38,15 +38,16 @@ class Scope:
     branches: bool | None = None
 
     def knows(self) -> tuple[str, ...]:
+        """Return the variables that the expression may use."""
         return (*self.roots, *BRANCH) if self.branches else self.roots
 
     def after(self) -> Scope:
-        """The same place, once ``result`` has come back."""
+        """Return the scope of expressions that also see ``result``."""
         return replace(self, roots=(*self.roots, "result"))
 
 
 class Rules(FaultList):
-    """Faults, and the rules that find them. ``path`` is always the place of what is checked."""
+    """A fault list with rules that add faults. ``path`` is the path of the checked value."""
 
     def text(self, path: str, text: str) -> None:
         if not text.strip():
@@ -62,7 +63,7 @@ class Rules(FaultList):
         if not least <= value <= most:
             self.refuse(path, f"{path} must be from {least} to {most}, not {value}.")
 
-    def count(self, path: str, items: Collection[Any], most: int, *, least: int = 0) -> None:
+    def count(self, path: str, items: Collection[object], most: int, *, least: int = 0) -> None:
         if len(items) < least:
             self.refuse(path, f"{path} needs at least {least}.")
         elif len(items) > most:
@@ -86,21 +87,21 @@ class Rules(FaultList):
         self.number(f"{path}.backoff_ms", retry.backoff_ms, 0, MAX_TIMEOUT_MS)
         self.number(f"{path}.timeout_ms", retry.timeout_ms, 1, MAX_TIMEOUT_MS)
 
-    def schema(self, path: str, schema: Mapping[str, Any]) -> None:
+    def schema(self, path: str, schema: JsonObject) -> None:
         if schema and (fault := check_schema(schema)):
             self.refuse(join(path, fault.path), fault.message)
 
     # --- expressions and mappings -------------------------------------------------------------------
 
     def condition(self, path: str, source: str, scope: Scope) -> None:
-        """An empty condition holds always; every other one is an expression."""
+        """Check a condition. An empty one is always true."""
         if not source or (fault := check_expression(source, scope.knows())) is None:
             return
         owner = f" of {scope.owner}" if scope.owner else ""
         line = f"line {fault.line}, " if fault.line > 1 else ""
         reason = fault.message
         if scope.branches is False and check_expression(source, (*scope.roots, *BRANCH)) is None:
-            reason += f"; {', '.join(BRANCH)} are for branches, and this is not in a fan-out here"
+            reason += f"; {', '.join(BRANCH)} exist only in a branch, and this is not in a fan-out"
         self.refuse(path, f"In the expression{owner}, {line}column {fault.column}: {reason}")
 
     def expression(self, path: str, source: str, scope: Scope) -> None:
@@ -110,7 +111,7 @@ class Rules(FaultList):
             self.condition(path, source, scope)
 
     def inputs(self, path: str, mapping: Mapping[str, str], scope: Scope) -> None:
-        """Field -> expression."""
+        """Check a mapping of field names to expressions."""
         self.count(path, mapping, MAX_MAPPING_ENTRIES)
         for target, source in mapping.items():
             if not _IDENTIFIER.match(target):
@@ -118,18 +119,18 @@ class Rules(FaultList):
             self.expression(join(path, target), source, scope)
 
     def outputs(self, path: str, mapping: Mapping[str, str], scope: Scope) -> None:
-        """``state.x``, ``output.x`` or in a branch ``branch.x`` -> expression."""
+        """Check a mapping of targets (``state.x``, ``output.x``, in a branch ``branch.x``) to expressions."""
         self.count(path, mapping, MAX_MAPPING_ENTRIES)
         for target, source in mapping.items():
             self.target(join(path, target), target, scope)
             self.expression(join(path, target), source, scope)
 
     def target(self, path: str, target: str, scope: Scope) -> None:
-        """Something that may be set."""
+        """Check the target of a mapping or merge."""
         root, *fields = target.split(".")
         roots = ("state", "output", "branch") if scope.branches else ("state", "output")
         if root == "branch" and scope.branches is False:
-            self.refuse(path, f"'{target}' cannot be set: this is not in a fan-out here.")
+            self.refuse(path, f"'{target}' cannot be set: this is not in a fan-out.")
         elif root not in roots or not fields or not all(map(_IDENTIFIER.match, fields)):
             known = " or ".join(f"{each}.…" for each in roots)
             self.refuse(path, f"'{target}' cannot be set: map to {known} .")

@@ -1,4 +1,4 @@
-"""What is refused of a workflow when it is saved: of its nodes, transitions and schemas (feature A6)."""
+"""Validation of workflows: nodes, transitions and schemas (feature A6)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from wonder_server.core.ids import is_id
 MAX_NODES = 500
 MAX_TRANSITIONS = 2_000
 MAX_WAIT_MS = 365 * 24 * 3600 * 1000
-"""For what waits for people, other runs or agents, and for whole workflows."""
+"""Limit of waits for people, other runs and agents, and of whole workflows."""
 
 MAX_LOOPS = 1_000_000
 MAX_ITEMS = 10_000
@@ -43,7 +43,7 @@ _INT32 = 2**31 - 1
 
 
 def check_workflow(workflow: Workflow, rules: Rules) -> None:
-    """Refuse what is wrong with a workflow by itself; `check_references` looks at what it names."""
+    """Refuse faults of the workflow itself. `check_references` checks the definitions that it names."""
     for name in ("input_schema", "output_schema", "state_schema"):
         rules.schema(name, getattr(workflow, name))
     rules.number("timeout_ms", workflow.timeout_ms, 0, MAX_WAIT_MS)
@@ -51,7 +51,7 @@ def check_workflow(workflow: Workflow, rules: Rules) -> None:
     rules.count("nodes", workflow.nodes, MAX_NODES, least=1)
     rules.count("transitions", workflow.transitions, MAX_TRANSITIONS)
     if not workflow.nodes or len(workflow.nodes) > MAX_NODES or len(workflow.transitions) > MAX_TRANSITIONS:
-        return  # what is too large to be taken is not looked at any closer
+        return  # A workflow above the limits is not checked further.
     rules.unique("nodes", [node.id for node in workflow.nodes])
     check = _Check(workflow, rules, check_graph(workflow, rules))
     for index, node in enumerate(workflow.nodes):
@@ -61,7 +61,7 @@ def check_workflow(workflow: Workflow, rules: Rules) -> None:
 
 
 class _Check:
-    """One run over the parts of a workflow whose graph has been looked at."""
+    """Checks of the parts of a workflow after its graph was explored."""
 
     def __init__(self, workflow: Workflow, rules: Rules, found: Exploration | None) -> None:
         self._rules = rules
@@ -84,7 +84,7 @@ class _Check:
         self.agent(node, path)
         if node.retry is not None:
             if given in (["human_gate"], ["wait"]):
-                rules.refuse(f"{path}.retry", f"There is nothing to try again about a {given[0]}.")
+                rules.refuse(f"{path}.retry", f"A {given[0]} cannot be retried.")
             rules.retry(f"{path}.retry", node.retry)
         if node.human_gate is not None:
             self.gate(node.human_gate, f"{path}.human_gate")
@@ -106,7 +106,7 @@ class _Check:
     def gate(self, gate: HumanGate, path: str) -> None:
         rules = self._rules
         if not gate.prompt.strip():
-            rules.refuse(f"{path}.prompt", "Say in 'prompt' what the person is asked.")
+            rules.refuse(f"{path}.prompt", "prompt is empty. Write the question to the person.")
         rules.length(f"{path}.prompt", gate.prompt)
         rules.schema(f"{path}.answer_schema", gate.answer_schema)
         rules.count(f"{path}.user_ids", gate.user_ids, MAX_USERS)
@@ -124,15 +124,13 @@ class _Check:
         if wait.signal and not _SIGNAL.match(wait.signal):
             self._rules.refuse(f"{path}.signal", "A signal's name is 1 to 64 letters, digits or '_'.")
         if not wait.signal and not wait.duration_ms:
-            self._rules.refuse(path, "Say what ends the wait: signal, duration_ms, or both.")
+            self._rules.refuse(path, "The wait has no end. Set signal, duration_ms, or both.")
 
     def fan_in(self, fan_in: FanIn, path: str, scope: Scope) -> None:
         rules = self._rules
         if fan_in.mode is FanInMode.M_OF_N:
             if fan_in.count < 1:
-                rules.refuse(
-                    f"{path}.count", f"Say how many branches must arrive: at least 1, not {fan_in.count}."
-                )
+                rules.refuse(f"{path}.count", f"count must be at least 1, not {fan_in.count}.")
         elif fan_in.count:
             rules.refuse(f"{path}.count", "Only the mode m_of_n counts branches.")
         rules.number(f"{path}.timeout_ms", fan_in.timeout_ms, 0, MAX_WAIT_MS)
@@ -164,5 +162,6 @@ class _Check:
         self._rules.number(f"{path}.max_concurrency", each.max_concurrency, 0, MAX_ITEMS)
 
     def _scope(self, node_id: str, owner: str) -> Scope:
-        """Where nothing is known of the graph, what only branches know is let pass: that is another fault."""
+        """Return the scope of a node's expressions. If the graph has faults, every node counts as inside a
+        branch, so that the use of branch variables adds no further fault."""
         return Scope(RUN_CONTEXT, owner, self._inside is None or node_id in self._inside)

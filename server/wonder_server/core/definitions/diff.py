@@ -1,4 +1,4 @@
-"""What changed between two revisions, in lines that a person can read (feature A7)."""
+"""Differences between two revisions, as readable lines (feature A7)."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import difflib
 import json
 import re
 from collections.abc import Iterator
-from typing import Any
 
 from wonder_server.core.definitions.document import DefinitionDraft, draft_to_json
+from wonder_server.core.json_types import JsonValue
 
 CONTEXT_LINES = 2
 
 
 def diff(before: DefinitionDraft | None, after: DefinitionDraft | None) -> str:
-    """A unified diff of the two as outlines; None is "not there". Empty if they say the same."""
+    """Return a unified diff of two definitions in outline form. None is a missing definition. Empty if they
+    are equal."""
     lines = difflib.unified_diff(
         _lines(before), _lines(after), "before", "after", n=CONTEXT_LINES, lineterm=""
     )
@@ -25,8 +26,8 @@ def _lines(draft: DefinitionDraft | None) -> list[str]:
     return [] if draft is None else list(outline(draft_to_json(draft)))
 
 
-def outline(value: Any, indent: str = "") -> Iterator[str]:
-    """JSON as block-style YAML: one scalar a line, long texts line by line, keys in the order given."""
+def outline(value: JsonValue, indent: str = "") -> Iterator[str]:
+    """Yield JSON as block-style YAML: one scalar a line, long texts line by line, keys in the given order."""
     if isinstance(value, dict):
         for key, item in value.items():
             yield from _entry(f"{indent}{_scalar(key)}:", item, indent)
@@ -41,7 +42,7 @@ def outline(value: Any, indent: str = "") -> Iterator[str]:
             yield from _entry(f"{indent}-", item, indent)
 
 
-def _entry(label: str, item: Any, indent: str) -> Iterator[str]:
+def _entry(label: str, item: JsonValue, indent: str) -> Iterator[str]:
     inner = indent + "  "
     if isinstance(item, (dict, list)) and item:
         yield label
@@ -55,14 +56,14 @@ def _entry(label: str, item: Any, indent: str) -> Iterator[str]:
 
 
 _BLOCK = re.compile(r"[^\s\x00-\x1f][^\r\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029]*\n", re.DOTALL)
-"""A text of several lines that YAML can carry as it is."""
+"""A text of several lines that YAML can contain unquoted."""
 
 _PLAIN = re.compile(r"[A-Za-z_/](?:[\w/.,()<>=+*?!@'\"$%&;-]|(?<! ) (?![ #])|:(?=[\w/]))*(?<! )\Z", re.ASCII)
 _WORDS_WITH_MEANING = frozenset({"true", "false", "null", "yes", "no", "on", "off"})
 
 
-def _scalar(value: Any) -> str:
-    """A scalar as YAML writes it: a text without quotes only where it reads as nothing else."""
+def _scalar(value: JsonValue) -> str:
+    """Return a scalar in YAML. A text is unquoted only if YAML reads it as a text."""
     if isinstance(value, str) and _PLAIN.match(value) and value.lower() not in _WORDS_WITH_MEANING:
         return value
     if isinstance(value, str) and '"' in value and "'" not in value and value.isprintable():

@@ -1,4 +1,4 @@
-"""Whole definitions as documents: what a YAML file, the contract and the catalog have in common.
+"""Definitions as documents: the common form of YAML files, the contract and the catalog.
 
 ::
 
@@ -9,9 +9,9 @@
       target_type: task
       target_id: write_memory
 
-``kind`` may stand beside it and must agree. What the server sets (``id``, ``revision``, times …) may
-stand there too, as in an exported answer, and is not read. A tool without a ``name`` or
-``description`` of its own has the definition's.
+A document may contain ``kind``, which must match. It may also contain fields that the server sets (``id``,
+``revision``, times …), as in an exported answer; they are ignored. A tool without ``name`` or ``description``
+gets those of the definition.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from wonder_server.core.definitions.fault_list import FaultList
 from wonder_server.core.definitions.parse import canonical, kind_of, parse_spec_lenient, to_json
@@ -31,6 +30,7 @@ from wonder_server.core.definitions.references import (
 )
 from wonder_server.core.definitions.specs import Kind, Spec
 from wonder_server.core.errors import Fault, WonderError
+from wonder_server.core.json_types import JsonDict, JsonObject, JsonValue
 from wonder_server.core.suggestions import did_you_mean
 
 MAX_DESCRIPTION_BYTES = 4_096
@@ -46,7 +46,7 @@ _KINDS = frozenset(Kind)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DefinitionDraft:
-    """A definition as its author wrote it. ``library`` is empty where the caller says it."""
+    """A definition as its author wrote it. ``library`` is empty if the caller provides it."""
 
     name: str
     spec: Spec
@@ -56,35 +56,39 @@ class DefinitionDraft:
 
     @property
     def kind(self) -> Kind:
+        """The kind that the spec defines."""
         return kind_of(self.spec)
 
-    def to_document(self) -> dict[str, Any]:
-        """See `draft_to_json`."""
+    def to_document(self) -> JsonDict:
+        """Return the document of the draft; see `draft_to_json`."""
         return draft_to_json(self)
 
     @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> DefinitionDraft:
-        """See `parse_draft`."""
+    def from_document(cls, document: JsonObject) -> DefinitionDraft:
+        """Read a draft; see `parse_draft`."""
         return parse_draft(document)
 
     def content_hash(self) -> str:
-        """SHA-256 (hex) of all but the library: equal content, equal hash, however it was spelled."""
+        """Return the SHA-256 (hex) of everything but the library. It does not depend on the spelling of the
+        document."""
         document = {**draft_to_json(self), "kind": self.kind}
         document.pop("library", None)
         return hashlib.sha256(canonical(document).encode()).hexdigest()
 
 
-def parse_draft(document: Mapping[str, Any]) -> DefinitionDraft:
-    """The draft that ``document`` spells. Raises DEFINITION_INVALID with every fault found."""
+def parse_draft(document: JsonObject) -> DefinitionDraft:
+    """Return the draft of ``document``. Raises DEFINITION_INVALID with every fault."""
     draft, faults = parse_draft_lenient(document)
     if draft is None or faults:
         raise WonderError(faults[0], faults=faults)
     return draft
 
 
-def parse_draft_lenient(document: Mapping[str, Any]) -> tuple[DefinitionDraft | None, tuple[Fault, ...]]:
-    """As `parse_draft`, but never raises: beside the faults what could be read in spite of them, so that the
-    rest can be judged too; None if it does not say what it defines."""
+def parse_draft_lenient(document: JsonObject) -> tuple[DefinitionDraft | None, tuple[Fault, ...]]:
+    """Return the readable part of ``document`` and its faults. The draft is None if the kind is unknown.
+
+    Never raises. The caller can check the readable part and report further faults.
+    """
     faults = FaultList()
     kind = _kind(document, faults)
     known = _HEADER | _KINDS
@@ -111,33 +115,33 @@ def parse_draft_lenient(document: Mapping[str, Any]) -> tuple[DefinitionDraft | 
     return draft, faults.found()
 
 
-def draft_to_json(draft: DefinitionDraft) -> dict[str, Any]:
-    """The document of a draft: what was left at its default is left out."""
+def draft_to_json(draft: DefinitionDraft) -> JsonDict:
+    """Return the document of a draft, without fields that have their default."""
     spec = to_json(draft.spec)
     if draft.kind is Kind.TOOL:
         for name, inherited in (("name", draft.name), ("description", draft.description)):
             if spec[name] == inherited:
                 del spec[name]
     header = {"library": draft.library, "name": draft.name, "description": draft.description}
-    document: dict[str, Any] = {name: value for name, value in header.items() if value}
+    document: JsonDict = {name: value for name, value in header.items() if value}
     if draft.labels:
         document["labels"] = dict(draft.labels)
     return {**document, str(draft.kind): spec}
 
 
-def _kind(document: Mapping[str, Any], faults: FaultList) -> Kind | None:
-    """The one kind whose spec the document holds."""
+def _kind(document: JsonObject, faults: FaultList) -> Kind | None:
+    """Return the one kind whose spec the document contains."""
     present = [kind for kind in Kind if kind in document]
     if len(present) != 1:
-        faults.refuse("spec", f"A definition says exactly one of: {', '.join(Kind)}.")
+        faults.refuse("spec", f"A definition has exactly one of: {', '.join(Kind)}.")
         return None
-    said = document.get("kind")
-    if said is not None and said != present[0]:
-        faults.refuse("kind", f"The kind is '{said}', but what is defined is a {present[0]}.")
+    declared = document.get("kind")
+    if declared is not None and declared != present[0]:
+        faults.refuse("kind", f"The kind is '{declared}', but the document defines a {present[0]}.")
     return present[0]
 
 
-def _with_defaults(kind: Kind, spec: Any, name: str, description: str) -> Any:
+def _with_defaults(kind: Kind, spec: JsonValue, name: str, description: str) -> JsonValue:
     if kind is not Kind.TOOL or not isinstance(spec, Mapping):
         return spec
     filled = dict(spec)
@@ -146,7 +150,7 @@ def _with_defaults(kind: Kind, spec: Any, name: str, description: str) -> Any:
     return filled
 
 
-def _text(document: Mapping[str, Any], name: str, faults: FaultList) -> str:
+def _text(document: JsonObject, name: str, faults: FaultList) -> str:
     value = document.get(name, "")
     if isinstance(value, str):
         return value
@@ -154,7 +158,7 @@ def _text(document: Mapping[str, Any], name: str, faults: FaultList) -> str:
     return ""
 
 
-def _labels(document: Mapping[str, Any], faults: FaultList) -> dict[str, str]:
+def _labels(document: JsonObject, faults: FaultList) -> dict[str, str]:
     labels = document.get("labels", {})
     if not isinstance(labels, Mapping):
         faults.refuse("labels", "labels must be an object of texts.")

@@ -1,4 +1,4 @@
-"""Collecting the faults of a definition, so that an author sees all of them at once."""
+"""Collection of a definition's faults, so that an author sees all of them at once."""
 
 from __future__ import annotations
 
@@ -8,31 +8,32 @@ from dataclasses import replace
 from wonder_server.core.errors import Fault, Reason
 
 MAX_FAULTS = 100
-"""More than an author reads at once; what is beyond is dropped."""
+"""Limit of reported faults. Further faults are dropped."""
 
 
 class FaultList:
-    """A growing list of DEFINITION_INVALID faults, each with its place."""
+    """A growing list of DEFINITION_INVALID faults, each with its path."""
 
     def __init__(self) -> None:
         self._found: list[Fault] = []
 
     def refuse(self, path: str, message: str) -> None:
-        """Note that what stands at ``path`` is wrong; ``message`` says how, in a plain sentence."""
+        """Add a fault. ``message`` is a plain sentence about the value at ``path``."""
         if len(self._found) < MAX_FAULTS:
             self._found.append(Fault(reason=Reason.DEFINITION_INVALID, message=message, field=path))
 
     def found(self) -> tuple[Fault, ...]:
+        """Return all faults."""
         return tuple(self._found)
 
 
 def join(path: str, name: str) -> str:
-    """``a`` and ``b`` to ``a.b``; an empty path adds nothing."""
+    """Join ``a`` and ``b`` to ``a.b``. An empty path adds nothing."""
     return f"{path}.{name}" if path else name
 
 
 def under(prefix: str, faults: Iterable[Fault]) -> tuple[Fault, ...]:
-    """The same faults, with ``prefix`` before each path."""
+    """Return the faults with ``prefix`` before each path."""
     return tuple(
         replace(fault, field=join(prefix, fault.field) if fault.field else prefix) for fault in faults
     )

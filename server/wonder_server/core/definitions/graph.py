@@ -1,4 +1,4 @@
-"""A workflow's graph: where it begins, what it reaches, where it runs in circles (feature A6)."""
+"""A workflow's graph: its initial node, reachable nodes, cycles and fan-ins (feature A6)."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from wonder_server.core.definitions import branches
 from wonder_server.core.definitions.specs import Node, Transition, Workflow
 
 CACHE_SIZE = 256
-"""Graphs kept at hand; each keeps its workflow alive."""
+"""Graphs kept in memory. Each keeps its workflow alive."""
 
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """A workflow as running it needs it.
+    """A workflow in the form that runs use.
 
-    ``nodes``: by id. ``ways``: by node, its transitions in the order in which they are tried (by
-    priority, then as written), each with its index in the spec. ``joins``: by node that fans out, the node
-    with ``fan_in`` where its branches meet; absent if they do not. ``signals``: names that nodes wait for.
+    ``nodes``: by id. ``transitions``: the outgoing transitions of each node in the order in which they are
+    tried (by priority, then as written), each with its index in the spec. ``joins``: for each node that fans
+    out, the node with ``fan_in`` where its branches meet; absent if they do not meet. ``signals``: names that
+    nodes wait for.
     """
 
     nodes: Mapping[str, Node]
@@ -28,11 +29,11 @@ class Graph:
 
 
 def graph_of(workflow: Workflow) -> Graph:
-    """The graph of a workflow that may be saved. Cheap to ask for again: kept by its identity.
+    """Return the graph of a workflow. Graphs are cached by the workflow's identity.
 
-    Never raises: of what should not have been saved, transitions that lead nowhere are left out.
+    Never raises. Transitions to unknown nodes, which a saved workflow does not have, are left out.
     """
-    # By identity: whether two are equal would be costly to find out, and each step of a run asks twice.
+    # By identity: comparing two workflows for equality is expensive, and each step of a run looks twice.
     known = _known.get(id(workflow))
     if known is None or known[0] is not workflow:
         while len(_known) >= CACHE_SIZE:
@@ -55,23 +56,24 @@ def _graph(workflow: Workflow) -> Graph:
 
 
 def transitions_of(workflow: Workflow) -> dict[str, tuple[tuple[int, Transition], ...]]:
-    """See `Graph.ways`."""
+    """Return the outgoing transitions of each node; see `Graph.transitions`."""
     transitions: dict[str, list[tuple[int, Transition]]] = {node.id: [] for node in workflow.nodes}
     for index, transition in enumerate(workflow.transitions):
         if transition.from_node_id in transitions and transition.to_node_id in transitions:
             transitions[transition.from_node_id].append((index, transition))
     return {
-        node: tuple(sorted(way, key=lambda entry: entry[1].priority)) for node, way in transitions.items()
+        node: tuple(sorted(leaving, key=lambda entry: entry[1].priority))
+        for node, leaving in transitions.items()
     }
 
 
 def initial_node(workflow: Workflow) -> str:
-    """The id of the node a run starts with: the named one, or else the first."""
+    """Return the id of the first node of a run: the named one, or the first of the list."""
     return workflow.initial_node_id or workflow.nodes[0].id
 
 
 def walk(start: str, edges: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """Every node that can be reached from ``start``, itself included, each once."""
+    """Yield every node that can be reached from ``start``, including ``start``, once."""
     seen, waiting = {start}, [start]
     while waiting:
         node = waiting.pop()
@@ -82,10 +84,10 @@ def walk(start: str, edges: Mapping[str, Sequence[str]]) -> Iterator[str]:
 
 
 def find_cycle(edges: Mapping[str, Sequence[str]]) -> list[str]:
-    """One circle of the graph, first and last node the same; empty if there is none."""
+    """Return one cycle of the graph; its first and last node are the same. Empty if there is none."""
     done: set[str] = set()
     for root in sorted(edges):
-        path: dict[str, None] = {}  # in order, and quick to look into
+        path: dict[str, None] = {}  # An ordered set.
         forks = [iter((root,))]
         while forks:
             node = next(forks[-1], None)

@@ -1,20 +1,22 @@
-"""Definitions at hand, found as references find them."""
+"""An index of definitions in memory, by reference."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from wonder_server.core.definitions.reference_check import ResolvedReference
 from wonder_server.core.definitions.references import Reference, mentions, parse_reference
 from wonder_server.core.definitions.resources import Definition
 from wonder_server.core.definitions.specs import Kind, Spec
+from wonder_server.core.json_types import JsonObject
 
 
 class DefinitionIndex:
-    """Definitions in memory. What is put in first stands before what comes later: a batch that is being
-    saved stands before what the catalog holds under the same names."""
+    """Definitions in memory by reference. An entry never replaces an earlier one.
+
+    A batch that is being saved is added first, so it hides the catalog's definitions of the same names.
+    """
 
     def __init__(self, definitions: Iterable[Definition] = ()) -> None:
         self._by_reference: dict[Reference, Definition | None] = {}
@@ -23,23 +25,25 @@ class DefinitionIndex:
             self._put(Reference(library=definition.library, name=definition.name), definition)
 
     def find(self, text: str, library: str) -> Definition | None:
-        """Where the reference ``text`` in a definition of ``library`` leads, as far as it is at hand."""
+        """Return the definition that ``text`` refers to in a definition of ``library``, if the index has
+        it."""
         reference = parse_reference(text)
         return None if reference is None else self._by_reference.get(reference.within(library))
 
     def put(self, reference: Reference, definition: Definition | None) -> None:
-        """Note where a reference leads; None: nowhere."""
+        """Add the target of a reference; None for a reference without a target."""
         self._by_reference.setdefault(reference, definition)
 
     def unknown(self, spec: Spec, library: str) -> Iterator[Reference]:
-        """The references of ``spec`` of which it is not known yet where they lead."""
+        """Yield the references of ``spec`` that the index does not have."""
         for mention in mentions(spec):
             reference = parse_reference(mention.text)
             if reference is not None and reference.within(library) not in self._by_reference:
                 yield reference.within(library)
 
     def names(self, kind: Kind, library: str) -> set[str]:
-        """How a definition of ``library`` would refer to those of ``kind`` that are at hand."""
+        """Return the references by which a definition of ``library`` names the indexed definitions of a
+        kind."""
         return {
             each.name if each.library == library else f"{each.library}/{each.name}"
             for each in self._by_reference.values()
@@ -59,13 +63,14 @@ class DefinitionIndex:
 
 @dataclass(frozen=True, slots=True)
 class IndexResolver:
-    """A `Shelf` and the server's action kinds and providers, as `check.check_spec` asks for them."""
+    """A `DefinitionIndex` with the server's action kinds and providers, as the resolver of `check_spec`."""
 
     index: DefinitionIndex
-    actions: Mapping[str, Mapping[str, Any]]
+    actions: Mapping[str, JsonObject]
     providers: Collection[str] = ()
 
     def find(self, reference: str, library: str) -> ResolvedReference | None:
+        """Follow a reference in a definition of ``library``."""
         definition = self.index.find(reference, library)
         if definition is None:
             return None
@@ -74,15 +79,16 @@ class IndexResolver:
         )
 
     def names(self, kind: Kind, library: str) -> set[str]:
+        """Return the references to the indexed definitions of a kind."""
         return self.index.names(kind, library)
 
 
 def leads_to(text: str, library: str, definition: Definition) -> bool:
-    """Whether the reference ``text`` in ``library`` is one to ``definition``, whatever revision it says."""
+    """Return True if ``text`` in a definition of ``library`` refers to any revision of ``definition``."""
     reference = parse_reference(text)
     if reference is None:
         return False
-    here = reference.within(library)
-    if here.definition_id:
-        return here.definition_id == definition.id
-    return (here.library, here.name) == (definition.library, definition.name)
+    absolute = reference.within(library)
+    if absolute.definition_id:
+        return absolute.definition_id == definition.id
+    return (absolute.library, absolute.name) == (definition.library, definition.name)

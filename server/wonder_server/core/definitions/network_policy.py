@@ -1,19 +1,19 @@
-"""What a project's work may reach on the network: the rules for hosts and addresses, without any I/O.
+"""Network policies of projects: rules for hosts and addresses, without I/O.
 
-Definitions are written by users and models, so an address in one is not to be trusted: it may be that of
-the machine itself, of its neighbours, or of the cloud's metadata service, which gives credentials to
-whoever asks. Only public addresses are reached, unless the project names others:
+Users and models write definitions, so the server does not trust an address in one. It may belong to the
+server's machine, to a neighbour, or to a cloud's metadata service, which returns credentials to every caller.
+Only public addresses are allowed, unless the project names others:
 
     ``http_allow``          a host (``ci.internal``), an address or a range (``10.0.0.0/8``), each for every
                             port or for one (``ci.internal:8080``, ``[fd00::/8]:443``)
-    ``http_only_allowed``   nothing is reached but what ``http_allow`` names
+    ``http_only_allowed``   only entries of ``http_allow`` are allowed
 
-An address is judged by what it leads to: IPv4 inside IPv6 (mapped, 6to4, NAT64) counts as that IPv4.
-A host that the project names is trusted with all its addresses.
+An IPv4 address inside IPv6 (mapped, 6to4, NAT64) is judged as that IPv4 address. A host that the project
+names is trusted with all its addresses.
 
-Places that the operator configured, such as the address of a model provider, are named by `only` and
-`public_and`, each with its host and port. Link-local and metadata addresses are refused to everyone: no
-policy allows them (`is_metadata`).
+`allow_only` and `allow_public_and` build the policies of endpoints that the operator configured, such as the
+address of a model provider, each with its host and port. No policy allows link-local and metadata addresses
+(`is_metadata`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from wonder_server.core.network_address import (
 
 MAX_ENTRIES: Final = 100
 NOWHERE: Final = NetworkPolicy(http_only_allowed=True)
-"""For what needs no network."""
+"""The policy of work that needs no network."""
 
 
 class Entry(Value, frozen=True, kw_only=True):
@@ -49,7 +49,7 @@ class Entry(Value, frozen=True, kw_only=True):
 
 
 def check_policy(policy: NetworkPolicy) -> tuple[str, str] | None:
-    """What is wrong with a policy: the field and a sentence; None if nothing is."""
+    """Return the field and the message of a policy's first fault; None if the policy is valid."""
     if len(policy.http_allow) > MAX_ENTRIES:
         return "http_allow", f"http_allow has at most {MAX_ENTRIES} entries."
     for index, text in enumerate(policy.http_allow):
@@ -64,7 +64,7 @@ def check_policy(policy: NetworkPolicy) -> tuple[str, str] | None:
 
 
 def _is_never_reached(allowed: Entry) -> bool:
-    """Return True for an entry that names nothing but what `is_metadata` refuses."""
+    """Return True for an entry that names only addresses that `is_metadata` refuses."""
     network = allowed.network
     if network is None:
         return is_metadata(allowed.host)
@@ -74,7 +74,7 @@ def _is_never_reached(allowed: Entry) -> bool:
 
 @lru_cache(maxsize=1024)
 def entry(text: str) -> Entry | None:
-    """An entry of ``http_allow``; None if it is none."""
+    """Return the parsed entry of ``http_allow``; None if it is not valid."""
     rest, port = text.strip().lower(), ""
     if rest.startswith("["):
         rest, bracket, port = rest[1:].partition("]")
@@ -98,17 +98,17 @@ def entry(text: str) -> Entry | None:
 
 
 def allow_only(*places: str) -> NetworkPolicy:
-    """Return the policy that allows these places of the operator (see `place`) and nothing else."""
+    """Return the policy that allows these endpoints of the operator and nothing else."""
     return NetworkPolicy(http_allow=places, http_only_allowed=True)
 
 
 def allow_public_and(*places: str) -> NetworkPolicy:
-    """Return the policy that allows public addresses and these places of the operator."""
+    """Return the policy that allows public addresses and these endpoints of the operator."""
     return NetworkPolicy(http_allow=places)
 
 
 def may_reach(policy: NetworkPolicy, host: str, port: int, address: Address) -> bool:
-    """Whether work may connect to ``address`` on behalf of a URL with this host and port."""
+    """Return True if the policy allows a connection to ``address`` for a URL with this host and port."""
     if is_metadata(host, address):
         return False
     leads_to = target_of(address)
@@ -120,14 +120,14 @@ def may_reach(policy: NetworkPolicy, host: str, port: int, address: Address) -> 
 
 
 def is_named(policy: NetworkPolicy, host: str, port: int) -> bool:
-    """Return True if ``http_allow`` has this host by its name, for this port."""
+    """Return True if ``http_allow`` contains this host by name for this port."""
     name = host.lower().removesuffix(".")
     return any(each.network is None and each.host == name for each in _entries(policy, port))
 
 
 def may_resolve(policy: NetworkPolicy, host: str, port: int) -> bool:
-    """Return False if the policy refuses the host whatever its addresses are, so that no resolver need be
-    asked for them."""
+    """Return False if the policy refuses the host whatever its addresses are, so that no DNS lookup is
+    needed."""
     if not policy.http_only_allowed or is_named(policy, host, port):
         return True
     return any(each.network is not None for each in _entries(policy, port))

@@ -1,10 +1,9 @@
-"""JSON to specs and back: one strict reading for YAML files, the contract and the catalog.
+"""Conversion between JSON and specs, for YAML files, the contract and the catalog.
 
-A document is the JSON form of the contract's message: snake_case names, enum values as short
-lower-case words (``task``, ``continue``). Reading is driven by the dataclasses in `specs`, so a field
-exists in exactly one place. It reports every fault of a document at once, each with its path
-(``nodes[2].input_mapping.query``). `document` reads a whole definition, of which a spec is the part
-that says what it does.
+A document is the JSON form of the contract's message: snake_case names, enum values as lower-case words
+(``task``, ``continue``). The dataclasses in `specs` drive the conversion, so each field is declared once.
+Every fault of a document is reported, each with its path (``nodes[2].input_mapping.query``). `document` reads
+a whole definition, which contains a spec.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields
 from enum import StrEnum
 from functools import cache
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Final, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from wonder_server.core.definitions.fault_list import FaultList, join
 from wonder_server.core.definitions.specs import (
@@ -30,9 +29,10 @@ from wonder_server.core.definitions.specs import (
     Workflow,
 )
 from wonder_server.core.errors import Fault, WonderError
+from wonder_server.core.json_types import JsonDict, JsonObject, JsonValue
 from wonder_server.core.suggestions import did_you_mean
 
-SPEC_TYPES: dict[Kind, type[Any]] = {
+SPEC_TYPES: dict[Kind, type[Spec]] = {
     Kind.PERSONA: Persona,
     Kind.TOOL: Tool,
     Kind.WORKFLOW: Workflow,
@@ -42,45 +42,50 @@ SPEC_TYPES: dict[Kind, type[Any]] = {
 }
 R = TypeVar("R")
 
+TypeHint: TypeAlias = Any
+"""The annotation of a spec's field. The type system has no type for annotations."""
+
+FieldValue: TypeAlias = Any
+"""A value of a spec's field: JSON, an enum member, a record, or a tuple or dict of these."""
+
 _KINDS = {spec_type: kind for kind, spec_type in SPEC_TYPES.items()}
 
-LATER: dict[type[Any], frozenset[str]] = {}
-"""Fields of the contract that this server does not carry out yet. Taking them in silence would be a lie."""
+LATER: dict[type[object], frozenset[str]] = {}
+"""Fields of the contract that this server does not support yet. They are refused and not ignored."""
 
 MAX_PAYLOAD_DEPTH = 30
 MAX_INTEGER = 2**53 - 1
 
 
 def kind_of(spec: Spec) -> Kind:
-    """The kind that this spec defines."""
+    """Return the kind that this spec defines."""
     return _KINDS[type(spec)]
 
 
-def parse_spec(kind: Kind, document: Mapping[str, Any], *, path: str = "") -> Spec:
-    """The spec that ``document`` spells.
+def parse_spec(kind: Kind, document: JsonObject, *, path: str = "") -> Spec:
+    """Return the spec of ``document``.
 
-    Raises DEFINITION_INVALID (``faults`` lists every place) for unknown or missing fields and wrong
-    types. What fields mean is not judged here: that is `check.check_spec`. ``path`` goes before every
-    field path.
+    Raises DEFINITION_INVALID (``faults`` lists every place) for unknown or missing fields and wrong types.
+    `check.check_spec` checks the values. ``path`` is the prefix of every field path.
     """
     spec: Spec = read_record(SPEC_TYPES[kind], document, path=path)
     return spec
 
 
-def parse_spec_lenient(
-    kind: Kind, document: Mapping[str, Any], *, path: str = ""
-) -> tuple[Spec, tuple[Fault, ...]]:
-    """As `parse_spec`, but never raises: what cannot be read is as if it were left out, and beside the
-    faults stands what can, so that its meaning can be judged too."""
+def parse_spec_lenient(kind: Kind, document: JsonObject, *, path: str = "") -> tuple[Spec, tuple[Fault, ...]]:
+    """Return the spec of ``document`` and its faults. An unreadable value counts as left out.
+
+    Never raises. The caller can check the readable part and report further faults.
+    """
     reader = _Reader()
     spec: Spec = reader.record(SPEC_TYPES[kind], document, path)
     return spec, reader.faults.found()
 
 
-def read_record(shape: type[R], document: Mapping[str, Any], *, path: str = "") -> R:
-    """The dataclass of type ``shape`` that ``document`` spells, as `parse_spec`.
+def read_record(shape: type[R], document: JsonObject, *, path: str = "") -> R:
+    """Return the dataclass of type ``shape`` that ``document`` contains. Raises as `parse_spec`.
 
-    A type that spells itself otherwise has ``to_document`` and ``from_document``.
+    A type with a form of its own has ``to_document`` and ``from_document``.
     """
     reader = _Reader()
     record: R = reader.record(shape, document, path)
@@ -89,10 +94,10 @@ def read_record(shape: type[R], document: Mapping[str, Any], *, path: str = "") 
     return record
 
 
-def to_json(spec: Any) -> dict[str, Any]:
-    """The document of a spec or any such dataclass: what was left at its default is left out."""
-    document: dict[str, Any] = {}
-    shape: Any = type(spec)
+def to_json(spec: object) -> JsonDict:
+    """Return the document of a spec or another dataclass, without fields that have their default."""
+    document: JsonDict = {}
+    shape: TypeHint = type(spec)
     for entry in _layout(shape):
         value = getattr(spec, entry.attribute)
         if entry.required or value != entry.default:
@@ -100,12 +105,12 @@ def to_json(spec: Any) -> dict[str, Any]:
     return document
 
 
-def canonical(value: Any) -> str:
-    """One spelling for one JSON value: sorted keys, no spaces."""
+def canonical(value: JsonValue) -> str:
+    """Return the canonical text of a JSON value: sorted keys, no spaces."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: FieldValue) -> JsonValue:
     if spelled := getattr(value, "to_document", None):
         return spelled()
     if isinstance(value, StrEnum):
@@ -123,13 +128,13 @@ class _Entry:
 
     name: str
     attribute: str
-    hint: Any
+    hint: TypeHint
     required: bool
-    default: Any
+    default: FieldValue
 
 
 @cache
-def _layout(spec_type: Any) -> tuple[_Entry, ...]:
+def _layout(spec_type: TypeHint) -> tuple[_Entry, ...]:
     hints = get_type_hints(spec_type)
     entries = []
     for item in fields(spec_type):
@@ -140,13 +145,13 @@ def _layout(spec_type: Any) -> tuple[_Entry, ...]:
     return tuple(entries)
 
 
-_UNREAD: Any = object()
-"""In place of a value that was refused."""
+_UNREAD: Final[FieldValue] = object()
+"""Stands for a refused value."""
 
 
-def _blank(hint: Any) -> Any:
-    """What stands for something that is missing, in a record that has faults."""
-    origin = get_origin(hint)
+def _blank(hint: TypeHint) -> FieldValue:
+    """Return a placeholder for a missing value in a record that has faults."""
+    origin: TypeHint = get_origin(hint)
     if origin in (Union, types.UnionType) or hint is Any:
         return None
     if hasattr(hint, "__dataclass_fields__"):
@@ -157,13 +162,13 @@ def _blank(hint: Any) -> Any:
 
 
 class _Reader:
-    """Reads one document, collecting faults as it goes."""
+    """Reader of one document; collects faults."""
 
     def __init__(self) -> None:
         self.faults = FaultList()
         self.refuse = self.faults.refuse
 
-    def record(self, spec_type: Any, document: Any, path: str) -> Any:
+    def record(self, spec_type: TypeHint, document: JsonValue, path: str) -> FieldValue:
         if not isinstance(document, Mapping):
             self.refuse(path, f"{_place(path)} must be an object, not {_type_name(document)}.")
             return _blank(spec_type)
@@ -173,7 +178,7 @@ class _Reader:
         names = {entry.name for entry in layout}
         for unknown in sorted(str(key) for key in document if key not in names):
             self.refuse(join(path, unknown), _unknown(spec_type, unknown, _place(path), sorted(names)))
-        values: dict[str, Any] = {}
+        values: dict[str, FieldValue] = {}
         for entry in layout:
             if entry.name in document:
                 value = self.value(entry.hint, document[entry.name], join(path, entry.name))
@@ -185,8 +190,8 @@ class _Reader:
                 values[entry.attribute] = _blank(entry.hint)
         return spec_type(**values)
 
-    def value(self, hint: Any, raw: Any, path: str) -> Any:
-        origin = get_origin(hint)
+    def value(self, hint: TypeHint, raw: JsonValue, path: str) -> FieldValue:
+        origin: TypeHint = get_origin(hint)
         if origin is tuple:
             return self.sequence(get_args(hint)[0], raw, path)
         if origin is dict:
@@ -201,37 +206,37 @@ class _Reader:
             return self.word(hint, raw, path)
         return self.scalar(hint, raw, path)
 
-    def sequence(self, hint: Any, raw: Any, path: str) -> tuple[Any, ...]:
+    def sequence(self, hint: TypeHint, raw: JsonValue, path: str) -> tuple[FieldValue, ...]:
         if not isinstance(raw, (list, tuple)):
             self.refuse(path, f"{path} must be a list, not {_type_name(raw)}.")
             return ()
         read = (self.value(hint, item, f"{path}[{index}]") for index, item in enumerate(raw))
         return tuple(_blank(hint) if value is _UNREAD else value for value in read)
 
-    def mapping(self, hint: Any, raw: Any, path: str) -> dict[str, Any]:
+    def mapping(self, hint: TypeHint, raw: JsonValue, path: str) -> dict[str, FieldValue]:
         if not isinstance(raw, Mapping):
             self.refuse(path, f"{path} must be an object, not {_type_name(raw)}.")
             return {}
         read = {key: self.value(hint, item, join(path, key)) for key, item in self.pairs(raw, path)}
         return {key: _blank(hint) if value is _UNREAD else value for key, value in read.items()}
 
-    def pairs(self, raw: Mapping[Any, Any], path: str) -> Iterator[tuple[str, Any]]:
-        # Sorted, since the contract's maps come in an order that differs from process to process: what
-        # models are shown, what is exported and what a diff compares must not.
+    def pairs(self, raw: Mapping[JsonValue, JsonValue], path: str) -> Iterator[tuple[str, JsonValue]]:
+        # Sorted: the order of the contract's maps differs between processes, but prompts, exports and diffs
+        # must not differ.
         for key, item in sorted(raw.items(), key=lambda pair: str(pair[0])):
             if isinstance(key, str):
                 yield key, item
             else:
                 self.refuse(path, f"{path} has the key {key!r}; put keys in quotes: they must be text.")
 
-    def word(self, words: type[StrEnum], raw: Any, path: str) -> Any:
+    def word(self, words: type[StrEnum], raw: JsonValue, path: str) -> FieldValue:
         try:
             return words(raw)
         except ValueError:
             self.refuse(path, f"{path} must be one of: {', '.join(words)}.")
             return _UNREAD
 
-    def scalar(self, hint: type[Any], raw: Any, path: str) -> Any:
+    def scalar(self, hint: TypeHint, raw: JsonValue, path: str) -> FieldValue:
         if hint is int and isinstance(raw, float) and raw.is_integer():
             raw = int(raw)
         if hint is float and isinstance(raw, int) and not isinstance(raw, bool):
@@ -247,8 +252,8 @@ class _Reader:
             self.refuse(path, f"{path} is too large: at most {MAX_INTEGER}.")
         return raw
 
-    def payload(self, raw: Any, path: str, depth: int) -> Any:
-        """JSON of any shape, as far as a ``Struct`` can carry it; whole numbers become integers."""
+    def payload(self, raw: JsonValue, path: str, depth: int) -> FieldValue:
+        """Read JSON of any shape within the limits of a ``Struct``. Whole numbers become integers."""
         if depth > MAX_PAYLOAD_DEPTH:
             self.refuse(path, f"{path} is nested deeper than {MAX_PAYLOAD_DEPTH} levels.")
             return None
@@ -267,7 +272,7 @@ class _Reader:
         return raw
 
 
-def _unknown(spec_type: type[Any], name: str, place: str, names: list[str]) -> str:
+def _unknown(spec_type: TypeHint, name: str, place: str, names: list[str]) -> str:
     if name in LATER.get(spec_type, ()):
         return f"'{name}' is part of the contract, but this server does not support it yet; leave it out."
     meant = did_you_mean(name, names)
@@ -278,8 +283,8 @@ def _place(path: str) -> str:
     return path or "the definition"
 
 
-def _type_name(value: Any) -> str:
-    """What an author would call the type of ``value``."""
+def _type_name(value: JsonValue) -> str:
+    """Return the type of ``value`` in an author's words."""
     if value is None:
         return "nothing"
     for candidates, name in (

@@ -1,9 +1,9 @@
-"""Specs to pins: every reference resolved, so that running work never sees a change (feature A1).
+"""Conversion of specs to pins: every reference is resolved, so running work never sees a change (feature
+A1).
 
-All functions are pure and take what they need from a `Shelf` that holds the whole closure, and from
-``agents``, which maps what tools and nodes call agents (id or name) to their ids. They raise
-DEFINITION_NOT_FOUND for a reference that leads nowhere, which checked definitions do not have, and
-AGENT_NOT_FOUND for an agent that is not there.
+The functions are pure. They read a `DefinitionIndex` that contains all dependencies, and ``agents``, which
+maps the id or name of a called agent to its id. They raise DEFINITION_NOT_FOUND for a reference without a
+target, which checked definitions do not have, and AGENT_NOT_FOUND for a missing agent.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ DEFAULT_ASSEMBLY = f"{STANDARD_LIBRARY}/assemble_context"
 DEFAULT_EXTRACTION = f"{STANDARD_LIBRARY}/extract_memory"
 
 ResolveProfile = Callable[[ModelProfile], ModelProfile]
-"""Decides provider, model and format of a profile that leaves them open (``provider: auto``)."""
+"""Chooses provider, model and format for a profile that leaves them open (``provider: auto``)."""
 
 
 def with_defaults(persona: Persona) -> Persona:
-    """The persona with the hooks and the profile that it left to the platform."""
+    """Return the persona with the default hooks and profile in place of empty ones."""
     return replace(
         persona,
         model_profile_id=persona.model_profile_id or DEFAULT_PROFILE,
@@ -55,23 +55,23 @@ def with_defaults(persona: Persona) -> Persona:
 
 
 def pin_task(definition: Definition, index: DefinitionIndex) -> PinnedTask:
-    """A task whose steps all carry their action."""
+    """Return the task with its actions inlined."""
     task = definition.spec
     assert isinstance(task, Task)
 
-    def settled(step: Step) -> Step:
+    def with_action(step: Step) -> Step:
         if not step.action_id:
             return step
         action = find(index, step.action_id, definition.library, Kind.ACTION).spec
         assert isinstance(action, Action)
         return replace(step, action_id="", action=action)
 
-    return PinnedTask(pin=definition.pin, spec=replace(task, steps=tuple(map(settled, task.steps))))
+    return PinnedTask(pin=definition.pin, spec=replace(task, steps=tuple(map(with_action, task.steps))))
 
 
 MAX_DEPTH = 64
-"""How deep workflows may stand in each other when they are pinned; what is saved is held to half of it, but
-a change of an inner one does not look at those around it."""
+"""Limit of nested workflows when they are pinned. Saved workflows are checked against half of it, but a
+change of an inner workflow does not check the workflows that contain it."""
 
 
 _MERGE = Node(id=MERGE_NODE, task_id=MERGE_NODE, description="Merges the branch that the run worked on.")
@@ -91,14 +91,14 @@ _MERGE_TASK = PinnedTask(
 def pin_workflow(
     definition: Definition, index: DefinitionIndex, agents: Mapping[str, str], depth: int = 1
 ) -> PinnedWorkflow:
-    """A workflow with its tasks, sub-workflows and agents, and its first node named.
+    """Return the workflow with its tasks, sub-workflows and agents, and its initial node.
 
-    Errors: DEFINITION_INVALID where workflows stand in each other too deep, or for ever.
+    Raises DEFINITION_INVALID if workflows are nested too deep or contain themselves.
     """
     if depth > MAX_DEPTH:
         raise error(
             Reason.DEFINITION_INVALID,
-            f"Workflows stand in each other more than {MAX_DEPTH} deep, down to {definition.pin}.",
+            f"Workflows are nested more than {MAX_DEPTH} deep, down to {definition.pin}.",
         )
     workflow = definition.spec
     assert isinstance(workflow, Workflow)
@@ -130,8 +130,8 @@ def pin_workflow(
 
 
 def pin_tool(definition: Definition, index: DefinitionIndex, agents: Mapping[str, str]) -> PinnedTool:
-    """A tool with its target. An agent that is not there is the model's to be told of, not a reason to do
-    without the other tools."""
+    """Return the tool with its target. A missing agent leaves ``agent_id`` empty: the model learns of it when
+    it calls the tool, and the other tools stay usable."""
     tool = definition.spec
     assert isinstance(tool, Tool)
     if tool.target_type == "agent":
@@ -149,9 +149,10 @@ def pin_agent(
     library: str,
     index: DefinitionIndex,
     agents: Mapping[str, str],
-    settle: ResolveProfile,
+    resolve_profile: ResolveProfile,
 ) -> PinnedAgent:
-    """All that a turn of ``agent`` needs. ``persona`` has its defaults and stands in ``library``."""
+    """Return everything that a turn of ``agent`` needs. ``persona`` has its defaults and belongs to
+    ``library``."""
     profile = find(index, persona.model_profile_id, library, Kind.MODEL_PROFILE)
     assert isinstance(profile.spec, ModelProfile)
     extraction: PinnedWorkflow | None = None
@@ -164,7 +165,7 @@ def pin_agent(
         name=agent.name,
         project_ids=agent.project_ids,
         persona=persona,
-        profile=PinnedProfile(pin=profile.pin, spec=settle(profile.spec)),
+        profile=PinnedProfile(pin=profile.pin, spec=resolve_profile(profile.spec)),
         tools=tuple(
             pin_tool(find(index, tool, library, Kind.TOOL), index, agents) for tool in persona.tool_ids
         ),
@@ -175,7 +176,7 @@ def pin_agent(
 
 
 def find(index: DefinitionIndex, text: str, library: str, kind: Kind) -> Definition:
-    """The definition of this kind that ``text`` leads to. DEFINITION_NOT_FOUND if there is none."""
+    """Return the definition of this kind that ``text`` refers to. Raises DEFINITION_NOT_FOUND."""
     definition = index.find(text, library)
     if definition is None or definition.kind is not kind:
         raise error(Reason.DEFINITION_NOT_FOUND, f"There is no {kind.replace('_', ' ')} '{text}'.")
@@ -183,7 +184,7 @@ def find(index: DefinitionIndex, text: str, library: str, kind: Kind) -> Definit
 
 
 def find_agent(agents: Mapping[str, str], key: str, caller: str) -> str:
-    """The id of the agent that ``caller`` (in words) calls by its id or name. AGENT_NOT_FOUND."""
+    """Return the id of the agent that ``caller`` (in words) names by id or name. Raises AGENT_NOT_FOUND."""
     if key not in agents:
         raise error(
             Reason.AGENT_NOT_FOUND, f"There is no agent '{key}', which the {caller} calls.", agent=key

@@ -1,28 +1,30 @@
-"""What a definition stands among, and whether what it names is there (feature A6)."""
+"""Validation of references: each leads to a definition of the right kind, and no workflow contains itself
+(feature A6)."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from wonder_server.core.definitions.fault_list import FaultList
 from wonder_server.core.definitions.graph import find_cycle
 from wonder_server.core.definitions.references import mentions, parse_reference
 from wonder_server.core.definitions.specs import Kind, Spec
+from wonder_server.core.json_types import JsonObject
 from wonder_server.core.suggestions import did_you_mean
 
 MAX_EXPANDED_WORKFLOWS = 1_000
-"""A pin is a tree: a workflow that is reached in two ways stands in it twice."""
+"""Limit of workflows in one pin. A pin is a tree: it contains a workflow once for each path to it."""
 
 MAX_DEPTH = 32
-"""How deep workflows may stand in each other."""
+"""Limit of nested workflows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedReference:
-    """What a reference leads to: ``key`` names the definition and its revision, ``library`` is where
-    the references inside it start from."""
+    """The target of a reference. ``key`` names the definition and its revision. ``library`` is the library
+    from which references inside it start."""
 
     key: str
     library: str
@@ -31,16 +33,16 @@ class ResolvedReference:
 
 
 class ReferenceResolver(Protocol):
-    """All that a definition is checked against.
+    """Source of everything that a definition is checked against.
 
-    ``actions``: the action kinds of this server, each with the JSON Schema of its input.
-    ``providers``: the providers of models that this server has; empty: any.
-    ``find`` follows a reference as written in a definition of ``library``; None if it leads nowhere.
-    ``names`` are references that lead to definitions of a kind, those at hand: for "did you mean".
+    ``actions``: the action kinds of this server, each with the JSON Schema of its input. ``providers``: the
+    model providers of this server; empty allows every provider. ``find`` follows a reference in a definition
+    of ``library``; None if it has no target. ``names`` returns references to the known definitions of a kind,
+    for "did you mean".
     """
 
     @property
-    def actions(self) -> Mapping[str, Mapping[str, Any]]: ...
+    def actions(self) -> Mapping[str, JsonObject]: ...
 
     @property
     def providers(self) -> Collection[str]: ...
@@ -51,7 +53,7 @@ class ReferenceResolver(Protocol):
 
 
 def check_references(spec: Spec, library: str, resolver: ReferenceResolver, faults: FaultList) -> None:
-    """Refuse names that lead nowhere or to the wrong kind, and workflows that contain themselves."""
+    """Refuse references without a target or to the wrong kind, and workflows that contain themselves."""
     for mention in mentions(spec):
         if parse_reference(mention.text) is None:
             faults.refuse(
@@ -79,12 +81,12 @@ def check_references(spec: Spec, library: str, resolver: ReferenceResolver, faul
             elif _expanded_size(found.key, edges, {}) > MAX_EXPANDED_WORKFLOWS:
                 faults.refuse(
                     mention.path,
-                    f"'{mention.text}' contains more than {MAX_EXPANDED_WORKFLOWS} workflows, all told.",
+                    f"'{mention.text}' contains more than {MAX_EXPANDED_WORKFLOWS} workflows in total.",
                 )
 
 
 def _inside(workflow: ResolvedReference, resolver: ReferenceResolver) -> dict[str, list[str]]:
-    """Which workflows contain which, from this one on."""
+    """Return the workflows that each workflow contains, from this one on."""
     edges: dict[str, list[str]] = {}
     waiting = [workflow]
     while waiting:
@@ -102,7 +104,8 @@ def _inside(workflow: ResolvedReference, resolver: ReferenceResolver) -> dict[st
 
 
 def _depth(start: str, edges: Mapping[str, list[str]]) -> int:
-    """The longest way down from a workflow. Without recursion, which long chains would exhaust."""
+    """Return the length of the longest path from a workflow. Iterative: long chains would exceed the
+    recursion limit."""
     depths: dict[str, int] = {}
     waiting = [start]
     while waiting:
@@ -117,7 +120,7 @@ def _depth(start: str, edges: Mapping[str, list[str]]) -> int:
 
 
 def _expanded_size(key: str, edges: Mapping[str, list[str]], known: dict[str, int]) -> int:
-    """How many workflows a pin of this one holds: each counts as often as it is reached."""
+    """Return the number of workflows in a pin of this one, each counted once for each path."""
     if key not in known:
         known[key] = 1
         known[key] += sum(_expanded_size(inner, edges, known) for inner in edges[key])

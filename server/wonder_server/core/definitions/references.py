@@ -1,4 +1,4 @@
-"""References: how one definition names another (feature A1).
+"""References: names by which one definition refers to another (feature A1).
 
 ::
 
@@ -6,8 +6,8 @@
     wonder/std/recall                   by library and name; a library's name has one or two segments
     recall                              by name, in the library of the definition that refers
 
-Each may end with ``@3``: that revision, for ever. Without it, the newest revision at the moment when
-the work that needs it starts.
+Each may end with ``@3`` for exactly that revision. Without it, the newest revision is used when the work that
+needs it starts.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ LIBRARY_RULE = f"at most 100 characters: one or two segments joined by '/', each
 MAX_LIBRARY_NAME = 100
 
 NO_EXTRACTION = "none"
-"""A persona's extraction workflow: remember nothing, rather than the default."""
+"""Value of a persona's extraction workflow that disables extraction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
     """A parsed reference.
 
-    Either ``definition_id`` is set, or ``name`` is, with ``library`` (empty: the referrer's own).
-    ``revision`` 0 means the newest.
+    Either ``definition_id`` or ``name`` is set. ``library`` is empty for the library of the referring
+    definition. ``revision`` 0 is the newest.
     """
 
     definition_id: str = ""
@@ -50,14 +50,14 @@ class Reference:
         return f"{base}@{self.revision}" if self.revision else base
 
     def within(self, library: str) -> Reference:
-        """The same reference, seen from a definition of ``library``."""
+        """Return the reference with its library, as seen from a definition of ``library``."""
         if self.definition_id or self.library or not library:
             return self
         return Reference(library=library, name=self.name, revision=self.revision)
 
 
 def parse_reference(text: str) -> Reference | None:
-    """The reference that ``text`` spells, or None if it spells none."""
+    """Return the parsed reference, or None if ``text`` is not valid."""
     base, at, tail = text.partition("@")
     if at and not _REVISION.match(tail):
         return None
@@ -71,18 +71,18 @@ def parse_reference(text: str) -> Reference | None:
 
 
 def is_definition_name(text: str) -> bool:
-    """Whether ``text`` may name a definition."""
+    """Return True if ``text`` is a valid name of a definition."""
     return _NAME.match(text) is not None
 
 
 def is_library_name(text: str) -> bool:
-    """Whether ``text`` may name a library: ``team`` or ``wonder/std``."""
+    """Return True if ``text`` is a valid name of a library, such as ``team`` or ``wonder/std``."""
     return len(text) <= MAX_LIBRARY_NAME and _LIBRARY.match(text) is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """A place in a spec that names another definition, and the kind that must be found there."""
+    """A reference in a spec: its path, its text, and the kind of definition it must lead to."""
 
     path: str
     text: str
@@ -90,7 +90,7 @@ class Mention:
 
 
 def mentions(spec: Spec) -> Iterator[Mention]:
-    """Every definition that ``spec`` names; for agents see `agent_mentions`."""
+    """Yield every reference to a definition in ``spec``. `agent_mentions` yields those to agents."""
     match spec:
         case Persona():
             yield from _persona_mentions(spec)
@@ -103,18 +103,14 @@ def mentions(spec: Spec) -> Iterator[Mention]:
                 if step.action_id:
                     yield Mention(f"steps[{index}].action_id", step.action_id, Kind.ACTION)
         case Workflow():
-            for index, node in enumerate(spec.nodes):
-                if node.task_id:
-                    yield Mention(f"nodes[{index}].task_id", node.task_id, Kind.TASK)
-                if node.workflow_id:
-                    yield Mention(f"nodes[{index}].workflow_id", node.workflow_id, Kind.WORKFLOW)
+            yield from _workflow_mentions(spec)
         case _:
             pass
 
 
 def agent_mentions(spec: Spec) -> Iterator[tuple[str, str]]:
-    """Every agent that ``spec`` calls, by id or name, each after its place. An agent is no definition and
-    need not exist when one that calls it is saved."""
+    """Yield the path and the id or name of every agent that ``spec`` calls. The agent need not exist when the
+    definition is saved."""
     match spec:
         case Tool(target_type="agent"):
             yield "target_id", spec.target_id
@@ -124,6 +120,14 @@ def agent_mentions(spec: Spec) -> Iterator[tuple[str, str]]:
                     yield f"nodes[{index}].agent_id", node.agent_id
         case _:
             pass
+
+
+def _workflow_mentions(workflow: Workflow) -> Iterator[Mention]:
+    for index, node in enumerate(workflow.nodes):
+        if node.task_id:
+            yield Mention(f"nodes[{index}].task_id", node.task_id, Kind.TASK)
+        if node.workflow_id:
+            yield Mention(f"nodes[{index}].workflow_id", node.workflow_id, Kind.WORKFLOW)
 
 
 def _persona_mentions(persona: Persona) -> Iterator[Mention]:

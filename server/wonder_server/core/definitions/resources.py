@@ -1,19 +1,19 @@
-"""What the catalog keeps, as frozen values: libraries, definitions, agents, projects.
+"""Resources of the catalog, as frozen values: libraries, definitions, agents, projects.
 
-Every resource has a ``version`` that grows by one with each change; `etag` makes it opaque for
-clients. Times are milliseconds since 1970 UTC. Field names are those of ``library.proto``; `parse.to_json`
-and `parse.read_record` make them JSON and back.
+Every resource has a ``version`` that increases by one with each change; `etag` derives the opaque value for
+clients. Times are in milliseconds since 1970 UTC. Field names are those of ``library.proto``; `parse.to_json`
+and `parse.read_record` convert to JSON and back.
 """
 
 from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
-from typing import Any
 
 from wonder_server.core.budget import NO_BUDGET, Budget
 from wonder_server.core.definitions.document import DefinitionDraft
 from wonder_server.core.definitions.specs import Kind, Persona, Pin, Spec
+from wonder_server.core.json_types import JsonDict
 
 DEFAULT_PROJECT = "default"
 STANDARD_LIBRARY = "wonder/std"
@@ -47,29 +47,34 @@ class Definition:
 
     @property
     def name(self) -> str:
+        """Name in the library."""
         return self.draft.name
 
     @property
     def kind(self) -> Kind:
+        """Kind that the spec defines."""
         return self.draft.kind
 
     @property
     def spec(self) -> Spec:
+        """Content of the definition."""
         return self.draft.spec
 
     @property
     def version(self) -> int:
+        """The revision: a definition has no other version."""
         return self.revision
 
     @property
     def pin(self) -> Pin:
+        """Reference to exactly this revision."""
         return Pin(definition_id=self.id, library=self.library, name=self.name, revision=self.revision)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agent:
     """A persona with a memory of its own. Exactly one of ``persona_id`` (a reference) and ``persona``
-    (inline) is set. ``project_ids`` are ids, at least one. ``budget`` is for its whole life."""
+    (inline) is set. ``project_ids`` has at least one id. ``budget`` covers the agent's lifetime."""
 
     id: str
     name: str
@@ -77,7 +82,7 @@ class Agent:
     persona_id: str = ""
     persona: Persona | None = None
     description: str = ""
-    metadata: dict[str, Any] = field(default_factory=dict)
+    metadata: JsonDict = field(default_factory=dict)
     budget: Budget = NO_BUDGET
     version: int = 1
     created_ms: int = 0
@@ -95,7 +100,7 @@ class Repository:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkPolicy:
-    """What a project's work may reach on the network."""
+    """Network destinations that a project's work may reach; see `network_policy`."""
 
     http_allow: tuple[str, ...] = ()
     http_only_allowed: bool = False
@@ -111,7 +116,7 @@ class Project:
     description: str = ""
     repositories: tuple[Repository, ...] = ()
     network: NetworkPolicy | None = None
-    metadata: dict[str, Any] = field(default_factory=dict)
+    metadata: JsonDict = field(default_factory=dict)
     version: int = 1
     created_ms: int = 0
     updated_ms: int = 0
@@ -121,5 +126,5 @@ Resource = Library | Definition | Agent | Project
 
 
 def etag(resource: Resource) -> str:
-    """An opaque token that changes with every version of the resource."""
+    """Return an opaque value that changes with every version of the resource."""
     return hashlib.blake2b(f"{resource.id}/{resource.version}".encode(), digest_size=8).hexdigest()

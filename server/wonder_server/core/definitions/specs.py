@@ -1,24 +1,24 @@
-"""Definitions as frozen values: what a library holds, and the pinned closures that work runs with.
+"""Definitions as frozen values: the specs of a library, and the pins that work runs with.
 
-Field names are those of the YAML files and of ``definition.proto`` (its JSON form with snake_case
-names), except ``async``, which Python reserves: here it is ``is_async``. Source: documents 1 and 5.
+Field names are those of the YAML files and of ``definition.proto`` (its JSON form with snake_case names),
+except ``async``, a reserved word of Python: the attribute is ``is_async``. Source: documents 1 and 5.
 
-A *spec* is what an author wrote. A *pin* is a spec with every reference resolved to one revision, so
-that running work never sees a change of its definitions (feature A1). Pins are self-contained values:
-a planner needs nothing else.
+A *spec* is the content that an author wrote. A *pin* is a spec with every reference resolved to one revision,
+so that running work never sees a change of its definitions (feature A1). A pin contains everything that a
+planner needs.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
 
 from wonder_server.core.budget import Budget
+from wonder_server.core.json_types import JsonDict
 
 
 class Kind(StrEnum):
-    """The kinds of definition a library holds."""
+    """Kinds of definition."""
 
     PERSONA = "persona"
     TOOL = "tool"
@@ -29,7 +29,7 @@ class Kind(StrEnum):
 
 
 class OnFailure(StrEnum):
-    """What a failing step does to its task (document 5)."""
+    """Effect of a failing step on its task (document 5)."""
 
     ABORT = "abort"
     RETRY = "retry"
@@ -37,7 +37,7 @@ class OnFailure(StrEnum):
 
 
 class FanInMode(StrEnum):
-    """When a fan-in is satisfied."""
+    """Condition that satisfies a fan-in."""
 
     ALL = "all"
     ANY = "any"
@@ -45,14 +45,14 @@ class FanInMode(StrEnum):
 
 
 class FanInTimeout(StrEnum):
-    """What a fan-in does when branches are late."""
+    """Effect of a fan-in's timeout."""
 
     FAIL = "fail"
     PROCEED = "proceed"
 
 
 class MergeStrategy(StrEnum):
-    """How the values of branches are joined."""
+    """Rule that combines the values of branches."""
 
     COLLECT = "collect"
     APPEND = "append"
@@ -62,7 +62,7 @@ class MergeStrategy(StrEnum):
 
 
 class GateExpiry(StrEnum):
-    """What happens at a gate that nobody has answered in time."""
+    """Effect of a gate's expiry."""
 
     FAIL = "fail"
     APPROVE = "approve"
@@ -71,7 +71,7 @@ class GateExpiry(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """How often and how patiently something is tried again."""
+    """Number of attempts, backoff before the next one, and timeout of each."""
 
     max_attempts: int = 1
     backoff_ms: int = 1000
@@ -80,8 +80,8 @@ class Retry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Constraints:
-    """What a persona's turns may spend. 0 means: no limit of that kind, but for ``max_delegation_depth``,
-    how deep agents may call agents from one of its turns: 0 means that it calls none."""
+    """Limits of a persona's turns. 0 is unlimited, except for ``max_delegation_depth``: the maximum depth of
+    agent calls that start from one of its turns, where 0 forbids them."""
 
     max_moves_per_turn: int = 20
     allowed_actions: tuple[str, ...] = ()
@@ -94,7 +94,7 @@ class Constraints:
 
 
 class WindowStrategy(StrEnum):
-    """How a long conversation is made to fit."""
+    """Method that shortens a long conversation."""
 
     SLIDING_WINDOW = "sliding_window"
     SUMMARIZE = "summarize"
@@ -102,7 +102,7 @@ class WindowStrategy(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextWindow:
-    """What is done when a conversation outgrows the model: from ``threshold`` of its limit on."""
+    """Treatment of a conversation that exceeds ``threshold`` of the model's limit."""
 
     strategy: WindowStrategy = WindowStrategy.SLIDING_WINDOW
     threshold: float = 0.8
@@ -110,7 +110,7 @@ class ContextWindow:
 
 
 class RetentionAction(StrEnum):
-    """What is done with memories that a retention rule is about."""
+    """Effect of a retention rule on memories."""
 
     KEEP = "keep"
     CONSOLIDATE = "consolidate"
@@ -119,7 +119,8 @@ class RetentionAction(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionRule:
-    """What becomes of memories of these types (none: all that no earlier rule is about) from an age on."""
+    """A rule for memories of these types from an age on. Without types it covers all that no earlier rule
+    covers."""
 
     types: tuple[str, ...] = ()
     action: RetentionAction = RetentionAction.KEEP
@@ -129,7 +130,7 @@ class RetentionRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Persona:
-    """Who the model is, what it remembers and what it may use."""
+    """The role of an agent: its prompt, model, hooks, tools and limits."""
 
     system_prompt: str
     instructions: tuple[str, ...] = ()
@@ -145,7 +146,7 @@ class Persona:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
-    """What the model sees, and what it is bound to.
+    """A function that the model can call, and its target.
 
     ``target_type`` is ``task``, ``workflow`` or ``agent``; ``invocation_mode`` is ``delegate`` or
     ``loop_in``; ``input_mapping`` maps target input fields to CEL expressions over ``input``.
@@ -155,7 +156,7 @@ class Tool:
     description: str
     target_type: str
     target_id: str
-    input_schema: dict[str, Any] = field(default_factory=dict)
+    input_schema: JsonDict = field(default_factory=dict)
     is_async: bool = False
     invocation_mode: str = "delegate"
     input_mapping: dict[str, str] = field(default_factory=dict)
@@ -164,17 +165,17 @@ class Tool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelProfile:
-    """Which model, in which request format, with which parameters and patience.
+    """A model, its request format, parameters and timeouts.
 
-    ``provider`` is ``auto`` (the operator's default), ``offline`` or a provider's name as LiteLLM
-    knows it; ``format`` is ``openai_chat``, ``openai_responses``, ``anthropic_messages`` or
-    ``gemini``, empty for the provider's usual one. ``parameters`` go into the request unchanged.
+    ``provider`` is ``auto`` (the operator's default), ``offline`` or a provider's name in LiteLLM. ``format``
+    is ``openai_chat``, ``openai_responses``, ``anthropic_messages`` or ``gemini``; empty for the provider's
+    default. ``parameters`` are copied into the request unchanged.
     """
 
     provider: str
     model: str = ""
     format: str = ""
-    parameters: dict[str, Any] = field(default_factory=dict)
+    parameters: JsonDict = field(default_factory=dict)
     timeout_ms: int = 120_000
     first_token_timeout_ms: int = 60_000
     chunk_timeout_ms: int = 30_000
@@ -186,11 +187,11 @@ class ModelProfile:
 class Action:
     """An atomic operation: a built-in kind with fixed settings (document 5, ActionDef).
 
-    ``idempotent``: doing it twice is as good as doing it once; None for what the kind declares.
+    ``idempotent``: the action is repeatable; None for the value that the kind declares.
     """
 
     kind: str
-    config: dict[str, Any] = field(default_factory=dict)
+    config: JsonDict = field(default_factory=dict)
     timeout_ms: int = 30_000
     max_attempts: int = 3
     backoff_ms: int = 100
@@ -199,12 +200,12 @@ class Action:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One point of a task: one action, with data mapped in and out.
+    """One point of a task: one action, with mapped input and output.
 
     Exactly one of ``action_id`` (a reference to an action definition) and ``action`` (inline) is set.
-    ``condition`` is CEL over ``input``, ``state``, ``output``; false skips the step.
-    ``input_mapping``: action input field -> CEL. ``output_mapping``: ``state.x`` or ``output.x`` ->
-    CEL that also sees ``result``.
+    ``condition`` is CEL over ``input``, ``state``, ``output``; false skips the step. ``input_mapping``:
+    action input field -> CEL. ``output_mapping``: ``state.x`` or ``output.x`` -> CEL that also sees
+    ``result``.
     """
 
     id: str
@@ -218,20 +219,21 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """Linear steps, run in one go with in-memory context {input, state, output}."""
+    """A list of steps, executed in order with the context {input, state, output} in memory."""
 
     steps: tuple[Step, ...]
-    input_schema: dict[str, Any] = field(default_factory=dict)
-    output_schema: dict[str, Any] = field(default_factory=dict)
+    input_schema: JsonDict = field(default_factory=dict)
+    output_schema: JsonDict = field(default_factory=dict)
     retry: Retry = Retry()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HumanGate:
-    """A person who must approve, reject or answer. ``on_expire`` counts if ``expire_after_ms`` is set."""
+    """A gate at which a person approves, rejects or answers. ``on_expire`` applies if ``expire_after_ms`` is
+    set."""
 
     prompt: str = ""
-    answer_schema: dict[str, Any] = field(default_factory=dict)
+    answer_schema: JsonDict = field(default_factory=dict)
     user_ids: tuple[str, ...] = ()
     expire_after_ms: int = 0
     on_expire: GateExpiry = GateExpiry.FAIL
@@ -239,7 +241,8 @@ class HumanGate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
-    """A pause: until the signal comes or the time is over, whichever is first; 0 and empty for not."""
+    """A pause until a signal arrives or a time has passed, whichever is first. 0 or empty disables one of
+    them."""
 
     signal: str = ""
     duration_ms: int = 0
@@ -247,7 +250,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merge:
-    """How one value of each arrived branch becomes one value: ``source`` is CEL over ``branch``, ``item``
+    """Combines one value of each arrived branch into one value. ``source`` is CEL over ``branch``, ``item``
     and ``index``; ``target`` is ``state.x``, ``output.x`` or, in an outer branch, ``branch.x``."""
 
     source: str
@@ -257,7 +260,7 @@ class Merge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FanIn:
-    """Where the branches of a fan-out meet. ``timeout_ms`` counts from the first arrival."""
+    """The join of a fan-out's branches. ``timeout_ms`` starts with the first arrival."""
 
     mode: FanInMode = FanInMode.ALL
     count: int = 0
@@ -269,11 +272,11 @@ class FanIn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """One point of a workflow graph: exactly one target.
+    """One point of a workflow graph, with exactly one target.
 
     ``input_mapping``: target input field -> CEL over ``input``, ``state``, ``output``, ``signals``, and in a
     branch ``branch``, ``item``, ``index``. ``output_mapping``: ``state.x``, ``output.x`` or ``branch.x`` ->
-    CEL that also sees ``result``. ``timeout_ms`` bounds all attempts together, ``retry.timeout_ms`` each.
+    CEL that also sees ``result``. ``timeout_ms`` limits all attempts together, ``retry.timeout_ms`` each.
     """
 
     id: str
@@ -294,7 +297,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForEach:
-    """A fan-out over the list that ``items`` gives; at most ``max_concurrency`` branches at once, 0: all."""
+    """A fan-out over the list ``items``. At most ``max_concurrency`` branches run at once; 0 is all."""
 
     items: str
     max_concurrency: int = 0
@@ -303,8 +306,8 @@ class ForEach:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transition:
-    """An edge. Of a node's transitions the first, by ascending priority, whose condition holds is taken; all
-    of those if the node fans out. ``loop_limit``: how often a branch may take it; 0 outside of cycles."""
+    """An edge. A token takes the first transition, by ascending priority, whose condition is true; a node
+    that fans out takes all of those. ``loop_limit``: how often a branch may take it; 0 outside of cycles."""
 
     from_node_id: str
     to_node_id: str
@@ -316,26 +319,27 @@ class Transition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workflow:
-    """A graph of nodes. A token that finds no transition to take ends there, the run with its last token;
-    its output is ``output`` of its context, or what ``output_mapping`` (field -> CEL) makes of it. An empty
-    ``initial_node_id`` means the first node; a pinned workflow always names it.
+    """A graph of nodes. A token without a transition to take ends, and the run ends with its last token. The
+    run's output is ``output`` of its context, or the result of ``output_mapping`` (field -> CEL). An empty
+    ``initial_node_id`` is the first node; a pinned workflow always names it.
 
-    With ``merge_branch_on_completion`` a pinned workflow has one more node, `MERGE_NODE`, which no transition
-    leads to: the first token goes there when it has nowhere else to go."""
+    With ``merge_branch_on_completion`` a pinned workflow has an additional node, `MERGE_NODE`, without
+    incoming transitions. The first token goes there when it has no other transition.
+    """
 
     nodes: tuple[Node, ...]
     transitions: tuple[Transition, ...] = ()
     initial_node_id: str = ""
-    input_schema: dict[str, Any] = field(default_factory=dict)
-    output_schema: dict[str, Any] = field(default_factory=dict)
+    input_schema: JsonDict = field(default_factory=dict)
+    output_schema: JsonDict = field(default_factory=dict)
     output_mapping: dict[str, str] = field(default_factory=dict)
     timeout_ms: int = 0
-    state_schema: dict[str, Any] = field(default_factory=dict)
+    state_schema: JsonDict = field(default_factory=dict)
     merge_branch_on_completion: bool = False
 
 
 MERGE_NODE = "(merge)"
-"""The node at which a run merges the branch that it worked on. No definition can have one of this name."""
+"""The node at which a run merges its branch. The name is not valid in definitions."""
 
 Spec = Persona | Tool | Workflow | Task | Action | ModelProfile
 
@@ -345,7 +349,7 @@ Spec = Persona | Tool | Workflow | Task | Action | ModelProfile
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pin:
-    """Which revision of which definition."""
+    """One revision of one definition."""
 
     definition_id: str
     library: str
@@ -358,7 +362,7 @@ class Pin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PinnedTask:
-    """A task whose steps all carry their action inline."""
+    """A task with its actions inlined."""
 
     pin: Pin
     spec: Task
@@ -366,7 +370,7 @@ class PinnedTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PinnedWorkflow:
-    """A workflow with everything its nodes refer to, by the reference its nodes use; of agents, the ids."""
+    """A workflow with everything that its nodes refer to, by reference; for agents, their ids."""
 
     pin: Pin
     spec: Workflow
@@ -377,7 +381,7 @@ class PinnedWorkflow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PinnedProfile:
-    """A model profile with ``provider``, ``model`` and ``format`` settled (never ``auto``)."""
+    """A model profile with a resolved ``provider``, ``model`` and ``format`` (never ``auto``)."""
 
     pin: Pin
     spec: ModelProfile
@@ -385,8 +389,8 @@ class PinnedProfile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PinnedTool:
-    """A tool with its target: one of ``task``, ``workflow``, ``agent_id`` is set, none if it is to call an
-    agent that is not there."""
+    """A tool with its target: one of ``task``, ``workflow`` and ``agent_id`` is set; none if the called agent
+    does not exist."""
 
     pin: Pin
     spec: Tool
@@ -397,7 +401,7 @@ class PinnedTool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PinnedAgent:
-    """All that a turn needs to know of its agent, fixed at the turn's start."""
+    """Everything that a turn needs to know of its agent, fixed at the turn's start."""
 
     agent_id: str
     name: str
@@ -410,12 +414,13 @@ class PinnedAgent:
     assembly: PinnedWorkflow
     extraction: PinnedWorkflow | None = None
     summary: PinnedWorkflow | None = None
-    """Only of an agent that sums up."""
+    """The summarization workflow; None for an agent that does not summarize."""
     budget: Budget | None = None
-    """What the agent may spend in its life, None for as much as it likes."""
+    """The agent's budget for its lifetime; None for unlimited."""
 
     def home(self, project_id: str = "") -> str:
-        """The project that it works in: this one if it belongs to it, else its first; "" if it has none."""
+        """Return the project in which the agent works: ``project_id`` if the agent belongs to it, else its
+        first, or ""."""
         if project_id in self.project_ids:
             return project_id
         return self.project_ids[0] if self.project_ids else ""
