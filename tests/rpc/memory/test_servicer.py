@@ -326,7 +326,7 @@ async def test_across_agents_needs_the_right(service: MemoryService, tmp_path: P
 
         everybody = search(agent_id="", across_agents=True)
         assert await rejected(asking("secret-of-a-clerk-1", everybody)) == ("PERMISSION_DENIED", [])
-        with pytest.raises(aio.AioRpcError, match="by the setting WONDER_MEMORY_SEARCH_ALL"):
+        with pytest.raises(aio.AioRpcError, match="with the setting WONDER_MEMORY_SEARCH_ALL"):
             await asking("secret-of-a-clerk-1", everybody)
         assert not (await asking("secret-of-a-clerk-1", search())).hits
         assert not (await asking("secret-of-the-boss-1", everybody)).hits

@@ -363,7 +363,7 @@ async def test_a_second_server_on_one_port_is_refused_with_a_plain_message(clien
 
 
 async def test_an_address_that_this_machine_does_not_have_is_refused() -> None:
-    with pytest.raises(ListenError, match="cannot be listened on"):
+    with pytest.raises(ListenError, match="cannot listen on"):
         RpcServer(Settings(listen="192.0.2.1:0"), {}, [SERVICE]).bind()
 
 
@@ -447,10 +447,10 @@ async def test_a_right_that_is_granted_to_no_token_is_warned_of(tmp_path: Path) 
         async with serving(auth_tokens_file=tokens, admin="adda, ada", act_as="web"):
             pass
     assert [line for line in lines if line["log_level"] == "warning"] == [
-        {"event": "right_of_unknown_token", "right": "act_as", "name": "web", **WARNING},
+        {"event": "scope_of_unknown_token", "scope": "act_as", "name": "web", **WARNING},
         {
-            "event": "right_of_unknown_token",
-            "right": "admin",
+            "event": "scope_of_unknown_token",
+            "scope": "admin",
             "name": "adda",
             "did_you_mean": "ada",
             **WARNING,
@@ -463,7 +463,7 @@ async def test_a_right_on_a_server_without_tokens_is_warned_of() -> None:
         async with serving(admin="ada"):
             pass
     [line] = [line for line in lines if line["log_level"] == "warning"]
-    assert (line["event"], line["right"], line["name"]) == ("right_without_tokens", "admin", "ada")
+    assert (line["event"], line["scope"], line["name"]) == ("scope_without_tokens", "admin", "ada")
 
 
 WARNING = {"log_level": "warning", "component": "rpc"}

@@ -1,8 +1,6 @@
-"""The part of the ConversationService that concerns work on code (features F3, F6)."""
+"""Methods of the ConversationService for branches of code."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from wonder.v1 import conversation_service_pb2 as pb
 from wonder_server.actors.conversation.conversations import Conversations
@@ -88,12 +86,12 @@ class BranchMethods:
         )
 
     async def _record_merge(self, scope: Scope, request: pb.MergeBranchRequest, commit: Commit) -> None:
-        """Tell those who watch the conversation. What is merged is merged, whether or not that works."""
-        place = await self._repositories.merges.target_of(scope, request.repository, request.target_branch)
+        """Tell the conversation's readers about the merge. A failure is logged: the merge itself is done."""
+        target = await self._repositories.merges.target_of(scope, request.repository, request.target_branch)
         merge = BranchMerge(
-            repository=place.repository,
-            branch=place.branch,
-            target_branch=place.target,
+            repository=target.repository,
+            branch=target.branch,
+            target_branch=target.target,
             commit=commit.id,
             user_id=self._grants.resolve_user(request.user_id, "user_id"),
         )
@@ -104,11 +102,11 @@ class BranchMethods:
                 "merge_not_recorded", conversation=scope.conversation_id, reason=problem.fault.reason
             )
 
-    async def _scope(self, request: Any) -> Scope:
-        """Where the conversation, or the run, works. CONVERSATION_NOT_FOUND, RUN_NOT_FOUND."""
+    async def _scope(self, request: pb.DiffBranchRequest | pb.MergeBranchRequest) -> Scope:
+        """Return the scope of the conversation or run. Raises CONVERSATION_NOT_FOUND or RUN_NOT_FOUND."""
         if request.run_id:
             if request.conversation_id:
-                raise error(Reason.FIELD_INVALID, "Name a conversation or a run, not both.", field="run_id")
+                raise error(Reason.FIELD_INVALID, "Set conversation_id or run_id, not both.", field="run_id")
             scope = (await self._runs.run(bounded(request.run_id, "run_id"))).scope
         else:
             found = await self._conversations.get(required(request.conversation_id, "conversation_id"))

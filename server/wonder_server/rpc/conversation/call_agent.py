@@ -1,4 +1,4 @@
-"""CallAgent: what a service asks of an agent, and what it is answered."""
+"""Codec of CallAgent."""
 
 from __future__ import annotations
 
@@ -23,33 +23,18 @@ MAX_TIMEOUT_MS = 24 * 60 * 60 * 1000
 async def request_from_proto(
     request: pb.CallAgentRequest, resolver: NameResolver, grants: ScopeGrants
 ) -> AgentCallRequest:
-    """Errors: FIELD_INVALID, PERMISSION_DENIED, PROJECT_NOT_FOUND, NOT_IMPLEMENTED, those of payloads."""
-    loop_in = request.mode == common_pb2.INVOCATION_MODE_LOOP_IN
-    if request.mode not in common_pb2.InvocationMode.values():
-        raise error(Reason.FIELD_INVALID, "There is no such mode.", field="mode")
-    if loop_in:
-        required(request.conversation_id, "conversation_id")
-    elif request.conversation_id:
-        raise error(
-            Reason.FIELD_INVALID,
-            "A delegated turn has a conversation of its own; set mode to loop in to name one.",
-            field="conversation_id",
-        )
-    if loop_in and request.branch:
-        raise error(
-            Reason.FIELD_INVALID,
-            "An agent that is looped in works on the conversation's branch.",
-            field="branch",
-        )
-    if loop_in and request.project_id:
-        raise error(
-            Reason.FIELD_INVALID, "An agent that is looped in works in its own project.", field="project_id"
-        )
+    """Decode the request, and check it.
+
+    Raises FIELD_INVALID, PERMISSION_DENIED, PROJECT_NOT_FOUND, NOT_IMPLEMENTED and the errors of payloads.
+    """
+    _check_mode(request)
     if not request.HasField("input"):
         raise error(Reason.FIELD_INVALID, "input is required.", field="input")
     if not 0 <= request.timeout_ms <= MAX_TIMEOUT_MS:
         raise error(
-            Reason.FIELD_INVALID, f"timeout_ms lies between 0 and {MAX_TIMEOUT_MS}.", field="timeout_ms"
+            Reason.FIELD_INVALID,
+            f"timeout_ms is {request.timeout_ms}. Use a number between 0 and {MAX_TIMEOUT_MS}.",
+            field="timeout_ms",
         )
     return AgentCallRequest(
         agent=required(request.agent_id, "agent_id"),
@@ -64,8 +49,35 @@ async def request_from_proto(
     )
 
 
+def _check_mode(request: pb.CallAgentRequest) -> None:
+    """Raise FIELD_INVALID for an unknown mode, and for fields that do not fit the mode."""
+    loop_in = request.mode == common_pb2.INVOCATION_MODE_LOOP_IN
+    if request.mode not in common_pb2.InvocationMode.values():
+        raise error(Reason.FIELD_INVALID, f"mode {request.mode} does not exist.", field="mode")
+    if loop_in:
+        required(request.conversation_id, "conversation_id")
+    elif request.conversation_id:
+        raise error(
+            Reason.FIELD_INVALID,
+            "A delegated turn gets its own conversation. Leave conversation_id empty or set mode to LOOP_IN.",
+            field="conversation_id",
+        )
+    if loop_in and request.branch:
+        raise error(
+            Reason.FIELD_INVALID,
+            "With mode LOOP_IN the agent works on the conversation's branch. Leave branch empty.",
+            field="branch",
+        )
+    if loop_in and request.project_id:
+        raise error(
+            Reason.FIELD_INVALID,
+            "With mode LOOP_IN the agent works in its own project. Leave project_id empty.",
+            field="project_id",
+        )
+
+
 def response_to_proto(turn: Turn) -> pb.CallAgentResponse:
-    """The answer; ``turn`` has ended."""
+    """Encode the answer; ``turn`` has ended."""
     answer = pb.CallAgentResponse(turn=codec.turn_to_proto(turn))
     fault = turn.fault
     if fault is not None:
@@ -85,7 +97,7 @@ def response_to_proto(turn: Turn) -> pb.CallAgentResponse:
 def _caller_from_proto(caller: common_pb2.Caller, grants: ScopeGrants) -> Caller:
     kind = caller.WhichOneof("caller")
     if kind in ("workflow", "agent"):
-        grants.require(ACT_AS, "caller is another than the token's own name.", f"caller.{kind}")
+        grants.require(ACT_AS, "caller differs from the token's name.", f"caller.{kind}")
     if kind == "workflow":
         return Caller(
             type="workflow", run_id=_checked_id("run", caller.workflow.run_id, "caller.workflow.run_id")
@@ -102,5 +114,7 @@ def _caller_from_proto(caller: common_pb2.Caller, grants: ScopeGrants) -> Caller
 
 def _checked_id(prefix: str, value: str, field: str) -> str:
     if value and not is_id(prefix, value):
-        raise error(Reason.FIELD_INVALID, f"This is no id of the form {prefix}_….", field=field)
+        raise error(
+            Reason.FIELD_INVALID, f"{field} '{value[:80]}' is not an id of the form {prefix}_….", field=field
+        )
     return value

@@ -1,4 +1,4 @@
-"""Conversations, turns, messages and moves as the contract says them; `event_codec` has their events."""
+"""Codec of conversations, turns, messages and moves; `event_codec` encodes their events."""
 
 from __future__ import annotations
 
@@ -32,17 +32,20 @@ from wonder_server.rpc.shared.payload import dict_to_struct, json_to_value
 from wonder_server.rpc.shared.times import from_timestamp, set_timestamp, to_timestamp
 
 MAX_TITLE_BYTES, MAX_REFERENCE_BYTES, MAX_USER_BYTES = 500, 256, 128
-"""Bytes of a title, of an external_ref, of a user's id; of a user's name as of a reference."""
+"""Maximum bytes of a title; of an external_ref and a user's display name; of a user's id."""
 
 
-# --- rooms and people -------------------------------------------------------------------------------
+# --- conversations and participants -----------------------------------------------------------------
 
 
 def conversation_to_proto(
     value: Conversation, last_sequence: int, active: Sequence[str] = (), branch: str = ""
 ) -> conversation_pb2.Conversation:
-    """``head`` is the sequence of its last event; ``active`` are the ids of its active turns; ``branch`` is
-    the one it works on."""
+    """Encode a conversation.
+
+    ``last_sequence`` is the sequence of its last event, ``active`` the ids of its active turns, ``branch``
+    the branch on which it works.
+    """
     return conversation_pb2.Conversation(
         id=value.id,
         project_id=value.project_id,
@@ -80,11 +83,11 @@ def participant_to_proto(person: Participant) -> conversation_pb2.Participant:
 
 
 def conversation_from_proto(message: conversation_pb2.Conversation, project_id: str) -> Conversation:
-    """A conversation to be created. Errors: FIELD_INVALID."""
+    """Decode a conversation to create. Raises FIELD_INVALID or LIMIT_EXCEEDED."""
     if len(message.participants) > 100:
         raise error(
             Reason.LIMIT_EXCEEDED,
-            "A conversation has at most 100 participants.",
+            f"The conversation has {len(message.participants)} participants; the maximum is 100.",
             field="conversation.participants",
         )
     return Conversation(
@@ -103,20 +106,26 @@ def conversation_from_proto(message: conversation_pb2.Conversation, project_id: 
 
 
 def participant_from_proto(person: conversation_pb2.Participant, field: str) -> Participant:
-    """Who is to take part. Errors: FIELD_INVALID."""
+    """Decode a participant. Raises FIELD_INVALID."""
     if person.HasField("agent"):
         if not (person.agent.agent_id or person.agent.name):
-            raise error(Reason.FIELD_INVALID, "Name the agent.", field=f"{field}.agent.agent_id")
+            raise error(
+                Reason.FIELD_INVALID,
+                f"{field} has no agent. Set agent_id or name.",
+                field=f"{field}.agent.agent_id",
+            )
         return Participant(type="agent", id=person.agent.agent_id, name=person.agent.name)
     if person.HasField("user"):
         if not person.user.user_id:
-            raise error(Reason.FIELD_INVALID, "Name the user.", field=f"{field}.user.user_id")
+            raise error(
+                Reason.FIELD_INVALID, f"{field}.user.user_id is required.", field=f"{field}.user.user_id"
+            )
         return Participant(
             type="user",
             id=check_text_size(person.user.user_id, MAX_USER_BYTES, f"{field}.user.user_id"),
             name=check_text_size(person.user.display_name, MAX_REFERENCE_BYTES, f"{field}.user.display_name"),
         )
-    raise error(Reason.FIELD_INVALID, "Give a user or an agent.", field=field)
+    raise error(Reason.FIELD_INVALID, f"{field} is empty. Set user or agent.", field=field)
 
 
 def _set_caller(message: common_pb2.Caller, caller: Caller) -> None:
@@ -138,12 +147,12 @@ def turn_to_proto(value: Turn, operations: Sequence[Operation] = ()) -> conversa
     return message
 
 
-# Turns, messages and moves make up most of what is sent. They are filled in where they stand: to make one and
-# put it into another copies it, which costs as much as making it.
+# Turns, messages and moves are most of the traffic. They are encoded in place, inside the message that
+# carries them: a separate message would be copied, which costs as much as encoding it.
 
 
 def set_turn(message: conversation_pb2.Turn, value: Turn) -> None:
-    """Say ``value`` in ``into``, but for its operations."""
+    """Set ``message`` to ``value``, except for its operations."""
     message.id = value.id
     message.conversation_id = value.conversation_id
     message.ordinal = value.ordinal
@@ -186,7 +195,7 @@ def operation_to_proto(value: Operation) -> conversation_pb2.Operation:
         tool_call_id=value.tool_call_id,
         tool_name=value.tool_name,
         target=value.target,
-        # An agent's turn is carried out by a conversation.
+        # A conversation executes an agent's turn, so its id is not a run's.
         run_id=value.run_id if value.run_id.startswith("run_") else "",
         attempt=value.attempt,
         create_time=to_timestamp(value.created_ms),
@@ -203,7 +212,7 @@ def message_to_proto(value: Message) -> conversation_pb2.Message:
 
 
 def set_message(message: conversation_pb2.Message, value: Message) -> None:
-    """Say ``value`` in ``into``."""
+    """Set ``message`` to ``value``."""
     message.id = value.id
     message.conversation_id = value.conversation_id
     message.turn_id = value.turn_id
@@ -225,7 +234,7 @@ def move_to_proto(value: Move) -> conversation_pb2.Move:
 
 
 def set_move(message: conversation_pb2.Move, value: Move) -> None:
-    """Say ``value`` in ``into``, but for the model's raw answer."""
+    """Set ``message`` to ``value``, except for the model's raw answer."""
     message.id = value.id
     message.turn_id = value.turn_id
     message.conversation_id = value.conversation_id
@@ -247,7 +256,7 @@ def set_move(message: conversation_pb2.Move, value: Move) -> None:
 
 
 def _tool_results(value: Move) -> list[ToolResult]:
-    """What came back for the move's own calls, and what it was told of calls in the background."""
+    """Return the results of the move's own calls and the reported results of asynchronous calls."""
     own = [entry.result for entry in value.invocations if not entry.is_async]
     return [result for result in [*(entry.result for entry in value.reported), *own] if result is not None]
 

@@ -1,4 +1,4 @@
-"""PreviewContext: the request that would be sent, as the contract says it."""
+"""Codec of PreviewContext."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from wonder_server.rpc.shared.payload import dict_to_struct
 
 
 def preview_to_proto(preview: Preview) -> pb.PreviewContextResponse:
-    """Each block's source by the contract's numbers."""
+    """Encode a preview, with the source of each block."""
     return pb.PreviewContextResponse(
         request=dict_to_struct(preview.request),
         provider=preview.provider,

@@ -1,12 +1,14 @@
-"""Events of conversations as the contract says them.
+"""Codec of the events of conversations.
 
-Every event of every turn goes this way, so it is filled in where it stands, in the response that carries it.
+Every event of every turn is encoded here, in place, inside the response that carries it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+
+from google.protobuf.message import Message
 
 from wonder.v1 import common_pb2, conversation_pb2, event_pb2
 from wonder_server.core.conversation.model.values import (
@@ -38,18 +40,18 @@ from wonder_server.rpc.shared.payload import dict_to_struct
 from wonder_server.rpc.shared.times import set_timestamp
 
 SetPayload = Callable[[Any, Any], None]
-"""Says a value in the payload given first."""
+"""Sets the payload message in the first argument to the value in the second."""
 
 
 def event_to_proto(stored: Event) -> event_pb2.Event:
-    """One event of a conversation's record."""
+    """Encode one event of a conversation."""
     encoded = event_pb2.Event()
     set_event(encoded, stored)
     return encoded
 
 
 def set_event(message: event_pb2.Event, stored: Event) -> None:
-    """Say ``happened`` in ``into``."""
+    """Set ``message`` to ``stored``."""
     emit = stored.emit
     message.sequence = stored.sequence
     message.conversation_id = stored.actor_id
@@ -57,17 +59,17 @@ def set_event(message: event_pb2.Event, stored: Event) -> None:
     set_timestamp(message.create_time, stored.at_ms)
     message.name = emit.name
     payload = getattr(message, emit.kind)
-    payload.SetInParent()  # One without a single word is a payload too.
+    payload.SetInParent()  # Marks a payload without fields as set.
     _PAYLOADS[emit.kind](payload, emit.value)
 
 
-def _copied(make: Callable[[Any], Any]) -> SetPayload:
-    """For what happens rarely, and can as well be made and then copied."""
+def _copied(encode: Callable[[Any], Message]) -> SetPayload:
+    """Return a setter that encodes the value separately and copies it; for rare events."""
 
-    def fill(into: Any, value: Any) -> None:
-        into.CopyFrom(make(value))
+    def set_payload(message: Message, value: object) -> None:
+        message.CopyFrom(encode(value))
 
-    return fill
+    return set_payload
 
 
 def _conversation(value: Conversation) -> conversation_pb2.Conversation:

@@ -1,4 +1,4 @@
-"""The part of the ConversationService that concerns a conversation as a whole: who takes part, its end."""
+"""Methods of the ConversationService for a conversation as a whole: participants, update, end, deletion."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from wonder_server.rpc.shared.idempotency import request_key
 from wonder_server.rpc.shared.times import from_timestamp
 
 UPDATABLE_PATHS = ("title", "external_ref", "metadata", "budget", "expire_time")
-"""What UpdateConversation changes."""
+"""Fields that UpdateConversation can change."""
 
 
 class LifecycleMethods:
@@ -28,7 +28,7 @@ class LifecycleMethods:
         self._lifecycle = lifecycle
 
     async def _encode(self, value: Conversation) -> conversation_pb2.Conversation:
-        """The conversation, with where its record ends and what is active."""
+        """Encode the conversation with its last sequence and its active turns."""
         raise NotImplementedError
 
     async def add_participant(
@@ -43,12 +43,12 @@ class LifecycleMethods:
         self, request: pb.RemoveParticipantRequest, _context: CallContext
     ) -> pb.RemoveParticipantResponse:
         conversation_id = required(request.conversation_id, "conversation_id")
-        who = request.WhichOneof("participant")
-        if who is None:
-            raise error(Reason.FIELD_INVALID, "Name a user or an agent.", field="user_id")
-        key = required(getattr(request, who), who)
+        field = request.WhichOneof("participant")
+        if field is None:
+            raise error(Reason.FIELD_INVALID, "Set user_id or agent_id.", field="user_id")
+        key = required(getattr(request, field), field)
         left = await self._lifecycle.leave(
-            conversation_id, who.removesuffix("_id"), key, request_key(request.request_id)
+            conversation_id, field.removesuffix("_id"), key, request_key(request.request_id)
         )
         return pb.RemoveParticipantResponse(conversation=await self._encode(left))
 
@@ -105,7 +105,8 @@ class LifecycleMethods:
 
 
 def _version(etag: str) -> int:
-    """The version that an etag names, 0 for any; one that no conversation has for what is no etag."""
+    """Return the version that an etag names, 0 for an empty etag, and -1, which matches none, for an invalid
+    one."""
     if not etag:
         return 0
     return int(etag) if etag.isascii() and etag.isdecimal() and len(etag) < 19 and int(etag) else -1
@@ -116,7 +117,7 @@ def _update_from_proto(message: conversation_pb2.Conversation, mask: FieldMask) 
         if path not in UPDATABLE_PATHS:
             raise error(
                 Reason.FIELD_MASK_UNSUPPORTED,
-                f"'{path[:100]}' cannot be changed; what can: {', '.join(UPDATABLE_PATHS)}.",
+                f"update_mask: '{path[:100]}' cannot be changed. Use one of {', '.join(UPDATABLE_PATHS)}.",
                 field="update_mask",
             )
     given = set(mask.paths) or {field.name for field, _ in message.ListFields()} & {*UPDATABLE_PATHS}

@@ -1,4 +1,4 @@
-"""The text of a message in pieces, for ReadMessage."""
+"""Chunks of a message's text, for ReadMessage."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ CHUNK_BYTES: Final = 256 << 10
 
 
 def message_chunks(text: str, offset: int) -> Iterator[pb.ReadMessageResponse]:
-    """Yield the text from the first character that begins at ``offset`` bytes or later. An empty rest is one
-    empty piece, so that the client learns the size."""
+    """Yield the text from the first character that begins at ``offset`` bytes or later.
+
+    At the end of the text the function yields one empty chunk, so that the client learns the size.
+    """
     encoded = text.encode("utf-8", "replace")
     begin, size = _boundary_from(encoded, offset), len(encoded)
     while True:

@@ -1,4 +1,4 @@
-"""The ConversationService: decode, ask the actors, encode."""
+"""The ConversationService: decode, call the actors, encode."""
 
 from __future__ import annotations
 
@@ -6,48 +6,53 @@ import asyncio
 import dataclasses
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Protocol, TypeVar
+
+from google.protobuf.message import Message as ProtoMessage
 
 from wonder.v1 import conversation_pb2
 from wonder.v1 import conversation_service_pb2 as pb
 from wonder_server.actors.conversation.call_agent import AgentCallService
 from wonder_server.actors.conversation.context_preview import ContextPreviews
-from wonder_server.actors.conversation.conversations import Conversations, SendRequest, SendResult
+from wonder_server.actors.conversation.conversations import Conversations
 from wonder_server.actors.conversation.lifecycle import ConversationLifecycle
 from wonder_server.actors.runs.lookup import RunLookup
-from wonder_server.actors.streaming.attachment import Attachment
-from wonder_server.actors.streaming.hub import Reply
 from wonder_server.core.actor.commands import Scope, branch_of
 from wonder_server.core.conversation.model.values import Conversation, Message, Move, Turn
-from wonder_server.core.errors import Fault, Reason, WonderError, error
-from wonder_server.logs import logger
+from wonder_server.core.errors import Reason, error
 from wonder_server.ports.records import EventQuery, Query
 from wonder_server.rpc.conversation import call_agent, codec, context_preview
 from wonder_server.rpc.conversation.branches import BranchMethods
+from wonder_server.rpc.conversation.converse import StreamMethods
 from wonder_server.rpc.conversation.event_codec import event_to_proto
-from wonder_server.rpc.conversation.lifecycle import LifecycleMethods
 from wonder_server.rpc.conversation.message_chunks import message_chunks
-from wonder_server.rpc.conversation.stream import write_stream
 from wonder_server.rpc.server.authorization import NO_GRANTS, ScopeGrants
-from wonder_server.rpc.server.call_pipeline import RequestStream
 from wonder_server.rpc.shared.call_context import CallContext
-from wonder_server.rpc.shared.common_codec import check_text_size, enum_names, metadata_from_proto
-from wonder_server.rpc.shared.faults import fault_to_proto
+from wonder_server.rpc.shared.common_codec import enum_names
 from wonder_server.rpc.shared.fields import required
 from wonder_server.rpc.shared.idempotency import request_key
 from wonder_server.rpc.shared.names import NameResolver
-from wonder_server.rpc.shared.pages import PAGE_BYTES, encode_page, page_from_rows, page_request
+from wonder_server.rpc.shared.pages import PAGE_BYTES, ListRequest, encode_page, page_from_rows, page_request
 from wonder_server.rpc.shared.times import from_timestamp
 from wonder_server.rpc.shared.trace_context import trace_from_metadata
 from wonder_server.services.content.repositories import RepositoryService
 from wonder_server.services.paging import PageRequest, page
 
-_log = logger("rpc")
-
 MAX_MOVES_PAGE = 100
 
 ATTACH_TIMEOUT_S = 30.0
-"""Seconds that a client has for the first message of a stream, unless the settings say otherwise."""
+"""Default of the time in which a client must send a stream's first message, in seconds."""
+
+
+Row = TypeVar("Row", Turn, Message, Move)
+M = TypeVar("M", bound=ProtoMessage)
+
+
+class RowsRequest(ListRequest, Protocol):
+    """A list request for the rows of one conversation or of all."""
+
+    @property
+    def conversation_id(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +66,8 @@ class ConversationParts:
     runs: RunLookup
 
 
-class ConversationServicer(LifecycleMethods, BranchMethods):
-    """See ``conversation_service.proto``. RPCs that are not here answer NOT_IMPLEMENTED."""
+class ConversationServicer(StreamMethods, BranchMethods):
+    """Methods of the ConversationService; see ``conversation_service.proto``."""
 
     def __init__(
         self,
@@ -84,7 +89,7 @@ class ConversationServicer(LifecycleMethods, BranchMethods):
         self._records = parts.conversations.records
         self._resolver = resolver
 
-    # --- rooms ----------------------------------------------------------------------------------
+    # --- conversations ----------------------------------------------------------------------------------
 
     async def create_conversation(
         self, request: pb.CreateConversationRequest, _context: CallContext
@@ -109,7 +114,7 @@ class ConversationServicer(LifecycleMethods, BranchMethods):
         if request.WhichOneof("key") is None:
             raise error(
                 Reason.FIELD_INVALID,
-                "Name the conversation by id or external_ref.",
+                "The request names no conversation. Set conversation_id or external_ref.",
                 field="conversation_id",
             )
         if request.HasField("external_ref"):
@@ -120,7 +125,7 @@ class ConversationServicer(LifecycleMethods, BranchMethods):
             if found is None:
                 raise error(
                     Reason.CONVERSATION_NOT_FOUND,
-                    "No conversation of the project has this external_ref.",
+                    f"No conversation of the project has the external_ref '{request.external_ref[:256]}'.",
                     field="external_ref",
                 )
         else:
@@ -128,12 +133,16 @@ class ConversationServicer(LifecycleMethods, BranchMethods):
         return pb.GetConversationResponse(conversation=await self._encode(found))
 
     async def _find_in_any_project(self, external_ref: str) -> Conversation | None:
-        """The conversation of this name, whose project was not named. FIELD_INVALID if there are several."""
+        """Return the only conversation with this reference in any project, or None.
+
+        Raises FIELD_INVALID if several projects have one.
+        """
         found = await self._conversations.list_by_external_ref(external_ref, None) if external_ref else []
         if len(found) > 1:
             raise error(
                 Reason.FIELD_INVALID,
-                "Several projects have a conversation with this external_ref: name the project.",
+                f"Several projects have a conversation with the external_ref '{external_ref[:256]}'. "
+                "Set project_id.",
                 field="project_id",
             )
         return found[0] if found else None
@@ -163,7 +172,7 @@ class ConversationServicer(LifecycleMethods, BranchMethods):
             parent=project_id,
             members=tuple(members),
             statuses=statuses,
-            # Not those that were made for one delegated turn.
+            # Omit the conversations of delegated turns.
             fields=(("called_by", ""),)
             if request.include_archived
             else (("called_by", ""), ("archive_key", "")),
@@ -173,7 +182,7 @@ class ConversationServicer(LifecycleMethods, BranchMethods):
         )
         found = page(await self._records.find(query), limit, scope, _by_time)
         conversations, token = await encode_page(found, self._to_proto)
-        # What is being deleted is still there for some milliseconds.
+        # A conversation remains readable for some milliseconds while it is deleted.
         deleted_ids = {item.id for item in found.items if item.deleted_ms}
         return pb.ListConversationsResponse(
             conversations=[each for each in conversations if each.id not in deleted_ids],
@@ -273,7 +282,9 @@ class ConversationServicer(LifecycleMethods, BranchMethods):
         self, request: pb.ReadMessageRequest, _context: CallContext
     ) -> AsyncIterator[pb.ReadMessageResponse]:
         if request.offset < 0:
-            raise error(Reason.FIELD_INVALID, "An offset is not negative.", field="offset")
+            raise error(
+                Reason.FIELD_INVALID, f"offset is {request.offset}. It must not be negative.", field="offset"
+            )
         conversation_id = required(request.conversation_id, "conversation_id")
         text = await self._conversations.whole_text(
             conversation_id, required(request.message_id, "message_id")
@@ -285,7 +296,7 @@ class ConversationServicer(LifecycleMethods, BranchMethods):
         query = Query(table="moves", parent=request.turn_id, newest_first=not request.oldest_first)
         moves, token = await self._page(request, query, MAX_MOVES_PAGE, codec.move_to_proto)
         if request.turn_id and not (moves or request.conversation_id or request.page_token):
-            # It may have none yet; but if it is not there, an empty list would be taken for that.
+            # Raise TURN_NOT_FOUND: an empty list would mean that the turn exists without moves.
             await self._conversations.turn(request.turn_id)
         return pb.ListMovesResponse(moves=moves, next_page_token=token)
 
@@ -295,11 +306,15 @@ class ConversationServicer(LifecycleMethods, BranchMethods):
         if request.after_sequence and not request.conversation_id:
             raise error(
                 Reason.FIELD_INVALID,
-                "after_sequence needs conversation_id.",
+                "after_sequence requires conversation_id.",
                 field="after_sequence",
             )
         if request.after_sequence < 0:
-            raise error(Reason.FIELD_INVALID, "A sequence is not negative.", field="after_sequence")
+            raise error(
+                Reason.FIELD_INVALID,
+                f"after_sequence is {request.after_sequence}. It must not be negative.",
+                field="after_sequence",
+            )
         wanted = page_request(request)
         project_id = await self._resolver.project_id(request.project_id) if request.project_id else ""
         query = EventQuery(
@@ -321,15 +336,15 @@ class ConversationServicer(LifecycleMethods, BranchMethods):
         return pb.ListEventsResponse(events=events, next_page_token=token)
 
     async def _page(
-        self, request: Any, query: Query, max_items: int, encode: Callable[[Any], Any]
-    ) -> tuple[list[Any], str]:
-        """One page of a conversation's rows, or of all conversations', and the next one's token."""
+        self, request: RowsRequest, query: Query, max_items: int, encode: Callable[[Row], M]
+    ) -> tuple[list[M], str]:
+        """Return one page of rows, of one conversation or of all, and the next page's token."""
         if request.conversation_id:
             await self._conversations.open(request.conversation_id)
         wanted = page_request(request)
         limit = min(wanted.limit(), max_items)
         scope = ["rows", request.conversation_id, repr(query)]
-        # Moves are numbered within their turn, so a whole conversation's are ordered by time.
+        # Moves are numbered within their turn, so the moves of a whole conversation are ordered by time.
         by_ordinal = bool(query.parent if query.table == "moves" else request.conversation_id)
         query = dataclasses.replace(
             query,
@@ -339,162 +354,20 @@ class ConversationServicer(LifecycleMethods, BranchMethods):
             limit=limit + 1,
             max_bytes=PAGE_BYTES,
         )
-        cursor: Callable[[Any], list[Any]] = _by_ordinal if by_ordinal else _by_time
+        cursor: Callable[[Row], list[int | str]] = _by_ordinal if by_ordinal else _by_time
         return await page_from_rows(await self._records.find(query), limit, scope, cursor, encode)
 
-    def _send_request(self, send: pb.ConverseSend, trace_id: str = "") -> SendRequest:
-        user_id = check_text_size(send.user_id, codec.MAX_USER_BYTES, "user_id")
-        return SendRequest(
-            content=send.content,
-            reply_to_message_id=send.reply_to_message_id,
-            request_id=request_key(send.request_id),
-            agent_id=send.agent_id,
-            user_id=self._grants.resolve_user(user_id, "user_id"),
-            metadata=metadata_from_proto(send.metadata, "metadata"),
-            trace_id=trace_id,
-        )
 
-    # --- streams --------------------------------------------------------------------------------
-
-    async def subscribe(self, request: pb.SubscribeRequest, context: CallContext) -> None:
-        attachment, attached = await self._attach(request.attach)
-        try:
-            await write_stream(attachment, attached, context.write, grouping=request.attach.group_events)
-        finally:
-            attachment.close()
-
-    async def converse(self, requests: RequestStream, context: CallContext) -> None:
-        first = await self._read_first(requests)
-        if first is None or first.WhichOneof("intent") != "attach":
-            raise error(Reason.NOT_ATTACHED, "The first message of a stream is `attach`.", field="attach")
-        attachment, attached = await self._attach(first.attach)
-        conversation_id, trace_id = first.attach.conversation_id, trace_from_metadata(context)
-        reader = asyncio.create_task(self._read_requests(requests, attachment, conversation_id, trace_id))
-        try:
-            await write_stream(attachment, attached, context.write, grouping=first.attach.group_events)
-        finally:
-            reader.cancel()
-            attachment.close()
-
-    async def _read_first(self, requests: RequestStream) -> pb.ConverseRequest | None:
-        """Return the first message of a stream, None if it ends first. NOT_ATTACHED past the deadline."""
-        try:
-            async with asyncio.timeout(self._attach_timeout_s):
-                return cast(pb.ConverseRequest | None, await anext(requests, None))
-        except TimeoutError:
-            raise error(
-                Reason.NOT_ATTACHED,
-                f"The stream sent no `attach` within {self._attach_timeout_s:g} s.",
-                field="attach",
-            ) from None
-
-    async def _attach(self, attach: pb.ConverseAttach) -> tuple[Attachment, pb.ConverseAttached]:
-        if attach.after_sequence < 0:
-            raise error(Reason.FIELD_INVALID, "A sequence is not negative.", field="attach.after_sequence")
-        attachment = await self._conversations.attach(
-            attach.conversation_id, attach.after_sequence, tail_only=attach.tail_only
-        )
-        try:
-            conversation = await self._conversations.get(attach.conversation_id)
-            attached = pb.ConverseAttached(
-                conversation=await self._encode(conversation), last_sequence=attachment.head
-            )
-        except BaseException:
-            attachment.close()
-            raise
-        return attachment, attached
-
-    async def _read_requests(
-        self,
-        requests: RequestStream,
-        attachment: Attachment,
-        conversation_id: str,
-        trace_id: str,
-    ) -> None:
-        """Take what the client says, in order. A half-closed stream stays open: its reader may listen on."""
-        while True:
-            request_id = ""
-            try:
-                try:
-                    request: Any = await anext(requests)
-                except StopAsyncIteration:
-                    return
-                intent = request.WhichOneof("intent")
-                if intent in ("send", "cancel"):
-                    request_id = getattr(request, intent).request_id
-                    await self._handle_intent(request, request_id, attachment, conversation_id, trace_id)
-                elif intent == "detach":
-                    attachment.subscription.close("detached")
-                    return
-                elif intent != "ack":
-                    raise error(
-                        Reason.FIELD_INVALID,
-                        "After `attach` a client sends `send`, `cancel`, `ack` or `detach`.",
-                        field=intent or "intent",
-                    )
-            except WonderError as problem:
-                requests.log_rejection(problem)
-                rejection = pb.ConverseRefused(request_id=request_id, error=fault_to_proto(problem.fault))
-                attachment.subscription.push(_reply(refused=rejection))
-            except Exception:
-                # The reader hears of it by a refusal; a dead reader would leave it waiting.
-                _log.exception("conversation_stream_failed", conversation=conversation_id)
-                fault = Fault(reason=Reason.INTERNAL, message="Something went wrong inside the server.")
-                rejection = pb.ConverseRefused(request_id=request_id, error=fault_to_proto(fault))
-                attachment.subscription.push(_reply(refused=rejection))
-                return
-
-    async def _handle_intent(
-        self,
-        request: pb.ConverseRequest,
-        request_id: str,
-        attachment: Attachment,
-        conversation_id: str,
-        trace_id: str,
-    ) -> None:
-        if not request_id:
-            raise error(
-                Reason.FIELD_INVALID,
-                "Give a request_id: the answer names it.",
-                field=f"{request.WhichOneof('intent')}.request_id",
-            )
-        if request.HasField("send"):
-            result = await self._conversations.send(
-                conversation_id, self._send_request(request.send, trace_id)
-            )
-            attachment.subscription.push(_sent_reply(request_id, result))
-            return
-        turn, sequence = await self._conversations.cancel(
-            conversation_id, request.cancel.turn_id, request_key(request_id)
-        )
-        cancelled = pb.ConverseCancelled(request_id=request_id, turn_id=turn.id, sequence=sequence)
-        attachment.subscription.push(_reply(cancelled=cancelled))
-
-
-def _sent_reply(request_id: str, result: SendResult) -> Reply:
-    reply = pb.ConverseResponse()
-    sent = reply.sent
-    sent.request_id = request_id
-    sent.turn_id = result.turn_id
-    sent.message_id = result.message_id
-    sent.sequence = result.sequence
-    return Reply(reply.SerializeToString())
-
-
-def _reply(**item: Any) -> Reply:
-    return Reply(pb.ConverseResponse(**item).SerializeToString())
-
-
-def _by_time(row: Any) -> list[Any]:
+def _by_time(row: Conversation | Turn | Message | Move) -> list[int | str]:
     return [row.created_ms, row.id]
 
 
-def _by_ordinal(row: Turn | Message | Move) -> list[Any]:
-    """The place of a row in its actor's order: what the column `ordinal` of its table holds."""
+def _by_ordinal(row: Turn | Message | Move) -> list[int | str]:
+    """Return the position of a row in its actor's order: the value of its table's column `ordinal`."""
     return [row.sequence if isinstance(row, Move) else row.ordinal, row.id]
 
 
-def _row_cursor(wanted: PageRequest, scope: list[Any]) -> tuple[int, str] | None:
+def _row_cursor(wanted: PageRequest, scope: Sequence[object]) -> tuple[int, str] | None:
     cursor = wanted.cursor(scope, [])
     if not cursor:
         return None

@@ -1,12 +1,12 @@
-"""What is said on a conversation's stream: Converse and Subscribe are the same words by the same numbers.
+"""Encoding of a conversation's stream: Converse and Subscribe use the same messages and field numbers.
 
-An event goes to many readers and is encoded once: the bytes are kept on the event itself.
+An event goes to many readers and is encoded once; the event keeps its encoded bytes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Any, assert_never
+from typing import assert_never
 
 from wonder.v1 import conversation_service_pb2 as pb
 from wonder_server.actors.streaming.attachment import Attachment, CaughtUp
@@ -31,13 +31,12 @@ _END_REASONS = {
 async def write_stream(
     attachment: Attachment, attached: pb.ConverseAttached, write: Write, *, grouping: bool = False
 ) -> None:
-    """Send an attached client everything, encoded, up to the last word. Raises SLOW_READER.
+    """Write all items of an attached client's stream, up to its end. Raises SLOW_READER.
 
-    ``group_events``: events that are there at the same time go in one message.
-
-    This is the way of every token of every stream, so there is nothing on it that need not be.
+    ``grouping`` sends consecutive events in one message. Every token of every stream passes through this
+    function, so it does no avoidable work.
     """
-    await write(_encode(attached=attached))
+    await write(_encode(pb.ConverseResponse(attached=attached)))
     while True:
         items = await attachment.take()
         for item in group_events(items, _encode_event) if grouping and len(items) > 1 else items:
@@ -68,11 +67,11 @@ def _item_frames(attachment: Attachment, item: Item | CaughtUp) -> Iterator[byte
         case Reply():
             yield item.wire
         case CaughtUp():
-            yield _encode(caught_up=pb.CaughtUp(sequence=item.sequence))
+            yield _encode(pb.ConverseResponse(caught_up=pb.CaughtUp(sequence=item.sequence)))
         case NodeProgress():
-            pass  # Only of runs.
+            pass  # Only runs have progress.
         case KeepAlive():
-            yield _encode(heartbeat=heartbeat(attachment.sequence))
+            yield _encode(pb.ConverseResponse(heartbeat=heartbeat(attachment.sequence)))
         case Closed():
             yield from _closing_frames(attachment, item.reason)
         case _:
@@ -88,11 +87,8 @@ def _encode_event(event: Event) -> bytes:
 
 
 def _encode_restart(delta: Delta) -> bytes:
-    return _encode(
-        message_restarted=pb.MessageRestarted(
-            message_id=delta.message_id, turn_id=delta.turn_id, attempt=delta.attempt
-        )
-    )
+    restarted = pb.MessageRestarted(message_id=delta.message_id, turn_id=delta.turn_id, attempt=delta.attempt)
+    return _encode(pb.ConverseResponse(message_restarted=restarted))
 
 
 def _encode_delta(delta: Delta) -> bytes:
@@ -111,12 +107,11 @@ def _closing_frames(attachment: Attachment, reason: str) -> list[bytes]:
     if reason == "slow":
         raise slow_reader(attachment.sequence)
     end = pb.StreamEnd(reason=_END_REASONS[reason], resume_after_sequence=attachment.sequence)
-    frames = [_encode(end=end)]
+    frames = [_encode(pb.ConverseResponse(end=end))]
     if reason == "draining":
-        frames.insert(0, _encode(draining=draining("turns in progress")))
+        frames.insert(0, _encode(pb.ConverseResponse(draining=draining("turns in progress"))))
     return frames
 
 
-def _encode(**item: Any) -> bytes:
-    response = pb.ConverseResponse(**item)
+def _encode(response: pb.ConverseResponse) -> bytes:
     return trim_encoded(response.SerializeToString(), response)

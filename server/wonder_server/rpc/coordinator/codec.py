@@ -1,9 +1,11 @@
-"""Workflow runs, tokens, node executions, gates and their events as the contract says them."""
+"""Codec of workflow runs, tokens, node executions, gates and their events."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any, Final
+
+from google.protobuf.message import Message
 
 from wonder.v1 import coordinator_service_pb2, run_pb2, task_pb2
 from wonder_server.actors.runs.lookup import RunView
@@ -32,7 +34,7 @@ MAX_EXECUTIONS: Final = 500
 
 
 def run_to_proto(view: RunView) -> run_pb2.Run:
-    """A run; with what the view has of its details, all but the node executions (see `add_executions`)."""
+    """Encode a run, with the view's details except the node executions (see `add_executions`)."""
     value, head, details = view.run, view.head, view.details
     message = run_pb2.Run(
         id=value.id,
@@ -73,15 +75,17 @@ def run_to_proto(view: RunView) -> run_pb2.Run:
 
 
 def _omit_large_fields(message: run_pb2.Run) -> None:
-    """Leave out what a client could not take with the rest; the contract says what, in this order."""
+    """Omit fields until a client can receive the message: first state, then input."""
     for name in ("state", "input"):
         if message.ByteSize() > MAX_ITEM_BYTES and (name == "state" or message.output.fields):
             message.ClearField(name)
 
 
 def add_executions(message: run_pb2.Run, newest_first: Sequence[NodeExecution]) -> bool:
-    """Put older node executions before those that a run has. Whether there is room for more: there are at
-    most `MAX_EXECUTIONS`, and fewer where a client could not take the answer."""
+    """Insert older node executions before those of the run. Return True if there is space for more.
+
+    A run has at most `MAX_EXECUTIONS`, and fewer if the message would exceed `MAX_ITEM_BYTES`.
+    """
     remaining, found = MAX_ITEM_BYTES - message.ByteSize(), list(message.node_executions)
     older: list[run_pb2.NodeExecution] = []
     is_full = False
@@ -194,7 +198,7 @@ def _emitted_to_proto(value: EmittedEvent) -> run_pb2.EmittedEvent:
     return run_pb2.EmittedEvent(name=value.name, payload=dict_to_struct(value.payload), node_id=value.node_id)
 
 
-_PAYLOADS: Final[dict[str, Callable[[Any], Any]]] = {
+_PAYLOADS: Final[dict[str, Callable[[Any], Message]]] = {
     "token_moved": token_to_proto,
     "node_started": execution_to_proto,
     "node_completed": execution_to_proto,
@@ -208,7 +212,7 @@ _PAYLOADS: Final[dict[str, Callable[[Any], Any]]] = {
 
 
 def event_to_proto(stored: Event) -> run_pb2.RunEvent:
-    """One event of a run's record."""
+    """Encode one event of a run."""
     emit = stored.emit
     encoded = run_pb2.RunEvent(
         sequence=stored.sequence,
@@ -217,7 +221,7 @@ def event_to_proto(stored: Event) -> run_pb2.RunEvent:
         name=emit.name,
     )
     if isinstance(emit.value, Run):
-        payload = run_to_proto(RunView(emit.value, Head(stored.sequence, stored.at_ms)))
+        payload: Message = run_to_proto(RunView(emit.value, Head(stored.sequence, stored.at_ms)))
     else:
         payload = _PAYLOADS[emit.kind](emit.value)
     getattr(encoded, emit.kind).CopyFrom(payload)
@@ -225,7 +229,7 @@ def event_to_proto(stored: Event) -> run_pb2.RunEvent:
 
 
 def node_progress_to_proto(value: NodeProgress) -> coordinator_service_pb2.NodeProgress:
-    """What a node does in its task."""
+    """Encode the progress of a node's task."""
     message = coordinator_service_pb2.NodeProgress(
         node_id=value.node_id, node_execution_id=value.execution_id
     )

@@ -1,18 +1,19 @@
-"""Requests about runs, read: what is asked, looked up and checked, in core's values."""
+"""Decoding of requests about runs: references resolved, values checked."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
+
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from wonder.v1 import coordinator_service_pb2 as pb
 from wonder.v1 import run_pb2, task_pb2
 from wonder_server.actors.archive.archiver import Archive
-from wonder_server.actors.conversation.conversations import conversation_not_found as no_conversation
-from wonder_server.actors.conversation.conversations import turn_not_found
+from wonder_server.actors.conversation.conversations import conversation_not_found, turn_not_found
 from wonder_server.actors.runs.forks import ForkRequest
-from wonder_server.actors.runs.lookup import run_not_found as no_run
+from wonder_server.actors.runs.lookup import run_not_found
 from wonder_server.actors.runs.runs import Runs, StartRunRequest
 from wonder_server.core import ids
 from wonder_server.core.actor import trace
@@ -22,6 +23,7 @@ from wonder_server.core.coordinator.inputs import ReceiveSignal, ResolveGate
 from wonder_server.core.coordinator.values import GateStatus
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.frozen import replace
+from wonder_server.core.json_types import JsonValue
 from wonder_server.core.paths import check_work_branch
 from wonder_server.core.schema import payloads
 from wonder_server.ports.records import Query
@@ -37,9 +39,9 @@ from wonder_server.services.paging import PageRequest
 MAX_WAIT_MS: Final = 300_000
 MAX_TIMEOUT_MS: Final = 100 * 365 * 24 * 3600 * 1000
 MAX_PAYLOAD_BYTES: Final = 1 << 20
-"""What a signal may carry, or a person answer at a gate."""
+"""Maximum size of a signal's payload and of a gate's answer."""
 MAX_COMMENT_CHARS: Final = 10_000
-"""Characters of what a person says: a comment, a reason."""
+"""Maximum characters of a comment or a reason."""
 
 _SIGNAL: Final = re.compile(r"[A-Za-z0-9_]{1,64}\Z")
 _CONTEXT_FIELDS: Final = {
@@ -48,7 +50,7 @@ _CONTEXT_FIELDS: Final = {
 
 
 class RunRequests:
-    """Reads requests that name something which has to be looked up."""
+    """Decodes requests whose references must be resolved."""
 
     def __init__(self, runs: Runs, resolver: NameResolver, archive: Archive) -> None:
         self._runs = runs
@@ -57,7 +59,10 @@ class RunRequests:
         self._archive = archive
 
     async def start_request(self, request: pb.StartRunRequest, trace_id: str = "") -> StartRunRequest:
-        """FIELD_INVALID, PAYLOAD_TOO_LARGE, and …_NOT_FOUND for what the context names."""
+        """Decode a request to start a run.
+
+        Raises FIELD_INVALID, PAYLOAD_TOO_LARGE, and …_NOT_FOUND for the resources that the context names.
+        """
         metadata = struct_to_dict(request.metadata, "metadata")
         check_metadata(metadata, "metadata")
         return StartRunRequest(
@@ -70,8 +75,10 @@ class RunRequests:
         )
 
     async def runs_query(self, request: pb.ListRunsRequest) -> Query:
-        """Which runs are asked for; those of one conversation are there afterwards, also if it was archived.
-        DEFINITION_NOT_FOUND, PROJECT_NOT_FOUND, FIELD_INVALID, STORAGE_UNAVAILABLE."""
+        """Decode the filter of ListRuns, and restore the named conversation if it is archived.
+
+        Raises DEFINITION_NOT_FOUND, PROJECT_NOT_FOUND, FIELD_INVALID or STORAGE_UNAVAILABLE.
+        """
         fields: list[tuple[str, str]] = []
         if request.workflow_id:
             with map_fault_fields({"": "workflow_id"}):
@@ -99,7 +106,7 @@ class RunRequests:
         return query
 
     async def gates_query(self, request: pb.ListGatesRequest) -> Query:
-        """Which gates are asked for. RUN_NOT_FOUND, PROJECT_NOT_FOUND, FIELD_INVALID."""
+        """Decode the filter of ListGates. Raises RUN_NOT_FOUND, PROJECT_NOT_FOUND or FIELD_INVALID."""
         if request.run_id:
             await self._runs.lookup.run(request.run_id)
         user_id = bounded(request.user_id, "user_id")
@@ -119,8 +126,11 @@ class RunRequests:
     # --- the context of a run -------------------------------------------------------------------
 
     async def _scope(self, context: task_pb2.ExecutionContext) -> Scope:
-        """Everything that a context names, found. Where it names no project, the conversation or run that it
-        names says which; where it does, they must belong to it."""
+        """Resolve the resources that a context names.
+
+        A context without a project takes that of its conversation or run. With a project, both must belong to
+        it.
+        """
         branch = check_work_branch(context.branch, "context.branch") if context.branch else ""
         agent_id, project_id = "", ""
         with map_fault_fields(_CONTEXT_FIELDS):
@@ -134,7 +144,7 @@ class RunRequests:
             if context.run_id:
                 run_scope = (await self._runs.lookup.run(context.run_id)).scope
                 if scope.project_id not in ("", run_scope.project_id):
-                    raise no_run(context.run_id)
+                    raise run_not_found(context.run_id)
                 scope = replace(
                     scope, project_id=run_scope.project_id, trace_id=trace.scope_trace_id(run_scope)
                 )
@@ -149,7 +159,7 @@ class RunRequests:
         if ids.is_id("conv", conversation_id):
             found = await self._records.get("conversations", conversation_id, conversation_id)
         if found is None or scope.project_id not in ("", found.project_id):
-            raise no_conversation(conversation_id)
+            raise conversation_not_found(conversation_id)
         return replace(scope, project_id=found.project_id, conversation_id=conversation_id, turn_id=turn_id)
 
     async def _turn(self, turn_id: str, conversation_id: str) -> Turn:
@@ -163,25 +173,27 @@ class RunRequests:
         return found
 
 
-# --- what needs no look-up --------------------------------------------------------------------------
+# --- requests without references ------------------------------------------------------------------------
 
 
 def wait_ms_of(request: pb.StartRunRequest) -> int:
-    """Milliseconds to wait for the run's end. FIELD_INVALID."""
+    """Return the time to wait for the run's end, in milliseconds. Raises FIELD_INVALID."""
     return _milliseconds(request.wait_ms, "wait_ms", MAX_WAIT_MS)
 
 
 def comment_of(text: str, field: str) -> str:
-    """What a person says. FIELD_INVALID if it is too long."""
+    """Return a user's text. Raises FIELD_INVALID if it is too long."""
     return bounded(text, field, MAX_COMMENT_CHARS)
 
 
 def signal_from_proto(request: pb.SignalRunRequest, grants: ScopeGrants) -> ReceiveSignal:
-    """FIELD_INVALID, PAYLOAD_TOO_LARGE, PERMISSION_DENIED."""
+    """Decode a signal. Raises FIELD_INVALID, PAYLOAD_TOO_LARGE or PERMISSION_DENIED."""
     given = request.signal
     if not _SIGNAL.match(given.name):
         raise error(
-            Reason.FIELD_INVALID, "A signal's name is 1 to 64 of a-z, A-Z, 0-9 and '_'.", field="signal.name"
+            Reason.FIELD_INVALID,
+            f"signal.name '{given.name[:80]}' is not a valid name. Use 1 to 64 of a-z, A-Z, 0-9 and '_'.",
+            field="signal.name",
         )
     payload = value_to_json(given.payload, "signal.payload")
     _check_size(payload, "signal.payload")
@@ -191,9 +203,9 @@ def signal_from_proto(request: pb.SignalRunRequest, grants: ScopeGrants) -> Rece
 
 
 def decision_from_proto(request: pb.ResolveGateRequest, grants: ScopeGrants) -> ResolveGate:
-    """FIELD_INVALID, PAYLOAD_TOO_LARGE, PERMISSION_DENIED."""
+    """Decode the decision on a gate. Raises FIELD_INVALID, PAYLOAD_TOO_LARGE or PERMISSION_DENIED."""
     if request.decision == pb.GATE_DECISION_UNSPECIFIED:
-        raise error(Reason.FIELD_INVALID, "Say what is decided: approve or reject.", field="decision")
+        raise error(Reason.FIELD_INVALID, "decision is required. Use APPROVE or REJECT.", field="decision")
     answer = struct_to_dict(request.answer, "answer") if request.HasField("answer") else None
     _check_size(answer, "answer")
     return ResolveGate(
@@ -207,23 +219,29 @@ def decision_from_proto(request: pb.ResolveGateRequest, grants: ScopeGrants) -> 
 
 
 def fork_request_from_proto(request: pb.ForkRunRequest) -> ForkRequest:
-    """FIELD_INVALID."""
+    """Decode a request to fork a run. Raises FIELD_INVALID or CURSOR_OUT_OF_RANGE."""
     point = request.WhichOneof("point")
     if point is None:
         raise error(
             Reason.FIELD_INVALID,
-            "Say from where: `after_sequence` or `before_node_execution`.",
+            "The fork point is missing. Set after_sequence or before_node_execution.",
             field="after_sequence",
         )
     position = getattr(request, point)
     if position < 0:
-        raise error(Reason.FIELD_INVALID, f"{point} must not be negative.", field=point)
+        raise error(Reason.FIELD_INVALID, f"{point} is {position}. It must not be negative.", field=point)
     if position == 0 and point == "before_node_execution":
-        raise error(Reason.FIELD_INVALID, "The ordinals of node executions begin with 1.", field=point)
+        raise error(
+            Reason.FIELD_INVALID, f"{point} is 0. Ordinals of node executions begin at 1.", field=point
+        )
     if position == 0:
-        raise error(Reason.CURSOR_OUT_OF_RANGE, "A run's record begins with 1.", field=point)
+        raise error(Reason.CURSOR_OUT_OF_RANGE, f"{point} is 0. The events of a run begin at 1.", field=point)
     if request.workflow_revision < 0:
-        raise error(Reason.FIELD_INVALID, "A revision is not negative.", field="workflow_revision")
+        raise error(
+            Reason.FIELD_INVALID,
+            f"workflow_revision is {request.workflow_revision}. It must not be negative.",
+            field="workflow_revision",
+        )
     return ForkRequest(
         run_id=request.run_id,
         after_sequence=request.after_sequence,
@@ -234,8 +252,8 @@ def fork_request_from_proto(request: pb.ForkRunRequest) -> ForkRequest:
     )
 
 
-def row_cursor(wanted: PageRequest, scope: Sequence[Any]) -> tuple[int, str] | None:
-    """The row behind which the page begins: its time and id. PAGE_TOKEN_INVALID."""
+def row_cursor(wanted: PageRequest, scope: Sequence[object]) -> tuple[int, str] | None:
+    """Return the time and the id of the row after which the page begins. Raises PAGE_TOKEN_INVALID."""
     match wanted.cursor(scope, []):
         case []:
             return None
@@ -244,17 +262,17 @@ def row_cursor(wanted: PageRequest, scope: Sequence[Any]) -> tuple[int, str] | N
         case _:
             raise error(
                 Reason.PAGE_TOKEN_INVALID,
-                "Give the next_page_token of an earlier answer.",
+                "page_token is not valid. Use the next_page_token of an earlier answer.",
                 field="page_token",
             )
 
 
 def _user(given: str, field: str, grants: ScopeGrants) -> str:
-    """The person who is named, else the caller. FIELD_INVALID, PERMISSION_DENIED."""
+    """Return the named user, or else the caller. Raises FIELD_INVALID or PERMISSION_DENIED."""
     return grants.resolve_user(bounded(given, field), field)
 
 
-def _check_size(payload: Any, field: str) -> None:
+def _check_size(payload: JsonValue, field: str) -> None:
     fault = payloads.check(payload, field=field, max_bytes=MAX_PAYLOAD_BYTES)
     if fault is not None:
         raise WonderError(fault)
@@ -262,11 +280,16 @@ def _check_size(payload: Any, field: str) -> None:
 
 def _milliseconds(given: int, field: str, max_ms: int) -> int:
     if not 0 <= given <= max_ms:
-        raise error(Reason.FIELD_INVALID, f"{field} is between 0 and {max_ms}.", field=field)
+        raise error(
+            Reason.FIELD_INVALID, f"{field} is {given}. Use a number between 0 and {max_ms}.", field=field
+        )
     return given
 
 
-def _exclusive_end_ms(timestamp: Any, field: str) -> int:
-    """An exclusive bound; 0 is none, so what lies before 1970 is the first millisecond, before all runs."""
+def _exclusive_end_ms(timestamp: Timestamp, field: str) -> int:
+    """Return an exclusive upper bound; 0 means none.
+
+    A time before 1970 becomes the first millisecond of 1970, which is before all runs.
+    """
     found = from_timestamp(timestamp, field)
     return found if found >= 0 else 1

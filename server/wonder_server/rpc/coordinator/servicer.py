@@ -1,10 +1,9 @@
-"""The CoordinatorService: decode, ask the actors, encode."""
+"""The CoordinatorService: decode, call the actors, encode."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import AsyncIterator
-from typing import Any
 
 from wonder.v1 import coordinator_service_pb2 as pb
 from wonder_server.actors.archive.archiver import Archive, NullArchive
@@ -32,11 +31,11 @@ from wonder_server.rpc.shared.payload import json_to_value
 from wonder_server.rpc.shared.trace_context import trace_from_metadata
 
 MAX_DECISION_CHARS = 20_000
-"""Characters of a decision that a replay shows."""
+"""Maximum characters of a decision that a replay shows."""
 
 
 class CoordinatorServicer:
-    """See ``coordinator_service.proto``."""
+    """Methods of the CoordinatorService; see ``coordinator_service.proto``."""
 
     def __init__(
         self,
@@ -49,7 +48,7 @@ class CoordinatorServicer:
         self._runs = runs
         self._requests = RunRequests(runs, resolver, archive or NullArchive())
 
-    # --- starting -------------------------------------------------------------------------------
+    # --- start ----------------------------------------------------------------------------------
 
     async def start_run(self, request: pb.StartRunRequest, context: CallContext) -> pb.StartRunResponse:
         wait_ms = wait_ms_of(request)
@@ -65,7 +64,7 @@ class CoordinatorServicer:
         view = await self._runs.forks.fork(fork_request_from_proto(request), request_key(request.request_id))
         return pb.ForkRunResponse(run=codec.run_to_proto(view))
 
-    # --- looking --------------------------------------------------------------------------------
+    # --- reading --------------------------------------------------------------------------------
 
     async def get_run(self, request: pb.GetRunRequest, _context: CallContext) -> pb.GetRunResponse:
         lookup = self._runs.lookup
@@ -89,12 +88,16 @@ class CoordinatorServicer:
 
     async def watch_run(self, request: pb.WatchRunRequest, _context: CallContext) -> AsyncIterator[bytes]:
         if request.after_sequence < 0:
-            raise error(Reason.FIELD_INVALID, "A sequence is not negative.", field="after_sequence")
+            raise error(
+                Reason.FIELD_INVALID,
+                f"after_sequence is {request.after_sequence}. It must not be negative.",
+                field="after_sequence",
+            )
         attachment = await self._runs.attach(
             request.run_id, request.after_sequence, wants_progress=request.include_progress
         )
         try:
-            # Not before: an end in between would be missed.
+            # Read the run after attaching: an end between the two would be missed otherwise.
             view = await self._runs.lookup.snapshot(request.run_id)
             end_sequence = view.head.sequence if view.has_ended else 0
             async for frame in stream_run(attachment, end_sequence, grouping=request.group_events):
@@ -102,7 +105,7 @@ class CoordinatorServicer:
         finally:
             attachment.close()
 
-    # --- steering -------------------------------------------------------------------------------
+    # --- control --------------------------------------------------------------------------------
 
     async def cancel_run(self, request: pb.CancelRunRequest, _context: CallContext) -> pb.CancelRunResponse:
         reason = comment_of(request.reason, "reason")
@@ -138,20 +141,20 @@ class CoordinatorServicer:
         )
         return pb.ResolveGateResponse(gate=codec.gate_to_proto(gate))
 
-    # --- proving --------------------------------------------------------------------------------
+    # --- replay ---------------------------------------------------------------------------------
 
     async def replay_run(self, request: pb.ReplayRunRequest, _context: CallContext) -> pb.ReplayRunResponse:
-        verdict = await self._runs.replay(request.run_id)
-        answer = pb.ReplayRunResponse(identical=verdict.difference is None, step_count=verdict.steps)
-        if verdict.difference is not None:
-            found = verdict.difference
-            answer.first_difference.step = found.step
-            answer.first_difference.input = found.input
-            for side, decided in (("recorded", found.recorded), ("planned", found.planned)):
-                listed = getattr(answer.first_difference, side)
-                listed.values.extend(json_to_value(text[:MAX_DECISION_CHARS]) for text in decided)
-        return answer
+        result = await self._runs.replay(request.run_id)
+        response = pb.ReplayRunResponse(identical=result.difference is None, step_count=result.steps)
+        if result.difference is not None:
+            found = result.difference
+            response.first_difference.step = found.step
+            response.first_difference.input = found.input
+            for side, decisions in (("recorded", found.recorded), ("planned", found.planned)):
+                listed = getattr(response.first_difference, side)
+                listed.values.extend(json_to_value(text[:MAX_DECISION_CHARS]) for text in decisions)
+        return response
 
 
-def _row_position(view: RunView) -> list[Any]:
+def _row_position(view: RunView) -> list[int | str]:
     return [view.run.created_ms, view.run.id]

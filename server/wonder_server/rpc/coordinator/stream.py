@@ -1,14 +1,13 @@
-"""What is said on WatchRun's stream. An event goes to many watchers and is encoded once."""
+"""Encoding of WatchRun's stream. An event goes to many watchers and is encoded once."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from typing import Any
+from collections.abc import AsyncIterator, Iterator
 
 from wonder.v1 import conversation_service_pb2
 from wonder.v1 import coordinator_service_pb2 as pb
 from wonder_server.actors.streaming.attachment import Attachment, CaughtUp
-from wonder_server.actors.streaming.hub import Closed, KeepAlive, NodeProgress
+from wonder_server.actors.streaming.hub import Closed, Item, KeepAlive, NodeProgress
 from wonder_server.core.coordinator.record import RUN_ENDED
 from wonder_server.ports.journal import Event
 from wonder_server.rpc.coordinator import codec
@@ -22,37 +21,57 @@ _GROUP_FIELD_NUMBER = pb.WatchRunResponse.EVENTS_FIELD_NUMBER
 async def stream_run(
     attachment: Attachment, end_sequence: int, *, grouping: bool = False
 ) -> AsyncIterator[bytes]:
-    """Everything that a watcher is sent, encoded, up to the last word. Raises SLOW_READER.
+    """Yield the encoded frames of a watcher's stream, up to its end. Raises SLOW_READER.
 
-    ``end_sequence`` is that of the run's last event if it has ended, else 0.
-    ``group_events``: events that are there at the same time go in one message.
+    ``end_sequence`` is that of the run's last event if it has ended, else 0. ``grouping`` sends consecutive
+    events in one message.
     """
     while True:
         items = await attachment.take()
-        for item in group_events(items, _encode_event) if grouping else items:
-            if isinstance(item, Event | list):
-                events = item if isinstance(item, list) else [item]
-                yield join_encoded(map(_encode_event, events), _GROUP_FIELD_NUMBER)
-                if events[-1].emit.kind in RUN_ENDED:
-                    yield _encode_end(attachment, conversation_service_pb2.STREAM_END_REASON_COMPLETED)
-                    return
-            elif isinstance(item, NodeProgress):
-                response = pb.WatchRunResponse(progress=codec.node_progress_to_proto(item))
-                yield trim_encoded(response.SerializeToString(), response)
-            elif isinstance(item, CaughtUp):
-                if 0 < end_sequence <= attachment.sequence:
-                    # The client has seen the end already; there is nothing to wait for.
-                    yield _encode_end(attachment, conversation_service_pb2.STREAM_END_REASON_COMPLETED)
-                    return
-            elif isinstance(item, KeepAlive):
-                alive = heartbeat(attachment.sequence)
-                yield pb.WatchRunResponse(heartbeat=alive).SerializeToString()
-            elif isinstance(item, Closed):
-                if item.reason == "slow":
-                    raise slow_reader(attachment.sequence)
-                yield pb.WatchRunResponse(draining=draining("runs")).SerializeToString()
-                yield _encode_end(attachment, conversation_service_pb2.STREAM_END_REASON_DRAINING)
+        grouped = group_events(items, _encode_event) if grouping else items
+        for item in grouped:
+            for frame in _frames(attachment, item):
+                yield frame
+            if end := _end_reason(attachment, item, end_sequence):
+                yield _encode_end(attachment, end)
                 return
+
+
+def _frames(attachment: Attachment, item: Item | CaughtUp | list[Event]) -> Iterator[bytes]:
+    match item:
+        case Event():
+            yield join_encoded([_encode_event(item)], _GROUP_FIELD_NUMBER)
+        case list():
+            yield join_encoded(map(_encode_event, item), _GROUP_FIELD_NUMBER)
+        case NodeProgress():
+            response = pb.WatchRunResponse(progress=codec.node_progress_to_proto(item))
+            yield trim_encoded(response.SerializeToString(), response)
+        case KeepAlive():
+            yield pb.WatchRunResponse(heartbeat=heartbeat(attachment.sequence)).SerializeToString()
+        case Closed():
+            if item.reason == "slow":
+                raise slow_reader(attachment.sequence)
+            yield pb.WatchRunResponse(draining=draining("runs")).SerializeToString()
+        case _:
+            pass  # CaughtUp has no frame; deltas and replies are items of conversations.
+
+
+def _end_reason(
+    attachment: Attachment, item: Item | CaughtUp | list[Event], end_sequence: int
+) -> conversation_service_pb2.StreamEndReason | None:
+    """Return the reason if the stream ends after ``item``, else None."""
+    match item:
+        case Event() | list():
+            last = item[-1] if isinstance(item, list) else item
+            ended = last.emit.kind in RUN_ENDED
+        case CaughtUp():
+            # A client that attached after the run's end has nothing to wait for.
+            ended = 0 < end_sequence <= attachment.sequence
+        case Closed():
+            return conversation_service_pb2.STREAM_END_REASON_DRAINING
+        case _:
+            ended = False
+    return conversation_service_pb2.STREAM_END_REASON_COMPLETED if ended else None
 
 
 def _encode_event(event: Event) -> bytes:
@@ -62,6 +81,6 @@ def _encode_event(event: Event) -> bytes:
     return event.wire
 
 
-def _encode_end(attachment: Attachment, reason: Any) -> bytes:
+def _encode_end(attachment: Attachment, reason: conversation_service_pb2.StreamEndReason) -> bytes:
     end = conversation_service_pb2.StreamEnd(reason=reason, resume_after_sequence=attachment.sequence)
     return pb.WatchRunResponse(end=end).SerializeToString()

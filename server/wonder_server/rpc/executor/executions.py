@@ -1,4 +1,4 @@
-"""One run of a task, however many callers wait for it and whoever of them leaves."""
+"""One execution of a task for any number of waiting callers."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ TaskRunner = Callable[[Progress], Awaitable[task_pb2.TaskResult]]
 ProgressItem = StepTrace | StepProgress
 
 MAX_BACKLOG: Final = 1_000
-"""What a caller that does not read may have before it; beyond that, progress passes it by. Steps never do."""
+"""Maximum items that wait for one caller. Above it the caller misses progress, but never a step."""
 
 
 class Execution:
-    """Begins at once. Whoever asked for it takes `result` or `steps`, and says `leave` in the end."""
+    """An execution that starts at once. Its callers read `result` or `steps` and then call `release`."""
 
     def __init__(self, run: TaskRunner, *, outlives_callers: bool) -> None:
-        """``outlives_callers``: goes on when they leave, since it can be asked for again."""
+        """Start the execution. With ``outlives_callers`` it continues when its callers leave."""
         self._outlives_callers = outlives_callers
         self._traces: list[StepTrace] = []
         self._backlogs: list[deque[ProgressItem]] = []
@@ -31,12 +31,11 @@ class Execution:
         self._task.add_done_callback(lambda _: self._notify())
 
     async def result(self) -> task_pb2.TaskResult:
-        """How it ended; waits for the end."""
+        """Wait for the end and return the result."""
         return await asyncio.shield(self._task)
 
     async def steps(self) -> AsyncIterator[ProgressItem]:
-        """Every step as it begins and as it ends, from the first one, until the task is over; and progress,
-        from now on."""
+        """Yield every step as it starts and ends, from the first step to the end, and new progress."""
         backlog = deque[ProgressItem](self._traces)
         self._backlogs.append(backlog)
         try:
@@ -47,21 +46,21 @@ class Execution:
                     return
                 await self._changed.wait()
         finally:
-            # By identity: two callers may have the same before them.
+            # Compare by identity: two callers can have equal backlogs.
             self._backlogs = [each for each in self._backlogs if each is not backlog]
 
     def release(self) -> None:
-        """The caller goes. An execution that belongs to its caller ends with that."""
+        """Detach a caller. An execution that belongs to its caller is cancelled."""
         if not self._outlives_callers:
             self._task.cancel()
 
     async def cancel(self) -> None:
-        """Stop it, and wait until it has stopped."""
+        """Cancel the execution, and wait until it has stopped."""
         self._task.cancel()
         await asyncio.wait([self._task])
 
     def complete_slot_when_done(self, slot: RequestSlot[Execution]) -> None:
-        """Settle its place among the recent requests when it is over."""
+        """Complete the execution's slot in the recent requests when it ends."""
 
         def settle(task: asyncio.Task[task_pb2.TaskResult]) -> None:
             if task.cancelled() or task.exception() is not None:
@@ -72,7 +71,7 @@ class Execution:
         self._task.add_done_callback(settle)
 
     def on_done(self, callback: Callable[[Execution], None]) -> None:
-        """Call ``then`` when it is over, however it ended."""
+        """Call ``callback`` when the execution ends, with any outcome."""
         self._task.add_done_callback(lambda _: callback(self))
 
     async def _run(self, run: TaskRunner) -> task_pb2.TaskResult:
@@ -87,6 +86,6 @@ class Execution:
         self._notify()
 
     def _notify(self) -> None:
-        """Wake those who watch; who comes later waits for the next news."""
+        """Wake the current readers; later ones wait for the next item."""
         self._changed.set()
         self._changed = asyncio.Event()

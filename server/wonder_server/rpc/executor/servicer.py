@@ -1,12 +1,12 @@
-"""``wonder.v1.ExecutorService``: tasks on demand (document 5; features H1 to H4).
+"""``wonder.v1.ExecutorService``: execution of tasks on demand.
 
 ::
 
-    request -> Call (task pinned, input checked, context resolved) -> Execution -> result
+    request -> TaskCall (task pinned, input checked, context resolved) -> Execution -> result
 
-An execution without a ``request_id`` belongs to its caller: when the caller goes away it is cancelled.
-With one it runs to its end, so that whoever asks again finds its result; `Recent` bounds how many are
-kept. Work, the stream of remote workers, is in `rpc.work`.
+An execution without a ``request_id`` belongs to its caller and is cancelled when the caller leaves. With one
+it runs to its end, so that a repeated request gets its result; `RecentRequests` limits the number of results
+kept. Work, the stream of remote workers, is in `worker_stream`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import asyncio
 import dataclasses
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from wonder.v1 import executor_service_pb2 as pb
 from wonder.v1 import task_pb2
@@ -23,6 +23,7 @@ from wonder_server.core.definitions.specs import PinnedTask
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.frozen import replace
 from wonder_server.core.ids import is_id, random_id
+from wonder_server.core.json_types import JsonDict
 from wonder_server.core.paths import check_work_branch
 from wonder_server.core.task import plan
 from wonder_server.ports.clock import Clock
@@ -57,18 +58,18 @@ _CONTEXT_FIELDS: Final = {
 
 
 class TaskSource(Protocol):
-    """Where tasks come from; ``services.library.Library`` is one."""
+    """A source of tasks; ``services.catalog.Library`` implements it."""
 
     async def pin_task(self, ref: str) -> PinnedTask:
-        """The task that a reference leads to, with all that it needs. DEFINITION_NOT_FOUND."""
+        """Return the task of a reference with all its dependencies. Raises DEFINITION_NOT_FOUND."""
         ...
 
 
 class ConversationLookup(Protocol):
-    """Knows which conversations there are; ``actors.conversations.Conversations`` is one."""
+    """A lookup of conversations; ``actors.conversation.Conversations`` implements it."""
 
     async def get(self, conversation_id: str) -> object:
-        """CONVERSATION_NOT_FOUND unless there is such a conversation."""
+        """Return the conversation. Raises CONVERSATION_NOT_FOUND."""
         ...
 
 
@@ -99,12 +100,12 @@ class TaskCall:
     """A decoded request to run a task, with its references resolved and its input checked."""
 
     task: PinnedTask
-    input: dict[str, Any]
+    input: JsonDict
     context: ExecutionContext
 
 
 class ExecutorServicer:
-    """The methods of the service. `close` it before the loop ends."""
+    """Methods of the ExecutorService. Call `close` before the event loop ends."""
 
     def __init__(
         self,
@@ -177,22 +178,22 @@ class ExecutorServicer:
 
     async def work(self, requests: RequestStream, context: CallContext) -> None:
         if self._workers is None:
-            raise error(Reason.NOT_IMPLEMENTED, "This server takes no workers.", method="Work")
+            raise error(Reason.NOT_IMPLEMENTED, "This server does not accept workers.", method="Work")
         await serve_worker(self._workers, self._resolver, requests, context)
 
     async def close(self) -> None:
-        """Cancel what still runs, and wait until it has stopped."""
+        """Cancel the running executions, and wait until they have stopped."""
         await asyncio.gather(*(execution.cancel() for execution in self._running))
 
     async def _execution(
         self, request: pb.ExecuteTaskRequest | pb.StreamTaskRequest, trace_id: str
     ) -> Execution:
-        """A new execution, or that of the same request before."""
+        """Return the execution of an earlier request with this key, or start one."""
         key = idempotency_key(request)
         if key is not None and (known := self._recent.find(key)) is not None:
             return known
         call = await self._decode_call(request, key)
-        # Looking up took time: it may have come again.
+        # The same request may have arrived during the lookup.
         if key is not None and (known := self._recent.find(key)) is not None:
             return known
         context = replace(call.context, trace_id=trace_id)
@@ -220,13 +221,13 @@ class ExecutorServicer:
         with map_fault_fields({"": "task_id"}):
             task = await self._tasks.pin_task(required(request.task_id, "task_id"))
         if step := deleting_step(task):
-            self._grants.require(ADMIN, f"Step '{step}' of the task deletes.", "task_id")
+            self._grants.require(ADMIN, f"Step '{step}' of the task can delete.", "task_id")
         task = with_timeout(task, request.timeout_ms)
         input = struct_to_dict(request.input, "input")
         begun = plan.begin(task, input)
         if isinstance(begun, plan.Failed):
             raise WonderError(begun.fault)
-        # A request that is sent again, even after a restart, has the effects of the first one.
+        # A repeated request has the key of the first, also after a restart, so its effects happen once.
         operation_key = f"exec_{key.fingerprint}" if key else random_id("exec", self._clock.now_ms())
         return TaskCall(
             task=task, input=input, context=await self._decode_context(request.context, operation_key)
@@ -260,11 +261,11 @@ class ExecutorServicer:
 
 
 def deleting_step(task: PinnedTask) -> str:
-    """Return the id of the task's first step that can delete what others wrote; "" if there is none."""
+    """Return the id of the task's first step that can delete others' work, or ""."""
     for step in task.spec.steps:
         if step.action is None:
             continue
-        says_delete = "delete" in step.action.config or "delete" in step.input_mapping
-        if step.action.kind == "memory.delete" or (step.action.kind == "artifact.write" and says_delete):
+        has_delete = "delete" in step.action.config or "delete" in step.input_mapping
+        if step.action.kind == "memory.delete" or (step.action.kind == "artifact.write" and has_delete):
             return step.id
     return ""

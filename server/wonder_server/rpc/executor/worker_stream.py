@@ -1,15 +1,15 @@
-"""``ExecutorService.Work``: the stream of a remote worker (feature H4).
+"""``ExecutorService.Work``: the stream of a remote worker.
 
-One task reads what the worker says and tells the pool; the call itself writes what the pool has for the
-worker. An answer that cannot be read (too large, too deep, a number that is none) fails its assignment and
-no other; bytes that are no message end the stream, and so does whatever a worker may not say.
+One task reads the worker's messages and passes them to the pool; the call itself writes the pool's messages
+to the worker. An answer that cannot be decoded (too large, too deep, an invalid number) fails its assignment
+only. Bytes that are not a message end the stream, and so does any message that the protocol does not allow.
 """
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import Any, Final, assert_never
+from typing import Final, assert_never, cast
 
 from wonder.v1 import executor_service_pb2 as pb
 from wonder.v1 import task_pb2
@@ -59,14 +59,16 @@ _SERVER_REASONS: Final = frozenset(
         Reason.STORAGE_UNAVAILABLE,
     }
 )
-"""Reasons that a worker cannot give, as they would say that this server is at fault. One that is not known,
-or not given, is read as INTERNAL."""
+"""Reasons that a worker cannot report, because they blame this server.
+
+The server reads an unknown or missing reason as INTERNAL.
+"""
 
 
 async def serve_worker(
     workers: WorkerPool, resolver: NameResolver, requests: RequestStream, context: CallContext
 ) -> None:
-    """Serve one worker until it has left, is lost, or is sent away."""
+    """Serve one worker until it disconnects, is lost, or is rejected."""
     session = workers.join(await _read_registration(workers, resolver, requests))
     reader = asyncio.create_task(_read_messages(workers, session, requests))
     try:
@@ -90,22 +92,26 @@ async def serve_worker(
         workers.disconnected(session)
 
 
-# --- what the worker says ---------------------------------------------------------------------------
+# --- messages from the worker ------------------------------------------------------------------------
 
 
 async def _read_registration(
     workers: WorkerPool, resolver: NameResolver, requests: RequestStream
 ) -> Registration:
-    """The first message, looked up and checked."""
+    """Read the worker's first message, resolve its references and check it."""
     try:
         async with asyncio.timeout(workers.lease_ms / 1000):
             first = await anext(requests, None)
     except TimeoutError:
         raise error(
-            Reason.TIMEOUT, f"No `register` came for {workers.lease_ms} ms.", timeout_ms=str(workers.lease_ms)
+            Reason.TIMEOUT,
+            f"The worker sent no `register` within {workers.lease_ms} ms.",
+            timeout_ms=str(workers.lease_ms),
         ) from None
     if not isinstance(first, pb.WorkRequest) or not first.HasField("register"):
-        raise error(Reason.FIELD_INVALID, "The first message of a worker is `register`.", field="register")
+        raise error(
+            Reason.FIELD_INVALID, "The first message of a worker must be `register`.", field="register"
+        )
     given = first.register
     registration = Registration(
         name=given.name,
@@ -117,7 +123,7 @@ async def _read_registration(
             [await _resolve_project(resolver, key, at) for at, key in enumerate(given.project_ids)]
         ),
     )
-    # In a thread: schemas can be large.
+    # Check in a thread: schemas can be large.
     await asyncio.to_thread(check_registration, registration, workers.reserved)
     return registration
 
@@ -136,18 +142,18 @@ def _kind_from_proto(given: pb.WorkerActionKind, path: str) -> WorkerKind:
 async def _resolve_project(resolver: NameResolver, key: str, index: int) -> str:
     field = f"register.project_ids[{index}]"
     if index >= MAX_PROJECTS:
-        raise error(Reason.FIELD_INVALID, f"A worker names at most {MAX_PROJECTS} projects.", field=field)
+        raise error(Reason.FIELD_INVALID, f"The worker names more than {MAX_PROJECTS} projects.", field=field)
     with map_fault_fields({"": field, "project_id": field}):
         return await resolver.project_id(required(key, "project_id"))
 
 
 async def _read_messages(workers: WorkerPool, session: WorkerSession, requests: RequestStream) -> None:
-    """Take what the worker says, in order. A worker that says no more is gone: it can settle nothing."""
+    """Handle the worker's messages in order. After the last message the worker counts as disconnected."""
     try:
         while True:
             await session.wait_for_capacity()
             try:
-                request = await anext(requests)
+                request = cast(pb.WorkRequest, await anext(requests))
             except StopAsyncIteration:
                 break
             except WonderError as problem:
@@ -159,12 +165,12 @@ async def _read_messages(workers: WorkerPool, session: WorkerSession, requests: 
         session.end(problem)
     except Exception:
         _log.exception("worker_stream_failed", worker=session.name)
-        session.end(error(Reason.INTERNAL, "Something went wrong inside the server."))
+        session.end(error(Reason.INTERNAL, "Internal error. See the server log."))
     workers.disconnected(session)
 
 
-def _handle_message(workers: WorkerPool, session: WorkerSession, request: Any) -> None:
-    """One message. Raises what ends the stream."""
+def _handle_message(workers: WorkerPool, session: WorkerSession, request: pb.WorkRequest) -> None:
+    """Handle one message. Raises the error that ends the stream."""
     workers.record_heartbeat(session)
     match request.WhichOneof("item"):
         case "heartbeat":
@@ -172,7 +178,7 @@ def _handle_message(workers: WorkerPool, session: WorkerSession, request: Any) -
             if len(lease_ids) > MAX_HEARTBEAT_LEASES:
                 raise error(
                     Reason.FIELD_INVALID,
-                    f"A heartbeat names at most {MAX_HEARTBEAT_LEASES} leases.",
+                    f"The heartbeat names {len(lease_ids)} leases; the maximum is {MAX_HEARTBEAT_LEASES}.",
                     field="heartbeat.lease_ids",
                 )
             workers.extend(session, lease_ids)
@@ -190,8 +196,8 @@ def _handle_message(workers: WorkerPool, session: WorkerSession, request: Any) -
         case item:
             raise error(
                 Reason.FIELD_INVALID,
-                "After `register`, which comes once, a worker sends `heartbeat`, `progress`, `completed`, "
-                "`failed` or `drain`.",
+                f"A worker cannot send `{item or 'an empty message'}` after `register`. Use `heartbeat`, "
+                "`progress`, `completed`, `failed` or `drain`.",
                 field=item or "item",
             )
 
@@ -199,7 +205,7 @@ def _handle_message(workers: WorkerPool, session: WorkerSession, request: Any) -
 def _reject_unreadable(
     workers: WorkerPool, session: WorkerSession, data: bytes, problem: WonderError
 ) -> None:
-    """A message cannot be read. If it settles something, that has failed; else the stream ends."""
+    """Fail the assignment that an undecodable message settles, or raise ``problem`` to end the stream."""
     for number in (pb.WorkRequest.COMPLETED_FIELD_NUMBER, pb.WorkRequest.FAILED_FIELD_NUMBER):
         lease_id = text_at_path(data, number, pb.AssignmentCompleted.LEASE_ID_FIELD_NUMBER)
         if lease_id and len(lease_id) <= MAX_LEASE_ID_CHARS:
@@ -210,12 +216,12 @@ def _reject_unreadable(
 
 
 def _lease_id(settling: pb.AssignmentCompleted | pb.AssignmentFailed, item: str) -> str:
-    # It goes back in the answer, so it may not be of any size.
+    # The answer repeats the id, so its size is limited.
     return bounded(settling.lease_id, f"{item}.lease_id", MAX_LEASE_ID_CHARS)
 
 
 def _fault_from_proto(failed: pb.AssignmentFailed) -> Fault:
-    """Why an assignment failed, in the worker's words, cut to a size that can be kept."""
+    """Decode the reason of a failed assignment, cut to a size that can be stored."""
     fault = fault_from_proto(failed.error)
     after = fault.retry_after_ms
     return replace(
@@ -232,12 +238,12 @@ def _fault_from_proto(failed: pb.AssignmentFailed) -> Fault:
 
 
 def _clean_text(text: str) -> str:
-    """Text of a worker that can be kept and shown."""
+    """Return a worker's text in a form that can be stored and shown."""
     return text[:_MESSAGE_CHARACTERS].replace("\0", "")
 
 
 def _progress_from_proto(given: task_pb2.Progress) -> Progress:
-    # Neither comparison holds for NaN, which says as little as nothing.
+    # Both comparisons are false for NaN, which counts as unknown.
     is_known = given.HasField("fraction") and 0 <= given.fraction <= 1
     return Progress(
         message=given.message[:_MESSAGE_CHARACTERS],
@@ -246,7 +252,7 @@ def _progress_from_proto(given: task_pb2.Progress) -> Progress:
     )
 
 
-# --- what the worker is told ------------------------------------------------------------------------
+# --- messages to the worker -------------------------------------------------------------------------
 
 
 def _message_to_proto(message: WorkerMessage) -> pb.WorkResponse:

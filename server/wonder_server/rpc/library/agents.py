@@ -77,8 +77,10 @@ class AgentMethods:
         )
 
     async def _load_accounts(self, agents: Sequence[Agent], *, lenient: bool = True) -> dict[str, Account]:
-        """What each of them has spent, if that is known. ``lenient``: a damaged account is left out; lists
-        and answers to changes do not fail for it."""
+        """Return the account of each agent that has one.
+
+        ``lenient`` omits a damaged account, so that lists and answers to changes do not fail because of it.
+        """
         if self._accounts is None or not agents:
             return {}
         return await self._accounts.accounts([agent.id for agent in agents], lenient=lenient)

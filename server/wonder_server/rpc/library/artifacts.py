@@ -1,8 +1,8 @@
-"""The part of the LibraryService that concerns artifacts (feature F1)."""
+"""Methods of the LibraryService for artifacts."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Protocol
 
 from wonder.v1 import artifact_pb2
 from wonder.v1 import library_service_pb2 as pb
@@ -17,6 +17,13 @@ from wonder_server.rpc.shared.pages import encode_page, page_request
 from wonder_server.rpc.shared.times import to_timestamp
 from wonder_server.services.content.artifacts import Artifact, Artifacts
 from wonder_server.services.content.commit_metadata import CommitRequest
+
+
+class ProjectRequest(Protocol):
+    """A request of the contract that names a project."""
+
+    @property
+    def project_id(self) -> str: ...
 
 
 class ArtifactMethods:
@@ -39,9 +46,11 @@ class ArtifactMethods:
     ) -> pb.WriteArtifactResponse:
         change = request.WhichOneof("change")
         if change is None or (change == "deletion" and not request.deletion):
-            raise error(Reason.FIELD_INVALID, "Give the new content, or set deletion.", field="content")
+            raise error(
+                Reason.FIELD_INVALID, "The change is missing. Set content or deletion.", field="content"
+            )
         if change == "deletion":
-            self._grants.require(ADMIN, "It deletes an artifact.", "deletion")
+            self._grants.require(ADMIN, "The request deletes an artifact.", "deletion")
         written = await self._artifacts.write(
             _project_id(request),
             request.path,
@@ -119,7 +128,7 @@ class ArtifactMethods:
         )
 
 
-def _project_id(request: Any) -> str:
+def _project_id(request: ProjectRequest) -> str:
     return required(request.project_id, "project_id")
 
 

@@ -1,4 +1,4 @@
-"""Libraries, definitions, agents and projects between the contract and the core."""
+"""Codec of libraries, definitions, agents and projects."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ _SPECS: Final = frozenset(Kind)
 
 
 def draft_from_proto(definition: definition_pb2.Definition, path: str) -> DefinitionDraft:
-    """What the author wrote; what the server sets is not read.
+    """Decode the fields that the author sets; fields that the server sets are ignored.
 
-    DEFINITION_INVALID with every fault's place, which begins with ``path``.
+    Raises DEFINITION_INVALID with every fault's path, which begins with ``path``.
     """
     draft, faults = draft_from_proto_lenient(definition, path)
     if draft is None or faults:
@@ -59,11 +59,11 @@ def draft_from_proto(definition: definition_pb2.Definition, path: str) -> Defini
 def draft_from_proto_lenient(
     definition: definition_pb2.Definition, path: str
 ) -> tuple[DefinitionDraft | None, tuple[Fault, ...]]:
-    """As `draft_from_proto`, with its faults as values: beside them what could be read all the same."""
+    """Decode as `draft_from_proto`, and return the readable part together with the faults."""
     read = {"kind", "name", "description", "labels", *_SPECS}
     try:
         document = {key: value for key, value in to_document(definition, path).items() if key in read}
-    except WonderError as refusal:  # a payload that is too deep or too large, with its whole path
+    except WonderError as refusal:  # A payload is too deep or too large; the fault has its whole path.
         return None, refusal.faults
     draft, faults = parse_draft_lenient(document)
     return draft, under(path, faults)
@@ -72,7 +72,7 @@ def draft_from_proto_lenient(
 def drafts_from_proto(
     definitions: Sequence[definition_pb2.Definition], path: str
 ) -> tuple[list[DefinitionDraft | None], list[Fault]]:
-    """All of them, as far as they can be read, and the faults of each."""
+    """Decode all definitions as far as possible, and return the faults of each."""
     drafts: list[DefinitionDraft | None] = []
     faults: list[Fault] = []
     for index, definition in enumerate(definitions):
@@ -85,14 +85,14 @@ def drafts_from_proto(
 
 
 def draft_to_proto(draft: DefinitionDraft) -> definition_pb2.Definition:
-    """The definition as it would stand in a file."""
+    """Encode the definition as it is written in a file."""
     message = definition_pb2.Definition()
     fill_from_document(message, {**draft_to_json(draft), "kind": str(draft.kind)})
     return message
 
 
 def definition_to_proto(definition: Definition) -> definition_pb2.Definition:
-    """The revision with all that the server knows of it."""
+    """Encode the revision, including the fields that the server sets."""
     message = draft_to_proto(definition.draft)
     message.id = definition.id
     message.library_id = definition.library_id
@@ -116,9 +116,13 @@ def change_to_proto(change: DefinitionChange) -> library_service_pb2.DefinitionC
 
 
 def kinds_from_proto(kinds: Sequence[int]) -> tuple[Kind, ...]:
-    """The kinds of a filter. FIELD_INVALID for "unspecified", which is none."""
+    """Decode the kinds of a filter. Raises FIELD_INVALID for "unspecified"."""
     if 0 in kinds:
-        raise error(Reason.FIELD_INVALID, "Name the kinds to list, or none for all.", field="kinds")
+        raise error(
+            Reason.FIELD_INVALID,
+            "kinds contains UNSPECIFIED. Name the kinds to list, or leave kinds empty for all.",
+            field="kinds",
+        )
     return tuple(Kind(enum_name(_KIND, kind)) for kind in kinds)
 
 
@@ -141,7 +145,7 @@ def library_to_proto(library: Library) -> library_pb2.Library:
 
 
 def agent_to_proto(agent: Agent, account: Account | None = None) -> library_pb2.Agent:
-    """``account`` is what it has spent, None if that is not known."""
+    """Encode an agent. ``account`` is its usage, or None if that is unknown."""
     message = library_pb2.Agent(
         id=agent.id,
         name=agent.name,
@@ -163,14 +167,19 @@ def agent_to_proto(agent: Agent, account: Account | None = None) -> library_pb2.
 
 
 def agent_from_proto(message: library_pb2.Agent) -> Agent:
-    """The agent of a CreateAgent. DEFINITION_INVALID, FIELD_INVALID."""
+    """Decode the agent of a CreateAgent. Raises DEFINITION_INVALID or FIELD_INVALID."""
     return _edited(Agent(id="", name="", project_ids=()), message, AGENT_PATHS)
 
 
 def agent_edit(message: library_pb2.Agent, mask: FieldMask) -> Callable[[Agent], Agent]:
-    """What an UpdateAgent does to the stored agent. FIELD_MASK_UNSUPPORTED, and as above."""
+    """Return the function that applies an UpdateAgent to the stored agent.
+
+    Raises FIELD_MASK_UNSUPPORTED, DEFINITION_INVALID or FIELD_INVALID.
+    """
     paths = _masked_paths(message, mask, AGENT_PATHS)
-    _edited(Agent(id="", name="", project_ids=()), message, paths)  # refuse before anything is read
+    _edited(
+        Agent(id="", name="", project_ids=()), message, paths
+    )  # Reject an invalid request before the agent is read.
     return lambda stored: _edited(stored, message, paths)
 
 
@@ -222,12 +231,15 @@ def project_to_proto(project: Project) -> library_pb2.Project:
 
 
 def project_from_proto(message: library_pb2.Project) -> Project:
-    """The project of a CreateProject. FIELD_INVALID."""
+    """Decode the project of a CreateProject. Raises FIELD_INVALID."""
     return _changed(Project(id="", name=message.name), message, PROJECT_PATHS)
 
 
 def project_edit(message: library_pb2.Project, mask: FieldMask) -> Callable[[Project], Project]:
-    """What an UpdateProject does to the stored project. FIELD_MASK_UNSUPPORTED, FIELD_INVALID."""
+    """Return the function that applies an UpdateProject to the stored project.
+
+    Raises FIELD_MASK_UNSUPPORTED or FIELD_INVALID.
+    """
     paths = _masked_paths(message, mask, PROJECT_PATHS)
     return lambda stored: _changed(stored, message, paths)
 
@@ -236,7 +248,7 @@ def _changed(project: Project, message: library_pb2.Project, paths: Collection[s
     if "description" in paths:
         project = replace(project, description=message.description)
     if "repositories" in paths:
-        # Clients send back what they were shown: without the passwords of projects of older versions.
+        # Older versions stored URLs with passwords, and clients return the URLs without them.
         shown = {(each.name, hide_passwords(each.url)): each.url for each in project.repositories}
         repositories = [
             Repository(
@@ -259,12 +271,12 @@ def _changed(project: Project, message: library_pb2.Project, paths: Collection[s
 
 
 def _masked_paths(message: Message, mask: FieldMask, known: Sequence[str]) -> frozenset[str]:
-    """The fields to change: those that the mask names, or without a mask those that are set."""
+    """Return the fields that the mask names, or those that are set if the mask is empty."""
     for path in mask.paths:
         if path not in known:
             raise error(
                 Reason.FIELD_MASK_UNSUPPORTED,
-                f"'{path[:100]}' cannot be changed; what can: {', '.join(known)}.",
+                f"update_mask: '{path[:100]}' cannot be changed. Use one of {', '.join(known)}.",
                 field="update_mask",
             )
     if mask.paths:

@@ -124,7 +124,7 @@ class DefinitionMethods:
         self, request: pb.ApplyDefinitionsRequest, _context: CallContext
     ) -> pb.ApplyDefinitionsResponse:
         library = required(request.library, "library")
-        # One more than is taken is enough to be refused.
+        # One definition above the limit is enough for its rejection.
         parsed, faults = codec.drafts_from_proto(request.definitions[: MAX_APPLY + 1], "definitions")
         positions = [index for index, draft in enumerate(parsed) if draft is not None]
         drafts = [draft for draft in parsed if draft is not None]
@@ -158,17 +158,19 @@ class DefinitionMethods:
 async def _raise_all_faults(
     faults: Sequence[Fault], check: Awaitable[object], positions: Sequence[int] = ()
 ) -> NoReturn:
-    """Refuse what cannot be read, with what ``checking`` finds wrong in the rest of it: one fault is not to
-    hide another. ``places``: where the definitions that are checked stand in the request."""
+    """Raise the faults of decoding together with those that ``check`` finds in the rest of the request.
+
+    ``positions`` are the indices in the request of the definitions that ``check`` checks.
+    """
     found = list(faults)
     known = {fault.field for fault in faults}
     try:
         await check
     except WonderError as refusal:
         for fault in refusal.faults:
-            place = _DEFINITION_INDEX.sub(
+            field = _DEFINITION_INDEX.sub(
                 lambda index: f"definitions[{positions[int(index[1])]}]", fault.field
             )
-            if fault.reason is Reason.DEFINITION_INVALID and place not in known:
-                found.append(replace(fault, field=place))
+            if fault.reason is Reason.DEFINITION_INVALID and field not in known:
+                found.append(replace(fault, field=field))
     raise WonderError(found[0], faults=tuple(found[:MAX_FAULTS]))

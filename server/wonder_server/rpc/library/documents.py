@@ -1,26 +1,27 @@
-"""Messages as documents and back: the JSON form of definition files.
+"""Conversion between messages and documents: the JSON form of definition files.
 
 Names are snake_case, or the ``json_name`` that the contract gives a field (``is_async`` is ``async``). Enum
 values are short lower-case words (``TARGET_TYPE_TASK`` is ``task``), ``Struct`` is plain JSON, and only set
-fields are written. The descriptors drive the conversion, so a new field of the contract needs no line here.
+fields are written. The descriptors drive the conversion, so a new field of the contract needs no code here.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
-from google.protobuf.descriptor import EnumDescriptor, FieldDescriptor
+from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
 from google.protobuf.message import Message
 from google.protobuf.struct_pb2 import Struct
 
+from wonder_server.core.json_types import JsonDict, JsonObject, JsonValue
 from wonder_server.rpc.shared.payload import dict_to_struct, struct_to_dict
 
 
-def to_document(message: Message, path: str = "") -> dict[str, Any]:
-    """The document of a message. ``path`` is its place in the request, for errors of payloads."""
+def to_document(message: Message, path: str = "") -> JsonDict:
+    """Return the document of a message. ``path`` is its path in the request, for errors of payloads."""
     document = {}
     for field, value in message.ListFields():
         name = _names(field.containing_type)[field.name]
@@ -28,8 +29,8 @@ def to_document(message: Message, path: str = "") -> dict[str, Any]:
     return document
 
 
-def fill_from_document(message: Message, document: Mapping[str, Any]) -> None:
-    """Set the fields of ``message`` that the document names; they must exist and fit."""
+def fill_from_document(message: Message, document: JsonObject) -> None:
+    """Set the fields of ``message`` that the document names. Names and types must match."""
     fields = _fields(message.DESCRIPTOR)
     for key, value in document.items():
         field = fields[key]
@@ -45,17 +46,17 @@ def fill_from_document(message: Message, document: Mapping[str, Any]) -> None:
 
 
 def enum_name(enum: EnumDescriptor, number: int) -> str:
-    """The short word of an enum value; empty for "unspecified" and for a number that is not known."""
+    """Return the short word of an enum value; "" for "unspecified" and for an unknown number."""
     value = enum.values_by_number.get(number)
     return value.name.removeprefix(_prefix(enum)).lower() if value is not None and number else ""
 
 
 def enum_number(enum: EnumDescriptor, name: str) -> int:
-    """The enum value that a short word names."""
+    """Return the number of the enum value with this short word."""
     return int(enum.values_by_name[_prefix(enum) + name.upper()].number)
 
 
-def _plain(field: FieldDescriptor, value: Any, path: str) -> Any:
+def _plain(field: FieldDescriptor, value: Any, path: str) -> JsonValue:
     if _is_map(field):
         return dict(value)
     if field.is_repeated:
@@ -63,7 +64,7 @@ def _plain(field: FieldDescriptor, value: Any, path: str) -> Any:
     return _plain_one(field, value, path)
 
 
-def _plain_one(field: FieldDescriptor, value: Any, path: str) -> Any:
+def _plain_one(field: FieldDescriptor, value: Any, path: str) -> JsonValue:
     if isinstance(value, Struct):
         return struct_to_dict(value, path)
     if isinstance(value, Message):
@@ -71,7 +72,7 @@ def _plain_one(field: FieldDescriptor, value: Any, path: str) -> Any:
     return enum_name(field.enum_type, value) if field.enum_type else value
 
 
-def _fill_list(target: Any, field: FieldDescriptor, items: Any) -> None:
+def _fill_list(target: Any, field: FieldDescriptor, items: Iterable[JsonValue]) -> None:
     for item in items:
         if field.message_type is None:
             target.append(enum_number(field.enum_type, item) if field.enum_type else item)
@@ -79,7 +80,7 @@ def _fill_list(target: Any, field: FieldDescriptor, items: Any) -> None:
             _fill_message(target.add(), item)
 
 
-def _fill_message(message: Message, document: Mapping[str, Any]) -> None:
+def _fill_message(message: Message, document: JsonObject) -> None:
     if isinstance(message, Struct):
         message.CopyFrom(dict_to_struct(document))
     else:
@@ -88,13 +89,13 @@ def _fill_message(message: Message, document: Mapping[str, Any]) -> None:
 
 
 @cache
-def _names(descriptor: Any) -> Mapping[str, str]:
+def _names(descriptor: Descriptor) -> Mapping[str, str]:
     """Return the name in documents of each field, by its name in the contract."""
     return {field.name: _document_name(field) for field in descriptor.fields}
 
 
 @cache
-def _fields(descriptor: Any) -> Mapping[str, FieldDescriptor]:
+def _fields(descriptor: Descriptor) -> Mapping[str, FieldDescriptor]:
     """Return the fields of a message by their names in documents."""
     return {_document_name(field): field for field in descriptor.fields}
 
@@ -112,5 +113,5 @@ def _is_map(field: FieldDescriptor) -> bool:
 
 @cache
 def _prefix(enum: EnumDescriptor) -> str:
-    """``TARGET_TYPE_`` for ``TargetType``: what buf asks every value's name to begin with."""
+    """Return the prefix of the names of the enum's values: ``TARGET_TYPE_`` for ``TargetType``."""
     return re.sub(r"(?<!^)(?=[A-Z])", "_", enum.name).upper() + "_"

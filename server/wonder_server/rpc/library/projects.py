@@ -46,11 +46,13 @@ class ProjectMethods:
         return pb.CreateProjectResponse(project=codec.project_to_proto(project))
 
     def _check_access_change(self, before: Project, changed: Project) -> None:
-        """PERMISSION_DENIED if ``wanted`` reaches otherwise than ``before`` and the caller is no admin."""
+        """Raise PERMISSION_DENIED if the network or the repositories change and the caller is no admin."""
         if (changed.network or NetworkPolicy()) != (before.network or NetworkPolicy()):
-            self._grants.require(ADMIN, "It changes what the project reaches.", "project.network")
+            self._grants.require(ADMIN, "The request changes the project's network.", "project.network")
         if changed.repositories != before.repositories:
-            self._grants.require(ADMIN, "It changes what the project reaches.", "project.repositories")
+            self._grants.require(
+                ADMIN, "The request changes the project's repositories.", "project.repositories"
+            )
 
     async def get_project(
         self, request: pb.GetProjectRequest, _context: CallContext

@@ -1,4 +1,4 @@
-"""Memories between the contract and the core."""
+"""Codec of memories."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UPDATABLE: Final = ("type", "content", "significance", "metadata", "contradicts_
 
 
 def memory_to_proto(memory: Memory) -> memory_pb2.Memory:
-    """The memory as the contract says it."""
+    """Encode a memory."""
     source = memory.source
     return memory_pb2.Memory(
         id=memory.id,
@@ -45,7 +45,7 @@ def memory_to_proto(memory: Memory) -> memory_pb2.Memory:
 
 
 def hit_to_proto(hit: Hit) -> memory_pb2.SearchHit:
-    """The hit with its memory and the parts of its score."""
+    """Encode a hit with its memory and the parts of its score."""
     return memory_pb2.SearchHit(
         memory=memory_to_proto(hit.memory),
         score=hit.score,
@@ -58,9 +58,9 @@ def hit_to_proto(hit: Hit) -> memory_pb2.SearchHit:
 def draft_from_proto(
     memory: memory_pb2.Memory, *, path: str, idempotency_key: str = "", unless_known: bool = False
 ) -> Draft:
-    """What is to be written; ``path`` is the memory's in the request. What the server sets is not read.
+    """Decode a memory to write; fields that the server sets are ignored. ``path`` is its path in the request.
 
-    FIELD_INVALID; the values themselves are checked by the service.
+    Raises FIELD_INVALID. The service checks the values.
     """
     source = memory.source
     return Draft(
@@ -83,12 +83,12 @@ def draft_from_proto(
 
 
 def change_from_proto(request: memory_service_pb2.UpdateMemoryRequest) -> Change:
-    """Which fields are to change, and to what. FIELD_MASK_UNSUPPORTED, FIELD_INVALID."""
+    """Decode the fields to change and their values. Raises FIELD_MASK_UNSUPPORTED or FIELD_INVALID."""
     memory, paths = request.memory, _masked_change(request)
     if not paths:
         raise error(
             Reason.FIELD_INVALID,
-            "There is nothing to change: set a field, or name it in update_mask.",
+            "The request changes nothing. Set a field or name it in update_mask.",
             field="update_mask",
         )
     return Change(
@@ -101,7 +101,7 @@ def change_from_proto(request: memory_service_pb2.UpdateMemoryRequest) -> Change
 
 
 def filter_from_proto(wanted: memory_service_pb2.MemoryFilter) -> Filter:
-    """Which memories are wanted. FIELD_INVALID for a time that is none."""
+    """Decode a filter. Raises FIELD_INVALID for an invalid time."""
 
     def time(name: str) -> int | None:
         given = getattr(wanted, name)
@@ -119,18 +119,18 @@ def filter_from_proto(wanted: memory_service_pb2.MemoryFilter) -> Filter:
 
 
 def weights_from_proto(weights: memory_service_pb2.SearchWeights) -> Weights:
-    """The weights, with the contract's default for each that is unset."""
+    """Decode the weights; an unset weight has the contract's default."""
     given = {field.name: value for field, value in weights.ListFields()}
     return Weights(**given)
 
 
 def _masked_change(request: memory_service_pb2.UpdateMemoryRequest) -> set[str]:
-    """The fields that the mask names; without a mask those that are set."""
+    """Return the fields that the mask names, or those that are set if the mask is empty."""
     for path in request.update_mask.paths:
         if path not in UPDATABLE:
             raise error(
                 Reason.FIELD_MASK_UNSUPPORTED,
-                f"update_mask: only {', '.join(UPDATABLE)} can be updated.",
+                f"update_mask: '{path[:100]}' cannot be changed. Use one of {', '.join(UPDATABLE)}.",
                 field="update_mask",
             )
     set_fields = {field.name for field, _ in request.memory.ListFields()}

@@ -1,15 +1,14 @@
-"""``wonder.v1.MemoryService``: what agents remember (features E1, E3, E4, E6).
+"""``wonder.v1.MemoryService``: the memories of agents.
 
-A ``request_id`` is part of the key under which a memory is stored, so a write that is sent again, even
-after a restart, answers what the first one wrote. Changes and deletions are noted with it in their own
-commit.
+A ``request_id`` is part of the key under which a memory is stored, so a repeated write, even after a restart,
+returns the memory that the first one wrote. Changes and deletions store it in their commit.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from wonder.v1 import memory_service_pb2 as pb
 from wonder_server.core.errors import Reason, error
@@ -26,7 +25,12 @@ from wonder_server.rpc.memory.codec import (
 from wonder_server.rpc.server.authorization import SEARCH_ALL, ScopeGrants
 from wonder_server.rpc.shared.call_context import CallContext
 from wonder_server.rpc.shared.fields import map_fault_fields, required
-from wonder_server.rpc.shared.idempotency import RecentRequests, RequestSlot, idempotency_key
+from wonder_server.rpc.shared.idempotency import (
+    IdempotentRequest,
+    RecentRequests,
+    RequestSlot,
+    idempotency_key,
+)
 from wonder_server.rpc.shared.names import NameResolver
 from wonder_server.rpc.shared.pages import encode_page, page_request
 from wonder_server.rpc.shared.principal import current_principal
@@ -36,7 +40,7 @@ R = TypeVar("R")
 
 MAX_QUERY_BYTES: Final = 64 * 1024
 MAX_AGENTS: Final = 1_000
-"""Agents whose memories are searched together."""
+"""Maximum number of agents whose memories are searched together."""
 
 _MEMORY_FIELDS: Final = {
     name: f"memory.{name}"
@@ -53,22 +57,25 @@ _FILTER_FIELDS: Final = {"types": "filter.types", "metadata": "filter.metadata"}
 
 
 class AgentResolver(NameResolver, Protocol):
-    """What is needed of the library besides."""
+    """Resolves names, and lists the agents of a project."""
 
     async def agent_ids(self, project: str, limit: int) -> list[str]:
-        """Ids of up to ``limit`` agents, of a project (id or name) or of all. PROJECT_NOT_FOUND."""
+        """Return the ids of up to ``limit`` agents, of a project (id or name) or of all.
+
+        Raises PROJECT_NOT_FOUND.
+        """
         ...
 
 
 class MemoryServicer:
-    """The methods of the service."""
+    """Methods of the MemoryService."""
 
     def __init__(self, memory: MemoryService, resolver: AgentResolver, grants: ScopeGrants) -> None:
         self._memory = memory
         self._resolver = resolver
         self._grants = grants
         self._recent = RecentRequests[asyncio.Event]()
-        self._running: set[asyncio.Task[Any]] = set()
+        self._running: set[asyncio.Task[object]] = set()
 
     async def write_memory(
         self, request: pb.WriteMemoryRequest, _context: CallContext
@@ -93,7 +100,11 @@ class MemoryServicer:
     ) -> pb.BatchWriteMemoriesResponse:
         agent_id = await self._agent_id(request.agent_id)
         if len(request.memories) > MAX_BATCH:
-            raise error(Reason.FIELD_INVALID, f"Give 1 to {MAX_BATCH} memories.", field="memories")
+            raise error(
+                Reason.FIELD_INVALID,
+                f"The request has {len(request.memories)} memories. Send 1 to {MAX_BATCH}.",
+                field="memories",
+            )
         key = _write_key(request)
         drafts = [
             draft_from_proto(
@@ -200,16 +211,16 @@ class MemoryServicer:
         )
 
     async def _searched_agents(self, request: pb.SearchMemoriesRequest) -> list[str]:
-        """The agents whose memories are searched."""
+        """Return the agents whose memories are searched."""
         if not request.across_agents:
             if request.project_id:
-                raise error(Reason.FIELD_INVALID, "project_id goes with across_agents.", field="project_id")
+                raise error(Reason.FIELD_INVALID, "project_id requires across_agents.", field="project_id")
             return [await self._agent_id(request.agent_id)]
         self._grants.require(SEARCH_ALL)
         if request.agent_id:
             raise error(
                 Reason.FIELD_INVALID,
-                "Give an agent_id, or across_agents for the agents of a project or all.",
+                "agent_id and across_agents exclude each other. Set one of them.",
                 field="agent_id",
             )
         with map_fault_fields({"": "project_id"}):
@@ -217,7 +228,7 @@ class MemoryServicer:
         if len(ids) > MAX_AGENTS:
             raise error(
                 Reason.LIMIT_EXCEEDED,
-                f"At most {MAX_AGENTS} agents are searched at once; name a project.",
+                f"The search covers more than {MAX_AGENTS} agents. Set project_id to one project.",
                 field="project_id",
                 limit=str(MAX_AGENTS),
             )
@@ -228,11 +239,14 @@ class MemoryServicer:
             return await self._resolver.agent_id(required(key, "agent_id"))
 
     async def _execute_once(
-        self, request: Any, execute: Callable[[], Awaitable[R]], repeat: Callable[[], Awaitable[R]]
+        self,
+        request: IdempotentRequest,
+        execute: Callable[[], Awaitable[R]],
+        repeat: Callable[[], Awaitable[R]],
     ) -> R:
-        """``act`` for a new request; ``again`` for one that was carried out before.
+        """Call ``execute`` for a new request, or ``repeat`` for one that was executed before.
 
-        What has a ``request_id`` is carried out to its end even if the caller goes away.
+        A request with a ``request_id`` is executed to its end even if the caller leaves.
         """
         key = idempotency_key(request)
         if key is None:
@@ -248,10 +262,10 @@ class MemoryServicer:
         task.add_done_callback(self._on_done)
         return await asyncio.shield(task)
 
-    def _on_done(self, task: asyncio.Task[Any]) -> None:
+    def _on_done(self, task: asyncio.Task[R]) -> None:
         self._running.discard(task)
         if not task.cancelled():
-            task.exception()  # Seen, even if the caller is gone.
+            task.exception()  # Marks the exception as retrieved; asyncio logs it otherwise.
 
 
 async def _execute(
@@ -269,26 +283,31 @@ async def _execute(
         done.set()
 
 
-def _write_key(request: Any) -> str:
-    """The idempotency key of a write. The fingerprint, which covers the caller, is part of it: another
-    request that comes with the same ``request_id`` must not be answered with this one's memory."""
+def _write_key(request: IdempotentRequest) -> str:
+    """Return the idempotency key of a write.
+
+    The key contains the fingerprint, which covers the caller: a different request with the same
+    ``request_id`` must not get this one's memory.
+    """
     key = idempotency_key(request)
     return f"request:{request.request_id}:{key.fingerprint}" if key else ""
 
 
-def _change_request(request: Any) -> Request | None:
-    """A change's ``request_id``, each caller's by themselves."""
+def _change_request(request: IdempotentRequest) -> Request | None:
+    """Return the ``request_id`` of a change, separate for each caller."""
     key = idempotency_key(request)
     if key is None:
         return None
-    # Stored with the caller's name before it, an empty one without tokens.
+    # The store has always kept "caller/id", also for the empty caller of a server without tokens.
     stored_id = key.request_id if current_principal.get() else f"/{key.request_id}"
     return Request(id=stored_id, fingerprint=key.fingerprint)
 
 
 def _memory_id(value: str, field: str) -> str:
     if not is_id("mem", required(value, field)):
-        raise error(Reason.MEMORY_NOT_FOUND, "The agent has no memory with this id.", field=field, id=value)
+        raise error(
+            Reason.MEMORY_NOT_FOUND, f"The agent has no memory '{value[:80]}'.", field=field, id=value
+        )
     return value
 
 
@@ -297,9 +316,13 @@ def _check_search(request: pb.SearchMemoriesRequest) -> None:
     if size > MAX_QUERY_BYTES:
         raise error(
             Reason.PAYLOAD_TOO_LARGE,
-            f"query has {size} bytes; at most {MAX_QUERY_BYTES} are taken.",
+            f"query has {size} bytes; the maximum is {MAX_QUERY_BYTES}.",
             field="query",
             limit=str(MAX_QUERY_BYTES),
         )
-    if not 0.0 <= request.min_score <= 1.0:  # Also refuses NaN.
-        raise error(Reason.FIELD_INVALID, "min_score lies between 0 and 1.", field="min_score")
+    if not 0.0 <= request.min_score <= 1.0:  # Also rejects NaN.
+        raise error(
+            Reason.FIELD_INVALID,
+            f"min_score is {request.min_score:g}. Use a number between 0 and 1.",
+            field="min_score",
+        )

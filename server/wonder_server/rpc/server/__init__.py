@@ -1,0 +1,1 @@
+"""The gRPC listener and the pipeline that every call passes through."""

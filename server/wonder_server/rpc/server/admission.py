@@ -1,10 +1,11 @@
-"""Admission of calls: how many are served at once, and how many of one caller.
+"""Admission of calls: limits on the calls served at once, in total and per caller.
 
 Three limits apply:
 
-- ``max_concurrent_rpcs``: all calls together.
-- ``max_streams``: open streams. The rest is for unary calls, which therefore always find a place.
-- ``max_caller_rpcs``: the calls of one token, so that none takes every place. No effect without tokens.
+- ``max_concurrent_rpcs``: all calls.
+- ``max_streams``: open streams. The remaining slots are for unary calls, so streams cannot take them all.
+- ``max_caller_rpcs``: the calls of one token, so that one token cannot take every slot. No effect without
+  tokens.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class CallLimits:
 
 @dataclass(slots=True, eq=False)
 class ActiveCall:
-    """A call being served."""
+    """A call that the server serves."""
 
     caller_name: str
     credential: Credential | None
@@ -65,14 +66,14 @@ class ActiveCall:
     """The reason for which the server ends the call."""
 
     def end(self, problem: WonderError) -> None:
-        """End the call with ``problem``: its task is cancelled, and finds the error here."""
+        """Cancel the call's task and store ``problem`` as the reason."""
         if self.end_error is None and self.task is not None:
             self.end_error = problem
             self.task.cancel()
 
 
 class Admission:
-    """The calls being served."""
+    """The calls that the server serves."""
 
     def __init__(self, limits: CallLimits) -> None:
         self._limits = limits
@@ -83,20 +84,20 @@ class Admission:
 
     @property
     def active_calls(self) -> int:
-        """Calls being served now, open streams included."""
+        """Number of calls served now, including open streams."""
         return len(self._active)
 
     def close(self) -> None:
-        """Refuse every new call with SERVER_DRAINING from now on."""
+        """Reject every new call with SERVER_DRAINING from now on."""
         self._draining = True
 
     def admit(self, *, is_stream: bool) -> ActiveCall:
-        """Admit the current task's call. SERVER_DRAINING, LIMIT_EXCEEDED."""
+        """Admit the current task's call. Raises SERVER_DRAINING or LIMIT_EXCEEDED."""
         name = current_principal.get()
         if self._draining:
             raise error(
                 Reason.SERVER_DRAINING,
-                "The server is shutting down; try again.",
+                "The server is shutting down. Try again after its restart.",
                 retry_after_ms=RETRY_AFTER_MS,
             )
         limits = self._limits
@@ -115,7 +116,7 @@ class Admission:
         return call
 
     def release(self, call: ActiveCall) -> None:
-        """Give up the call's place."""
+        """Release the call's slot."""
         self._active.discard(call)
         self._streams -= call.is_stream
         self._by_caller[call.caller_name] -= 1
@@ -123,14 +124,16 @@ class Admission:
             del self._by_caller[call.caller_name]
 
     def end_revoked(self, is_valid: Callable[[Credential], bool]) -> int:
-        """End the calls whose token is no longer valid, with UNAUTHENTICATED; return their number."""
-        revoked = [v for v in self._active if v.credential is not None and not is_valid(v.credential)]
-        for visit in revoked:
-            visit.end(
+        """End the calls of invalid tokens with UNAUTHENTICATED; return their number."""
+        revoked = [
+            call for call in self._active if call.credential is not None and not is_valid(call.credential)
+        ]
+        for call in revoked:
+            call.end(
                 error(
                     Reason.UNAUTHENTICATED,
-                    f"The token '{visit.caller_name}' was removed from the server's tokens "
-                    "while the call was open.",
+                    f"The token '{call.caller_name}' was removed from the server's tokens "
+                    "while the call was open. Use a valid token.",
                 )
             )
         return len(revoked)
@@ -139,7 +142,7 @@ class Admission:
 def _limit_error(reason: str, limit: int) -> WonderError:
     return error(
         Reason.LIMIT_EXCEEDED,
-        f"{reason}; try again later.",
+        f"{reason}. Try again later.",
         retry_after_ms=RETRY_AFTER_MS,
         limit=str(limit),
     )

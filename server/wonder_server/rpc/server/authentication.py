@@ -1,7 +1,7 @@
-"""Who is calling: bearer tokens from a file, one name each.
+"""Authentication by bearer tokens from a file; each token has a name.
 
-Configured by ``auth_tokens_file``; without it every caller is anonymous. Health stays open, so that
-an orchestrator needs no secret; everything else, reflection included, asks for a token.
+The setting ``auth_tokens_file`` names the file; without it every caller is anonymous. Health needs no token,
+so that an orchestrator needs no secret. Every other call, including reflection, needs one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from wonder_server.settings import SettingsError
 
 MIN_TOKEN_LENGTH: Final = 16
 CHECK_INTERVAL_S: Final = 1.0
-"""Seconds between two looks at the tokens file."""
+"""Seconds between two checks of the tokens file."""
 _MAX_FILE_BYTES: Final = 8 << 20
 _log = logger("rpc")
 _UNAUTHENTICATED_PREFIXES: Final = ("/grpc.health.v1.Health/",)
@@ -47,20 +47,20 @@ class Credential:
 
 
 credential: ContextVar[Credential | None] = ContextVar("credential", default=None)
-"""The token that the current call brought; None where no token is asked for."""
+"""The token of the current call; None on a server without tokens."""
 
 
 class Tokens:
-    """The tokens a server accepts. Keeps only their hashes."""
+    """The tokens that a server accepts, stored as hashes."""
 
     def __init__(self, names: dict[str, str]) -> None:
-        """``names`` maps each token to its name."""
+        """Store the hashes of ``names``, which maps each token to its name."""
         self._known = tuple(Credential(_digest(token), name) for token, name in names.items())
         self._valid = frozenset(self._known)
 
     @classmethod
     def read(cls, path: Path) -> Tokens:
-        """Read lines of ``token name``; blank lines and lines that begin with ``#`` are skipped.
+        """Read lines of ``token name``; skip blank lines and lines that begin with ``#``.
 
         Raises `SettingsError`, which names the line and never the token.
         """
@@ -81,34 +81,37 @@ class Tokens:
                 )
             names[token] = name.strip()
         if not names:
-            raise SettingsError(f"auth_tokens_file: {path} holds no token, so nobody could ever call.")
+            raise SettingsError(
+                f"auth_tokens_file: {path} contains no token, so every call would be rejected. "
+                "Add a line 'token name'."
+            )
         return cls(names)
 
     def __len__(self) -> int:
         return len(self._known)
 
     def __contains__(self, credential: object) -> bool:
-        """Return True if this token is still valid, and still under this name."""
+        """Return True if this token is still valid under this name."""
         return credential in self._valid
 
     @property
     def names(self) -> frozenset[str]:
-        """The names of all tokens."""
+        """Names of all tokens."""
         return frozenset(known.name for known in self._known)
 
     def find(self, authorization: str) -> Credential:
-        """Return the credential that an ``authorization`` header brings. Raises UNAUTHENTICATED."""
+        """Return the credential of an ``authorization`` header. Raises UNAUTHENTICATED."""
         scheme, _, token = authorization.strip().partition(" ")
         digest = _digest(token.strip())
         found = None
-        # Every token is compared, in constant time, so that timing tells nothing about any of them.
+        # Compare every token, in constant time, so that the duration reveals nothing about a token.
         for known in self._known:
             if hmac.compare_digest(known.digest, digest):
                 found = known
         if scheme.lower() != "bearer" or found is None:
             raise error(
                 Reason.UNAUTHENTICATED,
-                "A token that this server knows is wanted, as the metadata 'authorization: Bearer <token>'.",
+                "The call has no valid token. Send one in the metadata 'authorization: Bearer <token>'.",
             )
         return found
 
@@ -116,21 +119,21 @@ class Tokens:
 class TokensFile:
     """The tokens of a file. A change of the file takes effect without a restart.
 
-    `current` looks at the file's times, size and inode at most once in ``every_s`` seconds. A new content
-    that cannot be read is logged once, and the tokens before it stay in force.
+    `current` checks the file's times, size and inode at most once in ``interval_s`` seconds. If the new
+    content cannot be read, the earlier tokens stay valid and one line is logged.
     """
 
     def __init__(self, path: Path, *, interval_s: float = CHECK_INTERVAL_S) -> None:
-        """Raise `SettingsError` as `Tokens.read`."""
+        """Read the file. Raises `SettingsError` as `Tokens.read`."""
         self._path = path
         self._interval_s = interval_s
-        # The stamp comes first: a change between the two is then seen as one at the next look.
+        # Read the stamp first: the next check then sees a change between the two reads.
         self._stamp = _stamp(path)
         self._tokens = Tokens.read(path)
         self._checked_at = time.monotonic()
 
     def current(self) -> Tokens:
-        """Return the tokens in force now; the object changes when they do."""
+        """Return the valid tokens; a change of the file gives a new object."""
         now = time.monotonic()
         if now - self._checked_at >= self._interval_s:
             self._checked_at = now
@@ -145,13 +148,13 @@ class TokensFile:
         try:
             self._tokens = Tokens.read(self._path)
         except SettingsError as problem:
-            _log.error("tokens_file_rejected", problem=str(problem), effect="the tokens before stay in force")
+            _log.error("tokens_file_rejected", problem=str(problem), effect="the earlier tokens stay valid")
         else:
             _log.info("tokens_file_loaded", path=str(self._path), tokens=len(self._tokens))
 
 
 class Authentication(aio.ServerInterceptor):
-    """Asks every call but health for a token, and sets `caller` for what runs after it."""
+    """Requires a token for every call except health, and sets `current_principal` for the call."""
 
     def __init__(self, tokens: TokensFile, rejections: RejectionLog) -> None:
         self._tokens = tokens
@@ -167,7 +170,7 @@ class Authentication(aio.ServerInterceptor):
             return handler
         metadata = handler_call_details.invocation_metadata or ()
         headers = [value for key, value in metadata if key == "authorization"]
-        # Of two, nobody could say which was meant.
+        # Two headers are ambiguous.
         header = headers[0] if len(headers) == 1 else ""
         try:
             found = self._tokens.current().find(header if isinstance(header, str) else "")
@@ -185,7 +188,7 @@ class Authentication(aio.ServerInterceptor):
 
 
 def _rejecting_handler(handler: Any, problem: WonderError, on_rejected: Callable[[str], None]) -> Any:
-    """A handler that only ever answers ``problem``, without waiting for a request."""
+    """Return a handler that answers every call with ``problem`` without reading a request."""
     answer = to_rpc_status(problem)
 
     async def refuse(_request: object, context: Any) -> NoReturn:
@@ -199,7 +202,7 @@ def _rejecting_handler(handler: Any, problem: WonderError, on_rejected: Callable
 
 
 def _content(path: Path) -> bytes:
-    """Read a plain file. Raises OSError, also for what could keep the reader waiting, such as a pipe."""
+    """Read a regular file. Raises OSError, also for files that could block the reader, such as a pipe."""
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "it is not a plain file")
@@ -210,12 +213,12 @@ def _content(path: Path) -> bytes:
 
 
 def _stamp(path: Path) -> tuple[int, ...]:
-    """Return what changes when a file is written or replaced; nothing if there is no file."""
+    """Return values that change when a file is written or replaced; () without a file."""
     try:
         found = path.stat()
     except OSError:
         return ()
-    # A program can set a file's time of change back, but not that of its inode.
+    # A program can reset a file's modification time, but not the change time of its inode.
     return found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_size
 
 

@@ -1,16 +1,16 @@
-"""What every call goes through: decode, act, encode; and one way out for whatever goes wrong.
+"""The pipeline of every call: decode, authorize, call the servicer, encode, and report errors as a status.
 
-Servicers are plain objects. A method ``CreateConversation`` of the contract is their
+Servicers are plain objects. A method ``CreateConversation`` of the contract is the servicer's
 ``create_conversation(request, context)``::
 
     unary             async def, returns the response
-    server stream     async generator (or async def returning an async iterator) of responses; or async
-                      def that writes them itself, by ``context.write``, and returns None
+    server stream     async generator (or async def that returns an async iterator) of responses; or async
+                      def that writes them with ``context.write`` and returns None
     bidirectional     the same, and ``request`` is an async iterator of requests
 
-A response is a message, or its bytes where they exist already (an event goes to many readers and is
-serialised once). To refuse, raise `WonderError`. An iterator of requests raises it too, for a request
-that does not decode, and can be read on. A method that a servicer lacks answers NOT_IMPLEMENTED.
+A response is a message, or its encoded bytes: an event goes to many readers and is serialized once. To reject
+a call, raise `WonderError`. An iterator of requests also raises it for a request that does not decode, and
+can be read further. A method that the servicer lacks answers NOT_IMPLEMENTED.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _log = logger("rpc")
 
 
 class CallPipeline:
-    """The way into the server: checks rights and limits, and turns what goes wrong into a status."""
+    """Checks scopes and limits of calls, and converts errors to statuses."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class CallPipeline:
         self._slots = CallSlots(limits.pages)
 
     def build_handler(self, method: MethodDescriptor, servicer: object) -> Any:
-        """The grpc handler that leads ``method`` to ``servicer``, bytes in and bytes out."""
+        """Return the gRPC handler that calls ``servicer`` for ``method``, with bytes as input and output."""
         act = getattr(servicer, snake_case(method.name), None) or _unimplemented(method)
         kind = self._slots.slots_for(method)
         decode = self._decoder(method)
@@ -96,14 +96,14 @@ class CallPipeline:
         async def many(received: Any, context: Any) -> None:
             await self._serve(method, context, sent(received, context))
 
-        # Every call is a stream of requests to grpc: for others it would wait, without end and without a
-        # place among the calls, for a request that may never come.
+        # Register every call as a stream of requests. For a unary one gRPC would wait for its request without
+        # a timeout and without a slot in `Admission`.
         if method.server_streaming:
             return grpc.stream_stream_rpc_method_handler(many)
         return grpc.stream_unary_rpc_method_handler(one)
 
     async def _read_single_request(self, received: AsyncIterator[bytes]) -> bytes:
-        """Return the only request of a call. TIMEOUT, MALFORMED_REQUEST."""
+        """Return the only request of a call. Raises TIMEOUT or MALFORMED_REQUEST."""
         requests = aiter(received)
         try:
             async with asyncio.timeout(self._limits.request_seconds):
@@ -111,11 +111,13 @@ class CallPipeline:
         except TimeoutError:
             raise error(
                 Reason.TIMEOUT,
-                f"The request did not come within {self._limits.request_seconds:g} seconds of its call; the "
-                "operator sets this time by request_seconds.",
+                f"The request did not arrive within {self._limits.request_seconds:g} seconds of its call. "
+                "The operator can raise the setting request_seconds.",
             ) from None
         except StopAsyncIteration:
-            raise error(Reason.MALFORMED_REQUEST, "The call ended without a request.") from None
+            raise error(
+                Reason.MALFORMED_REQUEST, "The call ended without a request. Send one message."
+            ) from None
 
     def _decoder(self, method: MethodDescriptor) -> Callable[[bytes], Message]:
         parse = message_factory.GetMessageClass(method.input_type).FromString
@@ -125,7 +127,7 @@ class CallPipeline:
             if len(data) > limit:
                 raise error(
                     Reason.PAYLOAD_TOO_LARGE,
-                    f"The request has {len(data)} bytes; this server takes at most {limit}.",
+                    f"The request has {len(data)} bytes; the maximum is {limit}.",
                     limit=str(limit),
                 )
             try:
@@ -138,7 +140,7 @@ class CallPipeline:
         return decode
 
     async def _serve(self, method: MethodDescriptor, context: Any, work: Coroutine[Any, Any, T]) -> T:
-        """Await ``work``, and turn what it raises into a status and a log line."""
+        """Await ``work``, and convert its error to a status and a log line."""
         began = time.perf_counter()
         name = _name(method)
         call: ActiveCall | None = None
@@ -156,7 +158,7 @@ class CallPipeline:
             _log.debug("rpc_cancelled", rpc=name, ms=_ms(began))
             raise
         except (asyncio.CancelledError, cygrpc.ExecuteBatchError):
-            # Its client left, perhaps while something was being sent to it; or the server ends it.
+            # The client left, perhaps during a write to it, or the server ends the call.
             if call is None or call.end_error is None:
                 _log.debug("rpc_cancelled", rpc=name, ms=_ms(began))
                 raise asyncio.CancelledError from None
@@ -173,7 +175,7 @@ class CallPipeline:
         raise AssertionError("abort always raises")
 
     def _client_error(self, problem: Exception, name: str, began: float) -> WonderError:
-        """Return ``problem`` if clients may see it, else an incident number. Either way it is logged."""
+        """Return ``problem`` if clients may see it, else INTERNAL with an incident id; log it."""
         known = _find_error(problem)
         if known is not None:
             self._log_rejection(known, name, ms=_ms(began))
@@ -182,7 +184,7 @@ class CallPipeline:
         _log.error("rpc_failed", rpc=name, incident_id=incident_id, ms=_ms(began), exc_info=problem)
         return error(
             Reason.INTERNAL,
-            f"Something went wrong inside the server. Its log knows more, under incident {incident_id}.",
+            f"Internal error. See the server log, incident {incident_id}.",
             incident_id=incident_id,
         )
 
@@ -193,9 +195,12 @@ class CallPipeline:
 
 
 class RequestStream(AsyncIterator[Message]):
-    """The requests of a client stream, decoded one by one. A class rather than a generator, so that
-    it can be read on after it raised `WonderError` for a request that is wrong; ``refused`` is what
-    that one consisted of. ``note`` logs the refusal of one request of a stream that goes on."""
+    """The requests of a client stream, decoded one by one.
+
+    A class rather than a generator: reading can continue after it raised `WonderError` for an invalid
+    request. ``rejected`` holds the bytes of that request. ``log_rejection`` logs a rejected request of a
+    stream that continues.
+    """
 
     def __init__(
         self,
@@ -209,7 +214,7 @@ class RequestStream(AsyncIterator[Message]):
         self.rejected = b""
 
     async def __anext__(self) -> Message:
-        # `aiter` only now: a stream that nobody reads must not leave a generator that nobody awaits.
+        # Call `aiter` here, not earlier: a stream that is never read must not leave an unawaited generator.
         data = await anext(aiter(self._received))
         try:
             return self._decode(data)
@@ -219,8 +224,7 @@ class RequestStream(AsyncIterator[Message]):
 
 
 def _works_on_full_disk(name: str) -> bool:
-    """Return True for methods that only read, that delete, or whose stream is told of each write by
-    itself."""
+    """Return True for methods that only read or delete, and for streams that check each write themselves."""
     return name in _STREAMS or name.startswith(_READS_AND_DELETES)
 
 
@@ -236,7 +240,7 @@ def _name(method: MethodDescriptor) -> str:
 
 
 def snake_case(name: str) -> str:
-    """``CreateConversation`` as ``create_conversation``."""
+    """Return ``CreateConversation`` as ``create_conversation``."""
     return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
 
 
@@ -251,8 +255,8 @@ async def _send(act: Callable[[], Any], context: Any) -> None:
         async for answer in answers:
             await write(answer if type(answer) is bytes else _encode(answer))
     finally:
-        # A cancelled write leaves the generator suspended: without this it would be finalised later,
-        # by the garbage collector, and with it whatever it holds.
+        # A cancelled write leaves the generator suspended. Without this, the garbage collector would finalize
+        # it and its resources at an unknown time.
         close = getattr(answers, "aclose", None)
         if close is not None:
             await close()
@@ -266,7 +270,7 @@ def _encode(answer: Message | bytes) -> bytes:
 
 def _unimplemented(method: MethodDescriptor) -> Callable[[Any, Any], Any]:
     async def refuse(_request: Any, _context: Any) -> Any:
-        raise error(Reason.NOT_IMPLEMENTED, f"{method.name} is not implemented yet.", method=method.name)
+        raise error(Reason.NOT_IMPLEMENTED, f"{method.name} is not implemented.", method=method.name)
 
     return refuse
 

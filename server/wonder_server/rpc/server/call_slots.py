@@ -1,10 +1,10 @@
-"""Places for unary calls, shared fairly between callers.
+"""Slots for unary calls, shared fairly between callers.
 
-Without them, one token's hundreds of calls would all be on the event loop at once, and another token's call
-would take its turn behind each of them. Calls fall into kinds, and each kind has places of its own:
+Without slots, hundreds of calls of one token would be on the event loop at once, and a call of another token
+would wait behind each of them. Each kind of call has its own slots:
 
 ======== ==================================================== ====================================
-kind     calls                                                places, and at most for one token
+kind     calls                                                slots, and maximum for one token
 ======== ==================================================== ====================================
 lists    calls with a ``page_token``                          ``max_concurrent_pages``, half
 previews PreviewContext                                       8, 1
@@ -12,11 +12,11 @@ memory   other calls of the MemoryService                     64, 16
 others   all other unary calls                                64, 8
 ======== ==================================================== ====================================
 
-Calls that wait for models or tools (CallAgent, ExecuteTask, StartRun with ``wait_ms``) take no place. A free
-place goes to the next token in turn. Without tokens all calls have the same caller, who may take every place.
+Calls that wait for models or tools (CallAgent, ExecuteTask, StartRun with ``wait_ms``) take no slot. A free
+slot goes to the next token in turn. Without tokens all calls have the same caller, which may take every slot.
 
-A call that needs an object of an external store gives up its place and takes one of `FETCHING` (see
-`OutsideBlobs`), so that a store that does not answer holds up only the calls that need it.
+A call that needs an object of an external store releases its slot and takes one of `FETCH_SLOTS` (see
+`ExternalBlobs`). A store that does not answer thus delays only the calls that need it.
 """
 
 from __future__ import annotations
@@ -40,32 +40,33 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 FETCH_SLOTS: Final = (16, 8)
+"""Slots for fetching from the external store, and the maximum for one token."""
 PREVIEW_SLOTS: Final = (8, 1)
 MEMORY_SLOTS: Final = (64, 16)
 OTHER_SLOTS: Final = (64, 8)
 FETCH_WAIT_S: Final = 30.0
-"""Seconds that a call waits for a place of `FETCHING`: the deadline of one request to the store."""
+"""Seconds that a call waits for one of `FETCH_SLOTS`: the deadline of one request to the store."""
 
 _UNLIMITED_METHODS: Final = frozenset(
     {"CallAgent", "ExecuteTask", "MergeBranch", "DiffBranch", "CreateProject", "UpdateProject"}
 )
-"""Methods that may wait long for what is not the server's: an agent, a task, the server of a repository."""
+"""Methods that can wait long for an agent, a task, or the server of a repository."""
 
 
 class FairSlots:
-    """``most`` places, of which one token holds at most ``share``. Waiting tokens take turns."""
+    """``limit`` slots, of which one token holds at most ``share``. Waiting tokens take turns."""
 
     def __init__(self, limit: int, share: int = 0) -> None:
-        """A ``share`` of 0 is half of the places."""
+        """Create the slots. A ``share`` of 0 is half of them."""
         self._limit = limit
         self._share = share or max(1, limit // 2)
         self._in_use: Counter[str] = Counter()
         self._waiters = RoundRobin[asyncio.Future[None]]()
 
     async def acquire(self, name: str) -> None:
-        """Take a place for the caller, as soon as it is the caller's turn."""
+        """Take a slot for the caller, in turn."""
         if self._may_acquire(name):
-            # A free place that this caller may take is one that no waiting caller may take.
+            # No waiting caller may take this slot: a free slot is handed over in `release`.
             self._in_use[name] += 1
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -81,13 +82,13 @@ class FairSlots:
             raise
 
     def release(self, name: str) -> None:
-        """Give back one of the caller's places, to the next caller who waits and has not its share."""
+        """Release one of the caller's slots to the next waiting caller below its share."""
         self._in_use[name] -= 1
         if not self._in_use[name]:
             del self._in_use[name]
         while (found := self._waiters.pop_for(self._may_acquire)) is not None:
             name, turn = found
-            if turn.cancelled():  # Its task has not run since, to remove it.
+            if turn.cancelled():  # Its task has not yet removed it.
                 continue
             self._in_use[name] += 1
             turn.set_result(None)
@@ -98,7 +99,7 @@ class FairSlots:
 
 
 class CallSlot:
-    """The place that a call holds, in one kind or in another, until the call ends."""
+    """The slot that a call holds, of its own kind or for fetching, until the call ends."""
 
     def __init__(self, kind: FairSlots, fetching: FairSlots, name: str) -> None:
         self._name = name
@@ -107,10 +108,10 @@ class CallSlot:
         self._fetch_task: asyncio.Task[None] | None = None
         self.is_released = False
         self.failure: WonderError | None = None
-        """The error of the external store that this call has met."""
+        """The external store's error in this call."""
 
     async def move_to_fetching(self) -> None:
-        """Give up the call's place for one of those that fetch. STORAGE_UNAVAILABLE if none gets free."""
+        """Exchange the call's slot for a fetch slot. Raises STORAGE_UNAVAILABLE after `FETCH_WAIT_S`."""
         if self._fetch_task is None:
             self._release_held()
             self._fetch_task = asyncio.create_task(self._acquire_fetch_slot())
@@ -118,7 +119,7 @@ class CallSlot:
         await asyncio.shield(self._fetch_task)
 
     def release(self) -> None:
-        """End the call: it holds no place any more. Work that it began may go on after it."""
+        """End the call and release its slot. Tasks that the call started may continue without one."""
         self.is_released = True
         self._release_held()
 
@@ -129,7 +130,7 @@ class CallSlot:
         except TimeoutError:
             raise error(
                 Reason.STORAGE_UNAVAILABLE,
-                f"Other calls have waited for the store of objects for {FETCH_WAIT_S:g} s; try again.",
+                f"The object store was busy with other calls for {FETCH_WAIT_S:g} s. Try again.",
                 transient=True,
             ) from None
         if self.is_released:
@@ -144,7 +145,7 @@ class CallSlot:
 
 
 class CallSlots:
-    """The places of every kind of unary call."""
+    """The slots of every kind of unary call."""
 
     def __init__(self, max_concurrent_pages: int) -> None:
         self._lists = FairSlots(max_concurrent_pages)
@@ -154,7 +155,7 @@ class CallSlots:
         self._fetching = FairSlots(*FETCH_SLOTS)
 
     def slots_for(self, method: MethodDescriptor) -> FairSlots | None:
-        """Return the places for a method's calls; None if they take none."""
+        """Return the slots for a method's calls; None if its calls take none."""
         if method.name in _UNLIMITED_METHODS:
             return None
         if "page_token" in method.input_type.fields_by_name:
@@ -165,7 +166,7 @@ class CallSlots:
 
     @asynccontextmanager
     async def hold(self, kind: FairSlots | None, request: Message) -> AsyncIterator[None]:
-        """Hold a place for the current call while the context lasts."""
+        """Hold a slot for the current call while the context lasts."""
         if kind is None or getattr(request, "wait_ms", None):
             yield
             return
@@ -180,14 +181,14 @@ class CallSlots:
             slot.release()
 
 
-_current_slot: ContextVar[CallSlot | None] = ContextVar("place", default=None)
+_current_slot: ContextVar[CallSlot | None] = ContextVar("call_slot", default=None)
 
 
 class ExternalBlobs:
-    """Blobs of an external store. A call that asks for one does not hold up calls that need none.
+    """Blobs of an external store. A call that needs one does not delay calls that need none.
 
-    Implements the port ``Blobs``. After the store has failed a call in passing, everything else that this
-    call asks of it fails in the same way at once: a page of a hundred objects waits for one deadline.
+    Implements the port ``Blobs``. After a transient failure of the store, all further requests of the same
+    call fail at once with the same error: a page of a hundred objects waits for one deadline.
     """
 
     def __init__(self, blobs: Blobs) -> None:

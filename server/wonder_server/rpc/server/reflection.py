@@ -1,8 +1,8 @@
-"""Server reflection, in versions v1 and v1alpha: tools such as grpcurl learn the contract from the server.
+"""Server reflection, in versions v1 and v1alpha: tools such as grpcurl read the contract from the server.
 
 The descriptor pool of protobuf's Python runtime does not find methods, oneofs or enum values by name, so the
-reflection service of grpcio-reflection answers "not found" for them. `Symbols` is an index of every name in
-the served files and their dependencies.
+reflection service of grpcio-reflection answers "not found" for them. `Symbols` indexes every name in the
+served files and their dependencies.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ class Symbols:
         self._by_symbol: dict[str, str] = {}
         self._extensions: dict[str, dict[int, str]] = {}
         self._messages: set[str] = set()
-        self._serialised: dict[str, list[bytes]] = {}
+        self._serialized: dict[str, list[bytes]] = {}
         for file in files:
             if file.name not in self._files:
                 self._files[file.name] = file
                 self._index(file)
 
     def file(self, name: str) -> str | None:
-        """Return ``name`` if there is such a file."""
+        """Return ``name`` if a file has this name, else None."""
         return name if name in self._files else None
 
     def file_of(self, symbol: str) -> str | None:
@@ -64,17 +64,17 @@ class Symbols:
         return sorted(self._extensions.get(message, ())) if message in self._messages else None
 
     def with_dependencies(self, name: str) -> list[bytes]:
-        """Return the serialised file and, after it, each file that it imports, directly or not, once."""
-        if (serialised := self._serialised.get(name)) is None:
+        """Return the serialized file, followed by each file that it imports directly or indirectly, once."""
+        if (serialized := self._serialized.get(name)) is None:
             found: dict[str, bytes] = {}
-            waiting = [name]
-            while waiting:
-                each = waiting.pop(0)
+            pending = [name]
+            while pending:
+                each = pending.pop(0)
                 if each not in found and each in self._files:
                     found[each] = self._files[each].SerializeToString()
-                    waiting += self._files[each].dependency
-            serialised = self._serialised[name] = list(found.values())
-        return serialised
+                    pending += self._files[each].dependency
+            serialized = self._serialized[name] = list(found.values())
+        return serialized
 
     def _index(self, file: FileDescriptorProto) -> None:
         scope = f"{file.package}." if file.package else ""
@@ -122,21 +122,26 @@ class Reflection:
         services: Sequence[ServiceDescriptor],
         is_valid: Callable[[Credential], bool] = lambda _: True,
     ) -> None:
-        """``is_valid`` tells whether a token is still good; a stream outlives none that is not."""
+        """Index the services.
+
+        ``is_valid`` returns True while a token is valid; a stream ends with its token.
+        """
         self._is_valid = is_valid
         health = health_pb2.DESCRIPTOR.services_by_name["Health"]
         named = [*(service.full_name for service in services), health.full_name]
         self._services = sorted([*named, *(f"{version}.{_SERVICE}" for version in (_V1, _V1ALPHA))])
-        files: list[Any] = [*(service.file for service in services), health.file]
-        # The details of an error are packed messages, which no method names; clients look them up.
+        files: list[Any] = [health_pb2.DESCRIPTOR, *(service.file for service in services)]
+        # Clients look up the messages packed in error details, which no method mentions.
         files += [reflection_pb2.DESCRIPTOR, error_details_pb2.DESCRIPTOR]
         self._symbols = Symbols([*_with_imports(files), _version_1()])
 
     def add_to(self, server: aio.Server) -> None:
         """Register both versions."""
-        # Bytes in: a request that cannot be read is refused with a reason, which gRPC itself does not give.
-        handler: Any = grpc.stream_stream_rpc_method_handler(
-            self._serve, response_serializer=reflection_pb2.ServerReflectionResponse.SerializeToString
+        # Without a request deserializer: gRPC rejects an unreadable request without a reason.
+        handler: grpc.RpcMethodHandler[bytes, reflection_pb2.ServerReflectionResponse] = (
+            grpc.stream_stream_rpc_method_handler(
+                self._serve, response_serializer=reflection_pb2.ServerReflectionResponse.SerializeToString
+            )
         )
         server.add_generic_rpc_handlers(
             tuple(
@@ -171,7 +176,10 @@ class Reflection:
     def respond(
         self, request: reflection_pb2.ServerReflectionRequest
     ) -> reflection_pb2.ServerReflectionResponse:
-        """Return the answer to one request. An unknown name is an ``error_response``; the stream goes on."""
+        """Return the answer to one request.
+
+        For an unknown name it is an ``error_response``; the stream continues.
+        """
         response = reflection_pb2.ServerReflectionResponse(valid_host=request.host, original_request=request)
         match request.WhichOneof("message_request"):
             case "list_services":
@@ -220,18 +228,18 @@ def _set_error(
 
 def _with_imports(files: Iterable[FileDescriptor]) -> list[FileDescriptorProto]:
     found: dict[str, FileDescriptorProto] = {}
-    waiting = list(files)
-    while waiting:
-        file = waiting.pop()
+    pending = list(files)
+    while pending:
+        file = pending.pop()
         if file.name not in found:
             found[file.name] = FileDescriptorProto()
             file.CopyToProto(found[file.name])
-            waiting += file.dependencies
+            pending += file.dependencies
     return list(found.values())
 
 
 def _version_1() -> FileDescriptorProto:
-    """Return the file of reflection v1, which is v1alpha under another name, message for message."""
+    """Return the file of reflection v1: that of v1alpha with another package name."""
     alpha = reflection_pb2.DESCRIPTOR.serialized_pb
     file = FileDescriptorProto.FromString(alpha)
     file.name, file.package = "grpc/reflection/v1/reflection.proto", _V1

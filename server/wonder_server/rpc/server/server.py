@@ -1,7 +1,7 @@
 """The gRPC server: the contract's services from their descriptors, health, and reflection.
 
-Which services and methods there are is read from the generated descriptors of ``wonder.v1``, so a
-method of the contract is always there, if only to answer NOT_IMPLEMENTED.
+The generated descriptors of ``wonder.v1`` give the services and methods. A method of the contract therefore
+always exists; without an implementation it answers NOT_IMPLEMENTED.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import importlib
 import pkgutil
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import grpc
 from google.protobuf.descriptor import ServiceDescriptor
@@ -32,18 +32,21 @@ from wonder_server.settings import Settings, SettingsError
 from wonder_server.settings.kinds import split_address
 
 _MIN_PENDING_CALLS: Final = 16_384
-"""Calls that may have come and not begun to be served; how many are served is limited with a reason."""
+"""Minimum number of accepted calls that wait to be served.
+
+`Admission` limits those being served, with a reason.
+"""
 
 
 _log = logger("rpc")
 
 
 class ListenError(Exception):
-    """The address cannot be listened on. The message is a plain sentence."""
+    """The server cannot listen on the address. The message is a sentence for the operator."""
 
 
 def contract_services() -> tuple[ServiceDescriptor, ...]:
-    """The services of ``wonder.v1``, by name."""
+    """Return the services of ``wonder.v1``, sorted by module."""
     package = importlib.import_module("wonder.v1")
     names = sorted(m.name for m in pkgutil.iter_modules(package.__path__) if m.name.endswith("_service_pb2"))
     modules = [importlib.import_module(f"wonder.v1.{name}") for name in names]
@@ -51,10 +54,10 @@ def contract_services() -> tuple[ServiceDescriptor, ...]:
 
 
 class RpcServer:
-    """One gRPC server. ``bind``, ``start``, then ``drain`` and ``stop``.
+    """One gRPC server: ``bind``, ``start``, then ``drain`` and ``stop``.
 
-    ``servicers`` maps full service names (``wonder.v1.MemoryService``) to servicers; see `calls`. It is
-    looked into at `start`, so that a port can be bound before there is anything to serve.
+    ``servicers`` maps full service names (``wonder.v1.MemoryService``) to servicers; see `call_pipeline`. It
+    is read by `start`, so that a port can be bound before the servicers exist.
     """
 
     def __init__(
@@ -64,7 +67,10 @@ class RpcServer:
         services: Sequence[ServiceDescriptor] | None = None,
         storage_full: Callable[[], WonderError | None] = lambda: None,
     ) -> None:
-        """``full`` is the error for what needs room, while the disk has none."""
+        """Create the server.
+
+        ``storage_full`` returns the error for calls that write while the disk is full.
+        """
         self._settings = settings
         self._services = contract_services() if services is None else tuple(services)
         self._names = [service.full_name for service in self._services]
@@ -92,13 +98,13 @@ class RpcServer:
 
     @property
     def active_calls(self) -> int:
-        """Calls of the contract being served now, open streams included."""
+        """Number of calls of the contract served now, including open streams."""
         return self._pipeline.admission.active_calls
 
     def bind(self) -> str:
-        """Bind the address of the settings. Returns it with the real port.
+        """Bind the address of the settings and return it with the actual port.
 
-        Raises `ListenError`, or `SettingsError` for TLS files that cannot be read.
+        Raises `ListenError`, or `SettingsError` if a TLS file cannot be read.
         """
         address = self._settings.listen
         _check_bindable(address)
@@ -111,12 +117,14 @@ class RpcServer:
         except RuntimeError:
             port = 0
         if port == 0:
-            hint = " or the TLS certificate and key do not fit together" if credentials else ""
-            raise ListenError(f"{address} cannot be listened on: it was taken just now{hint}.")
+            hint = ", or the TLS certificate and key do not match" if credentials else ""
+            raise ListenError(
+                f"The server cannot listen on {address}: another program has just taken it{hint}."
+            )
         return f"{address.rpartition(':')[0]}:{port}"
 
     async def start(self) -> None:
-        """Begin to serve, and say so on the health service."""
+        """Start serving, and report SERVING on the health service."""
         for service in self._services:
             self._add(service, self._servicers.get(service.full_name))
         await self._server.start()
@@ -126,12 +134,12 @@ class RpcServer:
         await self._announce(health_pb2.HealthCheckResponse.SERVING)
 
     async def drain(self) -> None:
-        """Say NOT_SERVING and refuse new calls; those being served go on."""
+        """Report NOT_SERVING and reject new calls; open calls continue."""
         self._pipeline.admission.close()
         await self._announce(health_pb2.HealthCheckResponse.NOT_SERVING)
 
     async def stop(self, grace_seconds: float) -> None:
-        """Stop; calls still being served after ``grace_seconds`` are cancelled."""
+        """Stop the server; calls that are open after ``grace_seconds`` are cancelled."""
         if self._watch_task is not None:
             self._watch_task.cancel()
         await self._server.stop(grace_seconds)
@@ -150,16 +158,16 @@ class RpcServer:
                     _log.info("calls_ended", calls=ended, reason="their tokens were removed")
 
     def _warn_of_unused_grants(self) -> None:
-        """Log each grant that has no effect: to a name without a token, or on a server without tokens."""
+        """Log each grant without effect: to a name without a token, or on a server without tokens."""
         names = self._tokens.current().names if self._tokens is not None else frozenset()
         for scope, name in self._grants.unused_grants(names):
             if self._tokens is None:
-                effect = "no tokens file is set, so every caller has every right"
-                _log.warning("right_without_tokens", right=scope, name=name, effect=effect)
+                effect = "auth_tokens_file is not set, so every caller has every scope"
+                _log.warning("scope_without_tokens", scope=scope, name=name, effect=effect)
             else:
                 near = closest(name, names)
                 more = {"did_you_mean": near} if near else {}
-                _log.warning("right_of_unknown_token", right=scope, name=name, **more)
+                _log.warning("scope_of_unknown_token", scope=scope, name=name, **more)
 
     async def _announce(self, status: int) -> None:
         for name in ("", *self._names):
@@ -172,26 +180,26 @@ class RpcServer:
         )
 
 
-def _options(max_request_bytes: int, max_concurrent_rpcs: int) -> list[tuple[str, Any]]:
-    # All that may be served may come at once. What waits beyond these, grpc cancels without a word.
+def _options(max_request_bytes: int, max_concurrent_rpcs: int) -> list[tuple[str, int]]:
+    # All admissible calls can arrive at once. gRPC cancels further pending calls without a reason.
     max_pending = max(_MIN_PENDING_CALLS, 2 * max_concurrent_rpcs)
     return [
         ("grpc.server.max_pending_requests", max_pending),
         ("grpc.server.max_pending_requests_hard_limit", max_pending),
-        # Of one connection twice what may be served, so that it is refused with a reason.
+        # Twice the admissible calls on one connection, so that `Admission` rejects the excess with a reason.
         ("grpc.max_concurrent_streams", 2 * max_concurrent_rpcs),
-        # On by default, and then a second server on the same port would succeed in silence.
+        # On by default; a second server on the same port would then start without an error.
         ("grpc.so_reuseport", 0),
-        # By default pings under five minutes apart are answered by hanging up.
+        # By default gRPC closes connections whose pings are less than five minutes apart.
         ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
         ("grpc.keepalive_permit_without_calls", 1),
-        # Twice what is allowed still arrives, so that it is refused with a reason; grpc has none to give.
+        # Twice the allowed size, so that `CallPipeline` rejects the request with a reason; gRPC gives none.
         ("grpc.max_receive_message_length", 2 * max_request_bytes),
     ]
 
 
 def _check_bindable(address: str) -> None:
-    """Bind and let go, for the system's own word on why an address cannot be had."""
+    """Bind and close the address, to get the operating system's reason if it fails."""
     host, port = split_address(address)
     try:
         family, kind, proto, _, where = socket.getaddrinfo(
@@ -207,7 +215,7 @@ def _check_bindable(address: str) -> None:
                 f"{address} is in use by another program. Stop it, or choose another address "
                 "with --listen (port 0 picks a free one)."
             ) from None
-        raise ListenError(f"{address} cannot be listened on: {problem.strerror}.") from None
+        raise ListenError(f"The server cannot listen on {address}: {problem.strerror}.") from None
 
 
 def _credentials(settings: Settings) -> grpc.ServerCredentials | None:

@@ -1,8 +1,8 @@
-"""Faults as gRPC statuses: the one table from `Reason` to status code, and the details that go along.
+"""The table of the gRPC status code of each `Reason`, and the details of a status.
 
-Every error carries exactly one ``ErrorInfo``, plus ``BadRequest`` where fields are named and
-``RetryInfo`` where waiting helps (AIP-193). What a client reads is written for it: never the text of
-an unexpected exception.
+Every error has one ``ErrorInfo``, a ``BadRequest`` if it names fields, and a ``RetryInfo`` if the client can
+retry after a delay (AIP-193). Messages are written for clients: a status never contains the text of an
+unexpected exception.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from wonder_server.core.errors import Fault, Reason, WonderError
 DOMAIN: Final = "wonder.v1"
 DETAILS_KEY: Final = "grpc-status-details-bin"
 
-# Trailing metadata may take 8 KiB in all, of which base64 takes a third more than the bytes, and the
-# message travels twice. Past that, a client would see a broken call instead of the error.
+# Trailing metadata is limited to 8 KiB, base64 adds a third, and the message is sent twice. Above the limit
+# a client would see a broken call instead of the error.
 _MESSAGE_BYTES: Final = 600
 _DETAILS_BYTES: Final = 3_000
 
@@ -75,7 +75,7 @@ STATUS: Final[dict[Reason, StatusCode]] = {
     Reason.RUN_FAILED: StatusCode.FAILED_PRECONDITION,
     Reason.ASSERTION_FAILED: StatusCode.FAILED_PRECONDITION,
     Reason.EXPRESSION_FAILED: StatusCode.FAILED_PRECONDITION,
-    # Whether it happened is not known, so the caller has to look before it tries again.
+    # The effect may have happened: the caller must check before it tries again.
     Reason.OUTCOME_UNKNOWN: StatusCode.ABORTED,
     Reason.SERVER_DRAINING: StatusCode.UNAVAILABLE,
     Reason.STORAGE_UNAVAILABLE: StatusCode.UNAVAILABLE,
@@ -87,7 +87,7 @@ STATUS: Final[dict[Reason, StatusCode]] = {
 
 @dataclass(frozen=True, slots=True)
 class RpcStatus:
-    """A fault as gRPC wants it: code, sentence, and the serialised ``google.rpc.Status``."""
+    """A fault as a gRPC status: code, message, and the serialized ``google.rpc.Status``."""
 
     code: StatusCode
     message: str
@@ -100,7 +100,7 @@ class RpcStatus:
 
 
 def to_rpc_status(problem: WonderError) -> RpcStatus:
-    """The status that answers ``problem``, with every violation it lists as far as room allows."""
+    """Return the status for ``problem``, with as many of its violations as fit."""
     fault = problem.fault
     code = STATUS[fault.reason]
     message = _clip(fault.message, _MESSAGE_BYTES)
@@ -113,7 +113,7 @@ def to_rpc_status(problem: WonderError) -> RpcStatus:
 
 
 def _details(fault: Fault, faults: Sequence[Fault]) -> list[Message]:
-    remaining_bytes = _DETAILS_BYTES - 1_200  # what is left beside the message and the ErrorInfo
+    remaining_bytes = _DETAILS_BYTES - 1_200  # The message and the ErrorInfo take up to 1,200 bytes.
     details: list[Message] = [_error_info(fault)]
     violations = []
     for each in faults:
@@ -151,7 +151,7 @@ def _pack(detail: Message) -> any_pb2.Any:
 
 
 def _clip(text: str, limit: int) -> str:
-    """``text`` in at most ``limit`` bytes of UTF-8, and with nothing that UTF-8 cannot say."""
+    """Return ``text`` in at most ``limit`` bytes of valid UTF-8."""
     encoded = text.encode("utf-8", "replace")
     if len(encoded) <= limit:
         return encoded.decode()

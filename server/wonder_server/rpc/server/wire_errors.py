@@ -1,7 +1,7 @@
-"""Why bytes do not decode: a walk over the wire format that names the field at fault.
+"""The field at fault in bytes that do not decode, found by a walk over the wire format.
 
-The protobuf library only says that it failed, and names its own classes. This runs on refusals alone,
-and looks at no more than `_BUDGET` fields, so that nonsense cannot hold up the server.
+The protobuf library reports only that decoding failed, with its own class names. The walk runs for rejected
+requests only and reads at most `_MAX_FIELDS` fields, so that random bytes cannot block the server.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.rpc.shared.payload import too_deep
 
-# The protobuf library's own limit on messages within messages.
+# The protobuf library's limit on nested messages.
 _MAX_NESTING: Final = 100
 _MAX_FIELDS: Final = 20_000
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
@@ -22,9 +22,9 @@ _NAMELESS: Final = frozenset({"google.protobuf.Struct", "google.protobuf.Value",
 
 
 def decode_error(data: bytes, descriptor: Descriptor) -> WonderError:
-    """The refusal for ``data`` that did not decode as a message of this type.
+    """Return the error for ``data`` that did not decode as a message of this type.
 
-    PAYLOAD_TOO_DEEP with the field, or MALFORMED_REQUEST with the field where one can be named.
+    PAYLOAD_TOO_DEEP with the field, or MALFORMED_REQUEST with the field if it can be found.
     """
     walk = _WireReader(data)
     try:
@@ -33,12 +33,11 @@ def decode_error(data: bytes, descriptor: Descriptor) -> WonderError:
         return found
     except _NotProtobufError:
         pass
-    return error(Reason.MALFORMED_REQUEST, "The request's bytes are not a message of this method.")
+    return error(Reason.MALFORMED_REQUEST, "The request's bytes are not a valid message of this method.")
 
 
 def text_at_path(data: bytes, *path: int) -> str:
-    """The text at a path of field numbers, whatever is wrong with the rest of the message; empty if there
-    is none."""
+    """Return the text at a path of field numbers, "" if it is absent, even if the rest is malformed."""
     try:
         return _WireReader(data).find(0, len(data), path).decode()
     except (_NotProtobufError, UnicodeDecodeError):
@@ -46,7 +45,7 @@ def text_at_path(data: bytes, *path: int) -> str:
 
 
 class _NotProtobufError(Exception):
-    """The bytes are not protobuf, or there are too many fields to look at."""
+    """The bytes are not protobuf, or have too many fields."""
 
 
 class _WireReader:
@@ -88,10 +87,10 @@ class _WireReader:
             try:
                 self._data[start:end].decode()
             except UnicodeDecodeError:
-                raise error(Reason.MALFORMED_REQUEST, "The text is not UTF-8.", field=path) from None
+                raise error(Reason.MALFORMED_REQUEST, f"{path} is not UTF-8 text.", field=path) from None
 
     def _skip(self, at: int, end: int, wire: int) -> tuple[int, int]:
-        """Where a value's content begins and where the next field does."""
+        """Return the start and the end of the value at ``at``."""
         if wire == _VARINT:
             start, (_, stop) = at, self._varint(at, end)
         elif wire == _BYTES:

@@ -1,0 +1,1 @@
+"""Codecs and request fields that several services use."""

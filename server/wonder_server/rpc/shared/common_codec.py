@@ -1,4 +1,4 @@
-"""Enum names, budgets, usage, bounded texts and metadata, which the codecs of several services share."""
+"""Codecs of enum names, budgets, usage, bounded texts and metadata."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
+from google.protobuf.internal.enum_type_wrapper import EnumTypeWrapper
 from google.protobuf.struct_pb2 import Struct
 
 from wonder.v1 import common_pb2
@@ -13,6 +14,7 @@ from wonder_server.core.budget import Account, Budget
 from wonder_server.core.conversation.model.usage import known_cost
 from wonder_server.core.conversation.model.values import Conversation, Turn
 from wonder_server.core.errors import Reason, error
+from wonder_server.core.json_types import JsonDict
 from wonder_server.rpc.shared.payload import struct_to_dict
 from wonder_server.services.catalog.agents import check_metadata
 
@@ -20,24 +22,35 @@ MAX_BUDGET = 2**53
 
 
 @cache
-def enum_value(enum_type: Any, prefix: str, name: str) -> Any:
-    """Return the number of the enum value that the core calls ``word``."""
+def enum_value(enum_type: EnumTypeWrapper, prefix: str, name: str) -> Any:
+    """Return the number of the enum value that the core calls ``name``."""
     return enum_type.Value(f"{prefix}_{name.upper()}")
 
 
-def enum_names(enum_type: Any, prefix: str, numbers: Sequence[int], field: str) -> tuple[str, ...]:
-    """Return the core's names of enum numbers. FIELD_INVALID for UNSPECIFIED."""
+def enum_names(
+    enum_type: EnumTypeWrapper, prefix: str, numbers: Sequence[int], field: str
+) -> tuple[str, ...]:
+    """Return the core's names of enum numbers. Raises FIELD_INVALID for UNSPECIFIED."""
     found = []
     for index, number in enumerate(numbers):
         name = enum_type.Name(number).removeprefix(f"{prefix}_").lower()
         if name == "unspecified":
-            raise error(Reason.FIELD_INVALID, "Name a status.", field=f"{field}[{index}]")
+            raise error(
+                Reason.FIELD_INVALID,
+                f"{field}[{index}] is unspecified. Use one of {_choices(enum_type, prefix)}.",
+                field=f"{field}[{index}]",
+            )
         found.append(name)
     return tuple(found)
 
 
+def _choices(enum_type: EnumTypeWrapper, prefix: str) -> str:
+    names = [name.removeprefix(f"{prefix}_").lower() for name in enum_type.keys()]
+    return ", ".join(name for name in names if name != "unspecified")
+
+
 def budget_to_proto(value: Budget) -> common_pb2.Budget | None:
-    """Encode a budget; None for one without limits."""
+    """Encode a budget; return None for a budget without limits."""
     if value == Budget():
         return None
     return common_pb2.Budget(
@@ -48,13 +61,13 @@ def budget_to_proto(value: Budget) -> common_pb2.Budget | None:
 
 
 def budget_from_proto(message: common_pb2.Budget, field: str) -> Budget:
-    """Decode a budget. FIELD_INVALID for a limit that is out of range."""
+    """Decode a budget. Raises FIELD_INVALID for a limit that is out of range."""
     given = {name: getattr(message, name) for name in ("max_tokens", "max_cost_micros", "max_duration_ms")}
     for name, limit in given.items():
         if not 0 <= limit <= MAX_BUDGET:
             raise error(
                 Reason.FIELD_INVALID,
-                f"A budget lies between 0, for none, and {MAX_BUDGET}.",
+                f"{field}.{name} is {limit}. Use a number between 0 (no limit) and {MAX_BUDGET}.",
                 field=f"{field}.{name}",
             )
     return Budget(**given)
@@ -68,7 +81,7 @@ def usage_to_proto(spender: Conversation | Turn | Account) -> common_pb2.Usage:
 
 
 def set_usage(message: common_pb2.Usage, spender: Conversation | Turn | Account) -> None:
-    """Set ``into`` to what ``spender`` has used; the cost is left unset where it is not known."""
+    """Set ``message`` to the usage of ``spender``. The cost stays unset if it is unknown."""
     message.input_tokens = spender.input_tokens
     message.output_tokens = spender.output_tokens
     if (cost := known_cost(spender)) is not None:
@@ -77,14 +90,17 @@ def set_usage(message: common_pb2.Usage, spender: Conversation | Turn | Account)
 
 
 def check_text_size(text: str, max_bytes: int, field: str) -> str:
-    """Return ``text``. FIELD_INVALID if it has more than ``most`` bytes."""
-    if len(text.encode("utf-8", "replace")) > max_bytes:
-        raise error(Reason.FIELD_INVALID, f"{field} has at most {max_bytes} bytes.", field=field)
+    """Return ``text``. Raises FIELD_INVALID if it has more than ``max_bytes`` bytes."""
+    size = len(text.encode("utf-8", "replace"))
+    if size > max_bytes:
+        raise error(
+            Reason.FIELD_INVALID, f"{field} has {size} bytes; the maximum is {max_bytes}.", field=field
+        )
     return text
 
 
-def metadata_from_proto(message: Struct, field: str) -> dict[str, Any]:
-    """Decode a client's metadata. PAYLOAD_TOO_LARGE and the errors of payloads."""
+def metadata_from_proto(message: Struct, field: str) -> JsonDict:
+    """Decode a client's metadata. Raises PAYLOAD_TOO_LARGE and the errors of `struct_to_dict`."""
     if not message.fields:
         return {}
     metadata = struct_to_dict(message, field)

@@ -1,8 +1,8 @@
-"""Events that go to a reader in one message, for those who ask for it (`group_events`).
+"""Groups of events that a reader gets in one message (`group_events`).
 
-Every message costs a way through gRPC, and what an actor does leads to several events at once. To group them
-costs next to nothing: the response that carries one event has it as field 1, and a group has each of its
-events as field 1 too. So the encoded responses of single events, one after the other, are the encoded group.
+Sending a message through gRPC costs much more than adding an event to one, and one input of an actor often
+leads to several events. A response carries a single event in field 1, and a group of events carries each
+event in field 1 too. So the concatenated encoded responses are the encoded group.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from wonder_server.ports.journal import Event
 
 MAX_GROUP_EVENTS = 100
 MAX_GROUP_BYTES = 256 * 1024
-"""In one message; clients take 4 MiB by default. One that is larger by itself comes by itself."""
+"""Maximum size of a group; clients accept messages of 4 MiB by default. A larger event is sent alone."""
 
 _LENGTH_DELIMITED = 2
 
@@ -23,7 +23,7 @@ _LENGTH_DELIMITED = 2
 def group_events(
     items: Iterable[Item | CaughtUp], encode: Callable[[Event], bytes]
 ) -> Iterator[Item | CaughtUp | list[Event]]:
-    """The items in their order; events that follow each other as a list, for one message (`together`)."""
+    """Yield the items in order, with consecutive events as one list for `join_encoded`."""
     group: list[Event] = []
     size = 0
     for item in items:
@@ -41,7 +41,10 @@ def group_events(
 
 
 def join_encoded(responses: Iterable[bytes], field_number: int) -> bytes:
-    """One response in place of these, each with an event; ``field_number`` is where a group stands in it."""
+    """Return one encoded response in place of several that carry one event each.
+
+    ``field_number`` is the number of the field that holds a group.
+    """
     first, *others = responses
     if not others:
         return first

@@ -1,6 +1,6 @@
-"""The core's `Fault` as the contract's, and back: inside streams, and on what failed.
+"""Codec of faults inside streams and of failed resources.
 
-A call that is refused carries its fault as a status instead, see `rpc.status`.
+A rejected call carries its fault as a gRPC status instead; see `rpc.server.status`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _PREFIX = "ERROR_REASON_"
 
 
 def fault_to_proto(fault: Fault) -> errors_pb2.Fault:
-    """The fault as the contract says it."""
+    """Encode a fault."""
     message = errors_pb2.Fault(
         reason=f"{_PREFIX}{fault.reason.value}",
         message=_sendable(fault.message),
@@ -26,8 +26,10 @@ def fault_to_proto(fault: Fault) -> errors_pb2.Fault:
 
 
 def fault_from_proto(message: errors_pb2.Fault) -> Fault:
-    """The fault that a client or worker reports. A reason that this server does not know is INTERNAL,
-    as the contract asks of every reader."""
+    """Decode the fault that a client or worker reports.
+
+    A reason that this server does not know becomes INTERNAL, as the contract requires of every reader.
+    """
     return Fault(
         reason=_reason(message.reason),
         message=message.message,
@@ -45,5 +47,5 @@ def _reason(number: int) -> Reason:
 
 
 def _sendable(text: str) -> str:
-    """``text`` with nothing that UTF-8 cannot say: a fault must always be deliverable."""
+    """Replace the characters of ``text`` that UTF-8 cannot encode: a fault must always be deliverable."""
     return text.encode("utf-8", "replace").decode()

@@ -1,4 +1,4 @@
-"""Fields of requests: those that must be there, and where faults lie."""
+"""Checks of request fields, and the mapping of fault fields to request fields."""
 
 from __future__ import annotations
 
@@ -10,28 +10,30 @@ from typing import Final
 from wonder_server.core.errors import Fault, Reason, WonderError, error
 
 MAX_REFERENCE_CHARS: Final = 512
-"""Characters of an id, a name or a reference; nothing longer can be found, or need be logged."""
+"""Maximum characters of an id, a name or a reference. A longer one cannot exist, and would fill the log."""
 
 
 def required(text: str, field: str) -> str:
-    """``text``, an id, name or reference. FIELD_INVALID if it is empty or too long to be one."""
+    """Return ``text``, an id, name or reference. Raises FIELD_INVALID if it is empty or too long."""
     if not text:
         raise error(Reason.FIELD_INVALID, f"{field} is required.", field=field)
     return bounded(text, field)
 
 
 def bounded(text: str, field: str, limit: int = MAX_REFERENCE_CHARS) -> str:
-    """``text``, at most ``limit`` characters long. FIELD_INVALID if it is longer."""
+    """Return ``text``. Raises FIELD_INVALID if it has more than ``limit`` characters."""
     if len(text) > limit:
-        raise error(Reason.FIELD_INVALID, f"{field} has at most {limit} characters.", field=field)
+        raise error(
+            Reason.FIELD_INVALID, f"{field} has {len(text)} characters; the maximum is {limit}.", field=field
+        )
     return text
 
 
 @contextmanager
 def map_fault_fields(paths: Mapping[str, str]) -> Iterator[None]:
-    """Faults raised inside name fields as this request has them.
+    """Rename the fields of faults raised inside to the fields of the request.
 
-    ``paths`` maps what the service calls a field to its path in the request: with ``types`` to
+    ``paths`` maps the service's name of a field to its path in the request: with ``types`` mapped to
     ``filter.types``, ``types[3]`` becomes ``filter.types[3]``.
     """
     try:

@@ -1,7 +1,7 @@
-"""Requests with a ``request_id``: recognised when they come again (AIP-155).
+"""Idempotency keys of requests with a ``request_id``, and the requests that the server remembers (AIP-155).
 
-`once_of` reads the mark off a request. `Recent` remembers what became of the latest ones, for as long
-as the server runs; where an effect must be single across restarts too, the store sees to it.
+`idempotency_key` derives the key from a request. `RecentRequests` keeps the results of the latest requests
+while the server runs. Effects that must happen once across restarts too are deduplicated by the store.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def request_key(request_id: str) -> str:
     """Return the key under which the server stores the current caller's ``request_id``; "" for an empty id.
 
     The key begins with the name of the caller's token, so equal ids of two callers are two requests. A server
-    without tokens stores the id as it is. FIELD_INVALID if the id is too long.
+    without tokens stores the id unchanged. Raises FIELD_INVALID if the id is too long.
     """
     if not request_id:
         return ""
@@ -55,14 +55,15 @@ def request_key(request_id: str) -> str:
             field="request_id",
         )
     name = current_principal.get()
-    # A name has no line break, so the first "/" ends it: "a/b" with "c" stays apart from "a" with "b/c".
+    # A name has no line break, so the first "/" ends it: "a/b" with "c" differs from "a" with "b/c".
     return f"{name.replace('/', chr(10))}/{request_id}" if name != ANONYMOUS else request_id
 
 
 def idempotency_key(request: IdempotentRequest) -> IdempotencyKey | None:
-    """The mark of a request that has a ``request_id``, None without. FIELD_INVALID if it is too long.
+    """Return the key of a request with a ``request_id``, or None without one.
 
-    The fingerprint covers who asks, what kind of request it is, and all that it says.
+    The fingerprint covers the caller, the request's type and its content. Raises FIELD_INVALID if the id is
+    too long.
     """
     if not (key := request_key(request.request_id)):
         return None
@@ -82,10 +83,10 @@ class _Entry(Generic[T]):
 
 
 class RecentRequests(Generic[T]):
-    """What became of the latest requests with a ``request_id``, each caller's by themselves.
+    """Results of the latest requests with a ``request_id``, separate for each caller.
 
-    Bounded in number and in bytes: the oldest that are over are forgotten first, those still at work
-    never.
+    The number and the total size are limited. Above a limit the oldest completed requests are discarded
+    first; running requests are never discarded.
     """
 
     def __init__(self, *, limit: int = 1_000, max_bytes: int = 64 * 1024 * 1024) -> None:
@@ -95,21 +96,24 @@ class RecentRequests(Generic[T]):
         self._entries: OrderedDict[str, _Entry[T]] = OrderedDict()
 
     def find(self, key: IdempotencyKey) -> T | None:
-        """What is kept for this request. REQUEST_ID_REUSED if its id came with another one."""
+        """Return the value of an earlier request with this key, or None.
+
+        Raises REQUEST_ID_REUSED if another request used the id.
+        """
         entry = self._entries.get(key.request_id)
         if entry is None:
             return None
         if entry.fingerprint != key.fingerprint:
             raise error(
                 Reason.REQUEST_ID_REUSED,
-                "This request_id was used for another request; choose a new one.",
+                f"request_id '{_without_caller(key)}' was used for another request. Choose a new one.",
                 field="request_id",
-                request_id=key.request_id.partition("/")[2] if current_principal.get() else key.request_id,
+                request_id=_without_caller(key),
             )
         return entry.value
 
     def check_capacity(self) -> None:
-        """See that one more can be kept. LIMIT_EXCEEDED if all that are kept are still at work."""
+        """Make space for one more request. Raises LIMIT_EXCEEDED if every stored request is still running."""
         if len(self._entries) >= self._limit and not self._discard_oldest():
             raise error(
                 Reason.LIMIT_EXCEEDED,
@@ -119,13 +123,13 @@ class RecentRequests(Generic[T]):
             )
 
     def reserve(self, key: IdempotencyKey, value: T) -> RequestSlot[T]:
-        """Keep ``value`` for a request that begins. LIMIT_EXCEEDED as `make_room`."""
+        """Store ``value`` for a request that starts. Raises LIMIT_EXCEEDED as `check_capacity`."""
         self.check_capacity()
         self._entries[key.request_id] = _Entry(key.fingerprint, value)
         return RequestSlot(self, key.request_id)
 
     def complete(self, key: str, size: int) -> None:
-        """The request is over; what is kept of it takes ``size`` bytes."""
+        """Mark the request as completed, with a result of ``size`` bytes."""
         entry = self._entries[key]
         entry.size, entry.is_complete = size, True
         self._bytes += size
@@ -133,7 +137,7 @@ class RecentRequests(Generic[T]):
             pass
 
     def discard(self, key: str) -> None:
-        """Nothing became of the request: it may be sent again."""
+        """Remove a request, so that it can be sent again."""
         self._bytes -= self._entries.pop(key).size
 
     def _discard_oldest(self) -> bool:
@@ -143,17 +147,21 @@ class RecentRequests(Generic[T]):
         return oldest is not None
 
 
+def _without_caller(key: IdempotencyKey) -> str:
+    return key.request_id.partition("/")[2] if current_principal.get() else key.request_id
+
+
 @dataclass(frozen=True, slots=True)
 class RequestSlot(Generic[T]):
-    """The place of a request in `Recent`. Call one of the two, once."""
+    """The entry of one request in `RecentRequests`. Call `complete` or `discard`, once."""
 
     requests: RecentRequests[T]
     key: str
 
     def complete(self, size: int = 0) -> None:
-        """It is over, and remembered with so many bytes."""
+        """Mark the request as completed, with a result of ``size`` bytes."""
         self.requests.complete(self.key, size)
 
     def discard(self) -> None:
-        """It failed, and may be sent again."""
+        """Remove the failed request, so that it can be sent again."""
         self.requests.discard(self.key)

@@ -1,4 +1,4 @@
-"""Merge conflicts and their resolutions, for artifacts and for branches of repositories."""
+"""Codec of merge conflicts and their resolutions, for artifacts and for branches of repositories."""
 
 from __future__ import annotations
 
@@ -29,12 +29,16 @@ def conflict_to_proto(conflict: Conflict) -> common_pb2.MergeConflict:
 
 
 def resolutions_from_proto(given: Sequence[common_pb2.MergeResolution]) -> list[Change]:
-    """Decode the resolutions of a merge. FIELD_INVALID for one without content or deletion."""
+    """Decode the resolutions of a merge. Raises FIELD_INVALID for one without content or deletion."""
     found = []
     for number, each in enumerate(given):
         path = f"resolutions[{number}]"
         resolution = each.WhichOneof("resolution")
         if resolution is None or (resolution == "deletion" and not each.deletion):
-            raise error(Reason.FIELD_INVALID, "Give the content, or set deletion.", field=f"{path}.content")
+            raise error(
+                Reason.FIELD_INVALID,
+                f"{path} has no resolution. Set content or deletion.",
+                field=f"{path}.content",
+            )
         found.append(Change(path=each.path, content=each.content if resolution == "content" else None))
     return found

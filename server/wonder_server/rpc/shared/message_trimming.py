@@ -1,9 +1,9 @@
-"""Messages cut until a client with default limits can receive them.
+"""Trimming of messages that exceed a client's default limit.
 
-gRPC clients refuse messages above 4 MiB unless they are told otherwise. New records are bounded when they
-are written. Older ones are not, and a record joins several bounded values: a move holds every result of its
-calls. Such a message is cut here, as the last step before it is sent: its longest texts first, each with a
-notice that says how much is missing, then whole payloads, then the last of what it lists.
+gRPC clients refuse messages above 4 MiB by default. New records are limited when they are written. Older
+records are not, and a record can join several limited values: a move holds every result of its calls. The
+server trims such a message before it sends it, in this order: the longest texts, each with a notice of the
+number of missing bytes; whole payloads; the last items of lists.
 """
 
 from __future__ import annotations
@@ -15,53 +15,57 @@ from typing import Any, Final
 
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
+from google.protobuf.struct_pb2 import ListValue, Struct, Value
 
 from wonder_server.core.truncation import NOTICE_BYTES, notice, truncate_text, utf8_size
 
 CLIENT_MAX_BYTES: Final = 4 << 20
-"""The largest message that a client takes by default."""
+"""Largest message that a client accepts by default."""
 MAX_MESSAGE_BYTES: Final = CLIENT_MAX_BYTES - (64 << 10)
-"""The largest message that is sent; the rest is room for what is around it."""
+"""Largest message that the server sends; the difference is reserved for its envelope."""
 MAX_ITEM_BYTES: Final = 3 << 20
-"""The largest item of a list, and the largest event of a stream."""
+"""Largest item of a list, and largest event of a stream."""
 
 _MIN_TEXT_BYTES: Final = 512
-"""Texts that are shorter are never cut: ids and names are."""
+"""Shorter texts are never cut; ids and names are shorter."""
 _MAX_VALUES: Final = 20_000
-"""Values of one payload that are looked at to find its long texts, those least deep first."""
+"""Maximum values of one payload that are searched for long texts, breadth first."""
+
+Payload = Struct | Value | ListValue
 
 _PAYLOADS: Final = {"google.protobuf.Struct", "google.protobuf.Value", "google.protobuf.ListValue"}
 
 
 @dataclass(slots=True)
 class _TrimTarget:
-    """A text or a payload (``text`` is empty) in a message, its bytes, and how it is replaced."""
+    """A text or a payload (with an empty ``text``) in a message, its size and its replacement function."""
 
     size: int
     text: str
     replace: Callable[[str], None]
     current_size: Callable[[], int] = lambda: 0
-    """Bytes of a payload, whose texts may have been cut meanwhile."""
+    """Returns the size of a payload in bytes; its texts may have been cut since it was found."""
 
 
 def trim_message(message: Message, max_bytes: int = MAX_ITEM_BYTES) -> bool:
-    """Cut ``message`` in place to at most ``most`` bytes. Return True if something was cut.
+    """Cut ``message`` in place to at most ``max_bytes``. Return True if something was cut.
 
-    Bytes fields are never cut: part of a file is no file.
+    Bytes fields are never cut: a part of a file is useless.
     """
     if message.ByteSize() <= max_bytes:
         return False
     targets = list(_trim_targets(message))
-    _trim_texts(message, [place for place in targets if place.text], max_bytes)
+    _trim_texts(message, [target for target in targets if target.text], max_bytes)
     if message.ByteSize() > max_bytes:
-        _omit_payloads(message, [place for place in targets if not place.text], max_bytes)
+        _omit_payloads(message, [target for target in targets if not target.text], max_bytes)
     if message.ByteSize() > max_bytes:
         _trim_lists(message, max_bytes)
     return True
 
 
 def trim_encoded(encoded: bytes, message: Message, max_bytes: int = MAX_ITEM_BYTES) -> bytes:
-    """Return ``encoded``, which is ``message``, or the message cut and encoded again if it is too large."""
+    """Return ``encoded``, the encoding of ``message``, or the encoding of the trimmed message if it is too
+    large."""
     if len(encoded) <= max_bytes or not trim_message(message, max_bytes):
         return encoded
     return message.SerializeToString()
@@ -70,7 +74,7 @@ def trim_encoded(encoded: bytes, message: Message, max_bytes: int = MAX_ITEM_BYT
 def _trim_texts(message: Message, targets: list[_TrimTarget], max_bytes: int) -> None:
     """Cut the longest texts to one length, as long as possible."""
     excess = message.ByteSize() - max_bytes
-    targets.sort(key=lambda place: place.size, reverse=True)
+    targets.sort(key=lambda target: target.size, reverse=True)
     level, count = targets[0].size if targets else 0, 0
     while excess > 0 and count < len(targets):
         count += 1
@@ -79,23 +83,23 @@ def _trim_texts(message: Message, targets: list[_TrimTarget], max_bytes: int) ->
         if drop > 0:
             excess -= drop * count
             level -= drop
-    for place in targets[:count]:
-        if place.size > level:
-            place.replace(truncate_text(place.text, level))
+    for target in targets[:count]:
+        if target.size > level:
+            target.replace(truncate_text(target.text, level))
 
 
 def _omit_payloads(message: Message, payloads: list[_TrimTarget], max_bytes: int) -> None:
     """Replace payloads by a notice, the largest first."""
     excess = message.ByteSize() - max_bytes
-    for place in sorted(payloads, key=lambda place: place.current_size(), reverse=True):
+    for target in sorted(payloads, key=lambda target: target.current_size(), reverse=True):
         if excess <= 0:
             return
-        excess -= place.current_size() - NOTICE_BYTES
-        place.replace(notice(place.size, place.size).strip())
+        excess -= target.current_size() - NOTICE_BYTES
+        target.replace(notice(target.size, target.size).strip())
 
 
 def _trim_lists(message: Message, max_bytes: int) -> None:
-    """Drop the last items of the longest lists of messages."""
+    """Remove the last items of the longest lists of messages."""
     while (excess := message.ByteSize() - max_bytes) > 0:
         lists = [items for items in _lists(message) if len(items)]
         if not lists:
@@ -107,7 +111,7 @@ def _trim_lists(message: Message, max_bytes: int) -> None:
 
 
 def _trim_targets(message: Message) -> Iterator[_TrimTarget]:
-    """Yield the long texts of a message, and its payloads as wholes, at any depth."""
+    """Yield the long texts and the payloads of a message, at any depth."""
     for field, value in message.ListFields():
         for item, put in _values(message, field, value):
             if isinstance(item, str):
@@ -115,60 +119,60 @@ def _trim_targets(message: Message) -> Iterator[_TrimTarget]:
                 if size > _MIN_TEXT_BYTES + NOTICE_BYTES:
                     yield _TrimTarget(size, item, put)
             elif isinstance(item, Message):
-                if item.DESCRIPTOR.full_name in _PAYLOADS:
+                if isinstance(item, Payload):
                     yield from _payload_targets(item)
                 else:
                     yield from _trim_targets(item)
 
 
-def _payload_targets(payload: Any) -> Iterator[_TrimTarget]:
+def _payload_targets(payload: Payload) -> Iterator[_TrimTarget]:
     size = payload.ByteSize()
     if size <= _MIN_TEXT_BYTES + NOTICE_BYTES:
         return
     yield _TrimTarget(size, "", lambda text: _set_notice(payload, text), payload.ByteSize)
     texts: list[_TrimTarget] = []
-    pending, looked_at = deque([payload]), 0
-    while pending and looked_at < _MAX_VALUES:
-        at = pending.popleft()
-        looked_at += 1
-        match at.DESCRIPTOR.name:
-            case "Struct":
-                pending.extend(at.fields.values())
-            case "ListValue":
-                pending.extend(at.values)
-            case _:
-                kind = at.WhichOneof("kind")
+    pending, visited = deque[Payload]([payload]), 0
+    while pending and visited < _MAX_VALUES:
+        node = pending.popleft()
+        visited += 1
+        match node:
+            case Struct():
+                pending.extend(node.fields.values())
+            case ListValue():
+                pending.extend(node.values)
+            case Value():
+                kind = node.WhichOneof("kind")
                 if kind == "string_value":
-                    if len(at.string_value) > _MIN_TEXT_BYTES // 4:
-                        texts.append(_text_target(at))
-                elif kind in ("struct_value", "list_value"):
-                    pending.append(getattr(at, kind))
-    yield from (place for place in texts if place.size > _MIN_TEXT_BYTES + NOTICE_BYTES)
+                    if len(node.string_value) > _MIN_TEXT_BYTES // 4:
+                        texts.append(_text_target(node))
+                elif kind is not None and kind in ("struct_value", "list_value"):
+                    pending.append(getattr(node, kind))
+    yield from (target for target in texts if target.size > _MIN_TEXT_BYTES + NOTICE_BYTES)
 
 
-def _text_target(value: Any) -> _TrimTarget:
+def _text_target(value: Value) -> _TrimTarget:
     return _TrimTarget(
         utf8_size(value.string_value), value.string_value, lambda text: setattr(value, "string_value", text)
     )
 
 
-def _set_notice(payload: Any, text: str) -> None:
-    """Put a notice in place of a payload: an object and a list hold it as their only member."""
-    match payload.DESCRIPTOR.name:
-        case "Struct":
+def _set_notice(payload: Payload, text: str) -> None:
+    """Replace a payload by a notice. In an object or a list the notice is the only member."""
+    match payload:
+        case Struct():
             payload.Clear()
             payload.fields["cut"].string_value = text
-        case "ListValue":
+        case ListValue():
             payload.Clear()
             payload.values.add().string_value = text
-        case _:
+        case Value():
             payload.string_value = text
 
 
 def _values(
     message: Message, field: FieldDescriptor, value: Any
 ) -> Iterator[tuple[Any, Callable[[str], None]]]:
-    """Yield the values of a field, each with a way to replace a text."""
+    """Yield the values of a field, each with a function that replaces its text."""
     name = field.name
     if field.message_type is not None and field.message_type.GetOptions().map_entry:
         for key in list(value):
@@ -181,7 +185,7 @@ def _values(
 
 
 def _lists(message: Message) -> Iterator[Any]:
-    """Yield the lists of messages in a message, at any depth; payloads are not looked into."""
+    """Yield the lists of messages in a message, at any depth except in payloads."""
     for field, value in message.ListFields():
         kind = field.message_type
         if kind is None or kind.full_name in _PAYLOADS or kind.GetOptions().map_entry:

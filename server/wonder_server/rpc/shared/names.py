@@ -1,4 +1,4 @@
-"""Ids of what clients may call by name."""
+"""Resolution of names and ids that requests give."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import Protocol
 
 
 class NameResolver(Protocol):
-    """What servicers need of the library. Keys are ids or names."""
+    """Resolves the id or name of an agent or project to its id."""
 
     async def agent_id(self, key: str) -> str:
-        """The agent's id. AGENT_NOT_FOUND."""
+        """Return the agent's id. Raises AGENT_NOT_FOUND."""
         ...
 
     async def project_id(self, key: str) -> str:
-        """The project's id; empty is the project ``default``. PROJECT_NOT_FOUND."""
+        """Return the project's id; an empty key is the project ``default``. Raises PROJECT_NOT_FOUND."""
         ...

@@ -1,7 +1,7 @@
-"""Pages of lists, bounded in bytes. How many are under way at once, `rpc.calls` bounds.
+"""Pages of lists, limited in bytes. `rpc.server.call_slots` limits the number of pages built at once.
 
-grpc's own default lets no answer of more than 4 MiB through, and a page is in memory several times over
-while it is made: as it is stored, as values, as a message, and encoded.
+gRPC clients refuse answers above 4 MiB by default, and the server holds a page several times while it builds
+it: as stored bytes, as values, as a message, and encoded.
 """
 
 from __future__ import annotations
@@ -16,13 +16,12 @@ from wonder_server.rpc.shared.message_trimming import MAX_ITEM_BYTES, trim_messa
 from wonder_server.services.paging import Page, PageRequest, page
 
 PAGE_BYTES: Final = 1 << 20
-"""A page ends before it has more than this, as it is stored and as it is sent; a single item may be as large
-as `fitting.ITEM_BYTES`."""
+"""Size limit of a page, both stored and sent. A single item may have `message_trimming.MAX_ITEM_BYTES`."""
 ITEM_OVERHEAD: Final = 8
-"""The most bytes of an item's tag and length."""
+"""Maximum size of an item's tag and length."""
 SLICE_BYTES: Final = 64 << 10
 SLICE_ITEMS: Final = 25
-"""After so much of a page has been encoded, other work of the server has its turn."""
+"""Part of a page after which its encoding yields to other tasks of the event loop."""
 
 T = TypeVar("T")
 M = TypeVar("M", bound=Message)
@@ -50,13 +49,15 @@ async def page_from_rows(
     cursor: Callable[[T], object],
     encode: Callable[[T], M],
 ) -> tuple[list[M], str]:
-    """As `paging.page`, encoded, with the next page's token. A page ends early, though not before its
-    first item, rather than take more than `PAGE_BYTES`."""
+    """Build a page as `paging.page`, encode it, and return it with the next page's token.
+
+    A page ends before it exceeds `PAGE_BYTES`, but has at least one item.
+    """
     return await encode_page(page(found, limit, scope, cursor), encode)
 
 
 async def encode_page(whole: Page[T], encode: Callable[[T], M]) -> tuple[list[M], str]:
-    """Encode a page, as far as it goes into `PAGE_BYTES`; what is left comes on the next page."""
+    """Encode the items of a page up to `PAGE_BYTES`; the next page continues with the rest."""
     messages: list[M] = []
     size = sliced = 0
     for item in whole.items:

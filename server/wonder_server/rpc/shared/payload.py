@@ -1,18 +1,18 @@
-"""Payloads of unknown shape: ``google.protobuf.Struct`` to plain JSON values and back, within limits.
+"""Conversion of payloads of unknown shape between ``google.protobuf.Struct`` and JSON values, within limits.
 
-A Struct nested deeper than 33 levels can be built but not sent, and its numbers are doubles, in which
-2^53 + 1 is 2^53. What comes in is refused beyond `MAX_DEPTH` levels and beyond ±`MAX_INCOMING`, since
-from there on nobody can tell which number was meant; whole numbers come in as ``int``: a Struct's 3.0
-is 3.
+A Struct nested deeper than 33 levels can be built but not sent, and its numbers are doubles, in which 2^53 +
+1 equals 2^53. Incoming payloads with more than `MAX_DEPTH` levels are rejected. So are numbers beyond
+±`MAX_INCOMING_NUMBER`, because rounding makes them ambiguous. Whole numbers become ``int``: a Struct's 3.0 is
+3.
 
-What goes out is what was recorded, and an answer never fails because of it: one such value would make
-unreadable every page that it is on. What JSON can say and a Struct cannot carry goes out as text in its
-place: what lies deeper than `MAX_DEPTH` levels as its JSON text, an integer beyond ±2^53 as its digits,
-what is not finite by its name. A payload above `MAX_OUTGOING_BYTES` is cut, with a notice in place of what is
-missing: a client with default limits must be able to receive it.
+Outgoing payloads were recorded and never make an answer fail: one such value would make every page that holds
+it unreadable. A value that a Struct cannot carry is sent as text: a value deeper than `MAX_DEPTH` levels as
+its JSON text, an integer beyond ±2^53 as its digits, a number that is not finite as its name. A payload above
+`MAX_OUTGOING_BYTES` is cut and a notice names the missing part, so that a client with default limits can
+receive it.
 
-`check` applies the same to every payload inside a request, and refuses enum numbers that the contract
-does not know.
+`check_request` applies the incoming limits to every payload of a request, and rejects enum numbers that the
+contract does not define.
 """
 
 from __future__ import annotations
@@ -28,31 +28,36 @@ from google.protobuf.message import Message
 from google.protobuf.struct_pb2 import ListValue, Struct, Value
 
 from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.core.json_types import JsonDict, JsonObject, JsonValue
 from wonder_server.core.schema.payloads import MAX_DEPTH, MAX_INTEGER
 from wonder_server.core.truncation import truncate_text, utf8_size
 
 MAX_INCOMING_NUMBER: Final = MAX_INTEGER - 1
 MAX_OUTGOING_BYTES: Final = 2 << 20
-"""Bytes of one payload that goes out. What is recorded may have 4 MiB as JSON, and a Struct of small numbers
-takes seven times as much as its JSON."""
+"""Maximum size of one outgoing payload.
+
+A recorded payload can have 4 MiB as JSON, and a Struct of small numbers is seven times as large as its JSON.
+"""
 _VALUE_OVERHEAD_BYTES: Final = 20
-"""The most bytes that a value takes besides its key and its text."""
+"""Maximum size of a value without its key and its text."""
 _SHORT_TEXT_BYTES: Final = 256
-"""Texts of so many bytes go out even where the room for long ones is used up."""
+"""Texts up to this size are sent even if the budget for long texts is used up."""
 
 MAX_VALUES: Final = 50_000
-"""Values that the payloads of one request may have together: reading one takes microseconds, and nobody else
-is served in that time."""
+"""Maximum number of values in the payloads of one request.
+
+Reading one takes microseconds, in which the server serves no other call.
+"""
 _MIN_VALUE_BYTES: Final = 2
-"""An empty Value in a list: its tag and its length."""
+"""Size of an empty Value in a list: its tag and its length."""
 
 _STRUCT: Final = "google.protobuf.Struct"
 _VALUE: Final = "google.protobuf.Value"
 _LIST: Final = "google.protobuf.ListValue"
 
 
-def struct_to_dict(struct: Struct, field: str = "") -> dict[str, Any]:
-    """The Struct as a dict. ``field`` is its path in the request, for errors.
+def struct_to_dict(struct: Struct, field: str = "") -> JsonDict:
+    """Convert a Struct to a dict. ``field`` is its path in the request, for errors.
 
     Raises PAYLOAD_TOO_DEEP or NUMBER_OUT_OF_RANGE.
     """
@@ -62,17 +67,23 @@ def struct_to_dict(struct: Struct, field: str = "") -> dict[str, Any]:
         return _plain_struct(struct, field, field, 1)
 
 
-def value_to_json(value: Value, field: str = "") -> Any:
-    """The Value as None, bool, int, float, str, list or dict. An unset Value is None."""
+def value_to_json(value: Value, field: str = "") -> JsonValue:
+    """Convert a Value to None, bool, int, float, str, list or dict.
+
+    An unset Value is None. Raises as `struct_to_dict`.
+    """
     try:
         return _fast_value(value, 0)
     except _RejectedError:
         return _plain(value, field, field, 0)
 
 
-def dict_to_struct(values: Mapping[str, Any]) -> Struct:
-    """A Struct from JSON-like values (dict, list, tuple, str, bool, int, float, None); text stands for
-    what it cannot carry. Raises FIELD_INVALID for what is no JSON at all, such as bytes."""
+def dict_to_struct(values: JsonObject) -> Struct:
+    """Convert JSON-like values (dict, list, tuple, str, bool, int, float, None) to a Struct.
+
+    Values that a Struct cannot carry become text. Raises FIELD_INVALID for values that JSON does not have,
+    such as bytes.
+    """
     struct = Struct()
     if values:
         _fill_struct(struct, values, 1, _SizeBudget())
@@ -80,40 +91,43 @@ def dict_to_struct(values: Mapping[str, Any]) -> Struct:
 
 
 def json_to_value(value: object) -> Value:
-    """A Value from a JSON-like value; as `dict_to_struct`."""
+    """Convert a JSON-like value to a Value; see `dict_to_struct`."""
     made = Value()
     _fill(made, value, 0, _SizeBudget())
     return made
 
 
 def check_request(message: Message, size: int) -> None:
-    """Refuse a request of ``size`` bytes whose payloads break the limits or whose enums are unknown."""
+    """Check the payloads and enum numbers of a request of ``size`` bytes.
+
+    Raises PAYLOAD_TOO_LARGE, PAYLOAD_TOO_DEEP, NUMBER_OUT_OF_RANGE or FIELD_INVALID.
+    """
     if size > MAX_VALUES * _MIN_VALUE_BYTES:
         _count(message)
     _check(message, "")
 
 
 def too_deep(field: str) -> WonderError:
-    """The refusal of a payload that is nested too deeply."""
+    """Return the error for a payload that is nested too deeply."""
     return error(
         Reason.PAYLOAD_TOO_DEEP, f"The payload is nested more than {MAX_DEPTH} levels deep.", field=field
     )
 
 
-# Out of protobuf, first without paths, which cost half of the time and are wanted for errors alone.
+# From protobuf without paths: paths take half of the time, and only errors need them.
 
 
 class _RejectedError(Exception):
-    """The payload is refused; the walk with paths finds out why."""
+    """The payload is invalid; the walk with paths finds the field."""
 
 
-def _fast_struct(struct: Struct, depth: int) -> dict[str, Any]:
+def _fast_struct(struct: Struct, depth: int) -> JsonDict:
     if depth > MAX_DEPTH:
         raise _RejectedError
     return {key: _fast_value(value, depth) for key, value in struct.fields.items()}
 
 
-def _fast_value(value: Value, depth: int) -> Any:
+def _fast_value(value: Value, depth: int) -> JsonValue:
     kind = value.WhichOneof("kind")
     if kind == "string_value":
         return value.string_value
@@ -133,23 +147,23 @@ def _fast_value(value: Value, depth: int) -> Any:
     return None
 
 
-# Out of protobuf. ``root`` is the path of the whole payload, ``path`` where in it the walk is; a number
-# is reported where it stands, depth at the root, since such a path would be as long as it is deep.
+# From protobuf with paths. ``root`` is the path of the payload, ``path`` the current position in it. Number
+# errors name ``path``; depth errors name ``root``, because a path of that depth is too long.
 
 
-def _plain_struct(struct: Struct, root: str, path: str, depth: int) -> dict[str, Any]:
+def _plain_struct(struct: Struct, root: str, path: str, depth: int) -> JsonDict:
     if depth > MAX_DEPTH:
         raise too_deep(root)
     return {key: _plain(value, root, _join(path, key), depth) for key, value in struct.fields.items()}
 
 
-def _plain_list(values: ListValue, root: str, path: str, depth: int) -> list[Any]:
+def _plain_list(values: ListValue, root: str, path: str, depth: int) -> list[JsonValue]:
     if depth > MAX_DEPTH:
         raise too_deep(root)
     return [_plain(value, root, f"{path}[{i}]", depth) for i, value in enumerate(values.values)]
 
 
-def _plain(value: Value, root: str, path: str, depth: int) -> Any:
+def _plain(value: Value, root: str, path: str, depth: int) -> JsonValue:
     match value.WhichOneof("kind"):
         case "string_value":
             return value.string_value
@@ -166,17 +180,17 @@ def _plain(value: Value, root: str, path: str, depth: int) -> Any:
 
 
 def _checked_number(number: float, path: str) -> int | float:
-    # Written so that NaN, which compares with nothing, fails as well.
+    # Written so that NaN, for which every comparison is false, fails too.
     if not -MAX_INCOMING_NUMBER <= number <= MAX_INCOMING_NUMBER:
         raise _out_of_range(path)
     return int(number) if number == int(number) else number
 
 
-# Into protobuf.
+# To protobuf.
 
 
 class _SizeBudget:
-    """Bytes that are left for the long texts of a payload, and for all of it."""
+    """Bytes that remain for the long texts of a payload, and for the whole payload."""
 
     __slots__ = ("for_texts", "left")
 
@@ -185,7 +199,7 @@ class _SizeBudget:
         self.left = MAX_OUTGOING_BYTES
 
     def clip(self, text: str) -> str:
-        """``text``, cut where it takes more than there is room for."""
+        """Return ``text``, cut to the remaining budget for texts."""
         size = utf8_size(text)
         if size > _SHORT_TEXT_BYTES:
             if size > self.for_texts:
@@ -198,7 +212,7 @@ class _SizeBudget:
         return text
 
 
-def _fill_struct(struct: Struct, values: Mapping[str, Any], depth: int, budget: _SizeBudget) -> None:
+def _fill_struct(struct: Struct, values: JsonObject, depth: int, budget: _SizeBudget) -> None:
     left = len(values)
     for key, value in values.items():
         if not isinstance(key, str):
@@ -215,7 +229,7 @@ def _fill_struct(struct: Struct, values: Mapping[str, Any], depth: int, budget: 
         _fill(slot, value, depth, budget)
 
 
-def _fill_list(into: ListValue, values: Sequence[Any], depth: int, budget: _SizeBudget) -> None:
+def _fill_list(into: ListValue, values: Sequence[object], depth: int, budget: _SizeBudget) -> None:
     for count, item in enumerate(values):
         budget.left -= _VALUE_OVERHEAD_BYTES
         if budget.left < 0:
@@ -231,22 +245,10 @@ def _fill(slot: Value, value: object, depth: int, budget: _SizeBudget) -> None:
             slot.null_value = 0  # type: ignore[assignment]
         case bool():
             slot.bool_value = value
-        case int():
-            if -MAX_INTEGER <= value <= MAX_INTEGER:
-                slot.number_value = value
-            else:
-                slot.string_value = _text_of(value)
-        case float():
-            if math.isfinite(value):
-                slot.number_value = value
-            else:
-                slot.string_value = _text_of(value)
+        case int() | float():
+            _fill_number(slot, value)
         case str():
-            text = budget.clip(value)
-            try:
-                slot.string_value = text
-            except ValueError:
-                slot.string_value = _utf8(text)
+            _fill_text(slot, budget.clip(value))
         case Mapping() | list() | tuple() if depth >= MAX_DEPTH:
             slot.string_value = budget.clip(_text_of(value))
         case Mapping():
@@ -259,22 +261,37 @@ def _fill(slot: Value, value: object, depth: int, budget: _SizeBudget) -> None:
             raise _not_json()
 
 
+def _fill_number(slot: Value, number: int | float) -> None:
+    is_exact = -MAX_INTEGER <= number <= MAX_INTEGER if isinstance(number, int) else math.isfinite(number)
+    if is_exact:
+        slot.number_value = number
+    else:
+        slot.string_value = _text_of(number)
+
+
+def _fill_text(slot: Value, text: str) -> None:
+    try:
+        slot.string_value = text
+    except ValueError:
+        slot.string_value = _utf8(text)
+
+
 def _text_of(value: object) -> str:
-    """The JSON text of a value."""
+    """Return the JSON text of a value."""
     try:
         return _utf8(json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_plain_members))
-    except (RecursionError, ValueError):  # Python writes no numbers of more than 4300 digits.
+    except (RecursionError, ValueError):  # Python does not convert integers of more than 4300 digits.
         return "(too much to be shown)"
 
 
-def _plain_members(value: object) -> dict[str, Any]:
+def _plain_members(value: object) -> JsonDict:
     if isinstance(value, Mapping):
         return dict(value)
     raise _not_json()
 
 
 def _utf8(text: str) -> str:
-    """``text`` with halves of surrogate pairs replaced: JSON text may hold them, UTF-8 may not."""
+    """Replace the unpaired surrogates in ``text``: JSON text may contain them, UTF-8 may not."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
@@ -287,42 +304,42 @@ def _out_of_range(path: str) -> WonderError:
 
 
 def _not_json() -> WonderError:
-    return error(Reason.FIELD_INVALID, "The payload holds something that JSON cannot say.")
+    return error(Reason.FIELD_INVALID, "The payload contains a value that JSON cannot represent.")
 
 
-# Requests as a whole.
+# Checks of a whole request.
 
 
 def _count(message: Message) -> None:
     """Raise PAYLOAD_TOO_LARGE if the payloads of a message have more than `MAX_VALUES` values together."""
-    left, waiting = MAX_VALUES, [message]
-    while waiting:
-        found = _child_values(waiting.pop())
+    left, pending = MAX_VALUES, [message]
+    while pending:
+        found = _child_values(pending.pop())
         left -= len(found)
         if left < 0:
             raise error(
                 Reason.PAYLOAD_TOO_LARGE,
-                f"The payloads of the request have more than {MAX_VALUES} values together.",
+                f"The payloads of the request have more than {MAX_VALUES} values in total.",
                 limit=str(MAX_VALUES),
             )
-        waiting += found
+        pending += found
 
 
-def _child_values(message: Any) -> list[Any]:
-    """Return the messages in a message that are values of a payload, or may hold some."""
-    match message.DESCRIPTOR.full_name:
-        case "google.protobuf.Struct":
+def _child_values(message: Message) -> list[Message]:
+    """Return the messages in a message that are values of a payload, or can contain them."""
+    match message:
+        case Struct():
             return list(message.fields.values())
-        case "google.protobuf.ListValue":
+        case ListValue():
             return list(message.values)
-        case "google.protobuf.Value":
+        case Value():
             match message.WhichOneof("kind"):
                 case "struct_value":
                     return list(message.struct_value.fields.values())
                 case "list_value":
                     return list(message.list_value.values)
             return []
-    found: list[Any] = []
+    found: list[Message] = []
     for field in _checked_fields(message.DESCRIPTOR):
         if _value_type(field).message_type is None:
             continue
@@ -349,26 +366,28 @@ def _items(field: FieldDescriptor, container: Any) -> list[tuple[object, Any]]:
     return list(enumerate(container))
 
 
-def _check_one(field: FieldDescriptor, item: Any, path: str) -> None:
+def _check_one(field: FieldDescriptor, item: object, path: str) -> None:
     kind = _value_type(field)
     if kind.enum_type is not None:
         if item not in kind.enum_type.values_by_number:
-            raise error(Reason.FIELD_INVALID, f"{item} is not a value that this field can have.", field=path)
+            raise error(
+                Reason.FIELD_INVALID, f"{item} is not a value of the enum {kind.enum_type.name}.", field=path
+            )
         return
-    match item.DESCRIPTOR.full_name:
-        case "google.protobuf.Struct":
+    match item:
+        case Struct():
             struct_to_dict(item, path)
-        case "google.protobuf.Value":
+        case Value():
             value_to_json(item, path)
-        case "google.protobuf.ListValue":
+        case ListValue():
             _plain_list(item, path, path, 1)
-        case _:
+        case Message():
             _check(item, path)
 
 
 @cache
 def _checked_fields(descriptor: Descriptor) -> tuple[FieldDescriptor, ...]:
-    """The fields of a message that hold, at any depth, a payload or an enum."""
+    """Return the fields of a message that contain, at any depth, a payload or an enum."""
     return tuple(field for field in descriptor.fields if _needs_check(_value_type(field), frozenset()))
 
 
@@ -389,7 +408,7 @@ def _is_map(field: FieldDescriptor) -> bool:
 
 
 def _value_type(field: FieldDescriptor) -> FieldDescriptor:
-    """The field itself, or for a map the field of its values."""
+    """Return the field, or for a map the field of its values."""
     if field.message_type is None or not _is_map(field):
         return field
     return field.message_type.fields_by_name["value"]

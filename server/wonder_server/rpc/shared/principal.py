@@ -1,4 +1,4 @@
-"""The caller of the current request, as authentication found it."""
+"""The authenticated caller of the current request."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ from typing import Final
 ANONYMOUS: Final = ""
 
 current_principal: ContextVar[str] = ContextVar("caller", default=ANONYMOUS)
-"""Name of the token of the current call; ``ANONYMOUS`` if the server has no tokens."""
+"""Name of the current call's token; ``ANONYMOUS`` if the server has no tokens."""

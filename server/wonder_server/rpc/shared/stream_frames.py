@@ -1,4 +1,4 @@
-"""What every stream says in the same words: it is alive, the server goes, its reader is too slow."""
+"""Frames and errors that all streams share: heartbeat, draining, slow reader."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ RECONNECT_AFTER_MS = 1000
 
 
 def heartbeat(sequence: int) -> pb.StreamHeartbeat:
-    """``sequence`` is that of the last event."""
+    """Return a heartbeat; ``sequence`` is that of the last event."""
     return pb.StreamHeartbeat(last_sequence=sequence, time=to_timestamp(int(time.time() * 1000)))
 
 
 def draining(what: str) -> pb.StreamDraining:
-    """``what`` goes on when the server is back."""
+    """Return the announcement of a shutdown; ``what`` continues after the restart."""
     return pb.StreamDraining(
-        reason=f"The server is shutting down; {what} go on when it is back.",
+        reason=f"The server is shutting down; {what} continue after its restart.",
         reconnect_after_ms=RECONNECT_AFTER_MS,
     )
 
 
 def slow_reader(sequence: int) -> WonderError:
-    """SLOW_READER, with the cursor to go on from."""
+    """Return SLOW_READER with the cursor to resume from."""
     return error(
         Reason.SLOW_READER,
-        f"The client reads too slowly; go on after {sequence}.",
+        f"The client reads too slowly. Attach again after sequence {sequence}.",
         resume_after_sequence=str(sequence),
     )

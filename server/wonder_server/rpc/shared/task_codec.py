@@ -1,4 +1,4 @@
-"""Tasks between the contract and the core: what is asked, and how it ended."""
+"""Codec of tasks: steps, progress, results and action kinds."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _STATUS: Final = {
 
 
 def step_to_proto(step: StepTrace) -> task_pb2.StepTrace:
-    """What became of a step, or that it runs."""
+    """Encode the status and the result of a step."""
     return task_pb2.StepTrace(
         step_id=step.step_id,
         status=_STATUS[step.status],
@@ -39,7 +39,7 @@ def step_to_proto(step: StepTrace) -> task_pb2.StepTrace:
 
 
 def progress_to_proto(item: StepTrace | StepProgress) -> executor_service_pb2.StreamTaskResponse:
-    """What a stream says of a running task."""
+    """Encode an item of a running task's stream."""
     if isinstance(item, StepTrace):
         return executor_service_pb2.StreamTaskResponse(step=step_to_proto(item))
     progress = task_pb2.Progress(message=item.message, fraction=item.fraction, output=item.output)
@@ -49,7 +49,7 @@ def progress_to_proto(item: StepTrace | StepProgress) -> executor_service_pb2.St
 
 
 def result_to_proto(task: PinnedTask, outcome: TaskOutcome, duration_ms: int) -> task_pb2.TaskResult:
-    """How the task ended, with its steps."""
+    """Encode the outcome of a task with its steps."""
     return task_pb2.TaskResult(
         output=dict_to_struct(outcome.output) if outcome.output is not None else None,
         error=fault_to_proto(outcome.fault) if outcome.fault is not None else None,
@@ -61,9 +61,14 @@ def result_to_proto(task: PinnedTask, outcome: TaskOutcome, duration_ms: int) ->
 
 
 def with_timeout(task: PinnedTask, timeout_ms: int) -> PinnedTask:
-    """The task with at most ``timeout_ms`` to run; 0 leaves it what it says. FIELD_INVALID."""
+    """Return the task with its timeout lowered to ``timeout_ms``; 0 keeps the task's own.
+
+    Raises FIELD_INVALID for a negative timeout.
+    """
     if timeout_ms < 0:
-        raise error(Reason.FIELD_INVALID, "timeout_ms must not be negative.", field="timeout_ms")
+        raise error(
+            Reason.FIELD_INVALID, f"timeout_ms is {timeout_ms}. It must not be negative.", field="timeout_ms"
+        )
     retry = task.spec.retry
     if timeout_ms == 0 or timeout_ms >= retry.timeout_ms:
         return task
@@ -71,7 +76,7 @@ def with_timeout(task: PinnedTask, timeout_ms: int) -> PinnedTask:
 
 
 def kind_to_proto(kind: ActionKind, unavailable_reason: str = "") -> task_pb2.ActionKind:
-    """An action kind of this server; ``missing`` says why it cannot be used."""
+    """Encode an action kind of this server. ``unavailable_reason`` is empty for an available kind."""
     return task_pb2.ActionKind(
         name=kind.name,
         description=kind.description,
@@ -85,7 +90,7 @@ def kind_to_proto(kind: ActionKind, unavailable_reason: str = "") -> task_pb2.Ac
 
 
 def remote_kind_to_proto(remote: RemoteKind) -> task_pb2.ActionKind:
-    """An action kind of connected workers; steps use it by the kind ``worker``."""
+    """Encode an action kind of connected workers, which steps use with the kind ``worker``."""
     kind = remote.kind
     return task_pb2.ActionKind(
         name=kind.name,

@@ -1,4 +1,4 @@
-"""The trace that a caller brings, as the W3C metadata ``traceparent``."""
+"""The trace of a call, from the W3C metadata ``traceparent``."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from wonder_server.rpc.shared.call_context import CallContext
 
 
 def trace_from_metadata(context: CallContext) -> str:
-    """The id of the trace that the call is part of, "" if it brings none; lines that the call logs from here
-    on name it."""
+    """Return the id of the call's trace, "" without one, and bind it to the call's log lines."""
     for key, value in context.invocation_metadata() or ():
         if key == "traceparent" and isinstance(value, str):
             trace_id = trace.parse_traceparent(value)
