@@ -9,7 +9,7 @@ from wonder_server.adapters.egress.environments import PROXY_VARIABLES
 from wonder_server.adapters.egress.proxy import Egress
 from wonder_server.adapters.embedders.batched import BatchedEmbedder
 from wonder_server.adapters.embedders.hashing import HashingEmbedder
-from wonder_server.adapters.embedders.helper import HelperEmbedder
+from wonder_server.adapters.embedders.helper import HelperConfig, HelperEmbedder
 from wonder_server.adapters.models.bounded import BoundedModel, Bounds
 from wonder_server.adapters.models.common.endpoints import Endpoint, missing_key
 from wonder_server.adapters.models.defaults import default_profile, endpoints, resolve_profile
@@ -96,20 +96,19 @@ def bounded(model: Model, settings: Settings) -> Model:
 
 def make_embedder(settings: Settings, known: Mapping[str, Endpoint], egress: Egress) -> Embedder:
     """Return the built-in embedder, or the one of the settings, which runs in a helper process."""
-    kind, _, folder = settings.embedder.partition(":")
-    dimensions, environment = settings.embedder_dimensions, inherited_environment(PASSED_ENVIRONMENT)
     if not settings.embedder:
         return HashingEmbedder()
+    kind, _, folder = settings.embedder.partition(":")
+    dimensions = settings.embedder_dimensions
     if kind == "local":
-        return BatchedEmbedder(HelperEmbedder("local", folder, dimensions, egress, environment=environment))
-    provider = settings.embedder.partition("/")[0]
-    inner = HelperEmbedder(
-        "litellm",
-        settings.embedder,
-        dimensions,
-        egress,
-        endpoint=known.get(provider),
-        allow_remote=settings.allow_remote_models,
-        environment=environment,
-    )
-    return BatchedEmbedder(inner)
+        config = HelperConfig(kind="local", model=folder, dimensions=dimensions)
+    else:
+        config = HelperConfig(
+            kind="litellm",
+            model=settings.embedder,
+            dimensions=dimensions,
+            endpoint=known.get(settings.embedder.partition("/")[0]) or Endpoint(),
+            allow_remote=settings.allow_remote_models,
+        )
+    environment = inherited_environment(PASSED_ENVIRONMENT)
+    return BatchedEmbedder(HelperEmbedder(config, egress, environment=environment))

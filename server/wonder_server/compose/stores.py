@@ -199,7 +199,7 @@ async def watch_disk(disk_space: DiskSpaceGuard, data: Path, databases: Sequence
         for database in databases:
             await database.overwrite_within(0 if is_full else free_bytes(data))
         logs = sorted(databases, key=Database.log_bytes)
-        if is_full or disk_space.should_fold_logs(sum(database.log_bytes() for database in logs)):
+        if is_full or disk_space.should_checkpoint(sum(database.log_bytes() for database in logs)):
             await checkpoint_logs(data, logs)
         for database in logs if is_full else ():
             await _shrink(data, database)

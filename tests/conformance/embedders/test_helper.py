@@ -16,7 +16,7 @@ from tests.paths import ROOT
 from wonder_server.adapters.egress.proxy import Egress
 from wonder_server.adapters.embedders.batched import MAX_TEXTS, BatchedEmbedder
 from wonder_server.adapters.embedders.hashing import HashingEmbedder
-from wonder_server.adapters.embedders.helper import HelperEmbedder
+from wonder_server.adapters.embedders.helper import HelperConfig, HelperEmbedder
 from wonder_server.adapters.models.common.endpoints import Endpoint
 from wonder_server.core.errors import Reason, WonderError
 
@@ -116,12 +116,14 @@ async def test_a_provider_is_reached_through_litellm(
 ) -> None:
     """One test, because LiteLLM takes seconds to import."""
     inner = HelperEmbedder(
-        "litellm",
-        "openai/small",
-        384,
+        HelperConfig(
+            kind="litellm",
+            model="openai/small",
+            dimensions=384,
+            endpoint=Endpoint(api_key="sk-secret-secret-secret", api_base=provider.url),
+            allow_remote=False,
+        ),
         egress,
-        endpoint=Endpoint(api_key="sk-secret-secret-secret", api_base=provider.url),
-        allow_remote=False,
         environment=environment,
     )
     embedder = BatchedEmbedder(inner)
@@ -153,7 +155,9 @@ async def test_a_provider_elsewhere_is_not_reached_where_that_is_forbidden(
     egress: Egress,
 ) -> None:
     embedder = HelperEmbedder(
-        "litellm", "openai/small", 384, egress, allow_remote=False, environment=environment
+        HelperConfig(kind="litellm", model="openai/small", dimensions=384, allow_remote=False),
+        egress,
+        environment=environment,
     )
     with pytest.raises(WonderError, match="on this machine"):
         await embedder.embed(["tea"])
@@ -166,7 +170,9 @@ async def test_a_provider_elsewhere_is_not_reached_where_that_is_forbidden(
 async def test_a_local_model_without_its_package_says_what_to_install(
     environment: dict[str, str], egress: Egress
 ) -> None:
-    embedder = HelperEmbedder("local", "/nowhere", 384, egress, environment=environment)
+    embedder = HelperEmbedder(
+        HelperConfig(kind="local", model="/nowhere", dimensions=384), egress, environment=environment
+    )
     with pytest.raises(WonderError, match="pip install sentence-transformers") as caught:
         await embedder.embed(["tea"])
     assert caught.value.fault.reason is Reason.MODEL_FAILED
@@ -180,7 +186,9 @@ async def test_a_local_model_without_its_package_says_what_to_install(
 async def test_a_local_model_knows_meaning(environment: dict[str, str], egress: Egress) -> None:
     folder = os.environ["LOCAL_MODEL"]
     dimensions = int(os.environ.get("LOCAL_DIMENSIONS", "384"))
-    embedder = HelperEmbedder("local", folder, dimensions, egress, environment=environment)
+    embedder = HelperEmbedder(
+        HelperConfig(kind="local", model=folder, dimensions=dimensions), egress, environment=environment
+    )
     car, automobile, tea = (
         array("f", v) for v in await embedder.embed(["a car", "an automobile", "green tea"])
     )

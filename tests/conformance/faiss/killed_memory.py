@@ -96,7 +96,7 @@ async def forget(store: SqliteMemories, vectors: FaissVectors, agent: str, chanc
             gone: Any = await store.remove(agent, memory.id, None, 2)
         except WonderError:
             continue
-        await vectors.remove(agent, gone.gone)
+        await vectors.remove(agent, gone.removed_keys)
 
 
 def main() -> int:

@@ -53,7 +53,7 @@ def test_the_reserve_is_given_up_when_a_quarter_of_it_is_left_and_taken_back_wit
     assert refused is not None
     assert refused.fault.reason is Reason.STORAGE_UNAVAILABLE
     assert refused.fault.transient
-    assert "0.1 MiB must be free there, and 0.07 are:" in refused.fault.message
+    assert "0.1 MiB must be free there, and 0.07 are." in refused.fault.message
     disk.free = RESERVE + RESERVE // 4
     assert disk.look(), "it would be given up again at once"
     disk.free = RESERVE + RESERVE // 2

@@ -1,1 +1,1 @@
-"""Embedders: the built-in one, which needs no model file."""
+"""Embedders: the built-in one, those in helper processes, and batching."""

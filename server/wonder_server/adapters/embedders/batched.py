@@ -1,4 +1,4 @@
-"""Any embedder, with what is asked at once in few calls, and what was asked lately remembered."""
+"""An embedder that groups concurrent requests into few calls and caches recent vectors."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from typing import Final
 from wonder_server.ports.embedder import Embedder
 
 MAX_TEXTS: Final = 64
-"""Texts in one call, at most."""
+"""Maximum number of texts in one call."""
 MAX_CHARACTERS: Final = 100_000
-"""And how long they are together; a longer one goes alone."""
+"""Maximum total length of the texts in one call, in characters. A longer text gets a call of its own."""
 MAX_CONCURRENT_CALLS: Final = 4
 DEFAULT_CACHE_BYTES: Final = 32 << 20
 _ENTRY_BYTES: Final = 200
 
 
 class BatchedEmbedder:
-    """`Embedder` around another one whose calls cost: a provider's, or a large model's."""
+    """Implements `Embedder` around another one with expensive calls: a provider's, or a large model's."""
 
     def __init__(self, inner: Embedder, cache_bytes: int = DEFAULT_CACHE_BYTES) -> None:
         self._inner = inner
         self._max_entries = max(1, cache_bytes // (4 * inner.dimensions + _ENTRY_BYTES))
         self._cache: OrderedDict[bytes, bytes] = OrderedDict()
         self._waiting: dict[str, asyncio.Future[bytes]] = {}
-        """Texts that no call was made for yet."""
+        """Texts that wait for a call."""
         self._inflight: dict[str, asyncio.Future[bytes]] = {}
-        """Texts that a call is under way for."""
+        """Texts of running calls."""
         self._call_slots = asyncio.Semaphore(MAX_CONCURRENT_CALLS)
         self._calls: set[asyncio.Task[None]] = set()
 
@@ -51,13 +51,14 @@ class BatchedEmbedder:
         if not missing:
             return [vector for vector in found if vector is not None]
         futures = {text: self._request_vector(text) for text in missing}
-        # Shielded: others may wait for the same text. Gathered, so that every error has been looked at.
+        # Shielded: other callers may wait for the same text. Gathered, so that every exception is retrieved.
         results = await asyncio.gather(*map(asyncio.shield, futures.values()), return_exceptions=True)
-        for result in results:
+        computed: dict[str, bytes] = {}
+        for text, result in zip(futures, results, strict=True):
             if isinstance(result, BaseException):
                 raise result
-        made = dict(zip(futures, results, strict=True))
-        return [vector or made[text] for text, vector in zip(texts, found, strict=True)]  # type: ignore[misc]
+            computed[text] = result
+        return [vector or computed[text] for text, vector in zip(texts, found, strict=True)]
 
     async def close(self) -> None:
         for call in list(self._calls):
@@ -69,7 +70,7 @@ class BatchedEmbedder:
         future = self._waiting.get(text) or self._inflight.get(text)
         if future is None:
             if not self._waiting:
-                # At the end of this turn of the loop: what others ask by then goes along.
+                # The batch starts after this iteration of the event loop, with all requests made in it.
                 asyncio.get_running_loop().call_soon(self._start_batches)
             future = self._waiting[text] = asyncio.get_running_loop().create_future()
             future.add_done_callback(lambda done: done.cancelled() or done.exception())

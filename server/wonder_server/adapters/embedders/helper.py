@@ -1,8 +1,8 @@
-"""Embedders that need what the server's process must not import: a helper process runs them.
+"""Embedders that run in a helper process, for libraries that the server must not import.
 
-LiteLLM's import takes seconds and 180 MB, that of sentence-transformers more. The helper (`worker`) starts
-with the first call and ends with the server; if it dies, the calls in flight fail as MODEL_UNAVAILABLE, and
-the next one starts another. Keys go over its socket, never on the command line or in the environment.
+Importing LiteLLM takes seconds and 180 MB, sentence-transformers more. The helper (`worker`) starts with the
+first call and ends with the server. If it dies, running calls fail with MODEL_UNAVAILABLE, and the next call
+starts another. Keys are sent over its socket, never on the command line or in the environment.
 """
 
 from __future__ import annotations
@@ -14,13 +14,15 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from wonder_server.adapters.egress.environments import helper_environment
 from wonder_server.adapters.egress.proxy import Egress, Lease
 from wonder_server.adapters.models.common import frames, provider_errors
 from wonder_server.adapters.models.common.endpoints import Endpoint, network_of, refuse_remote
 from wonder_server.core.errors import Fault, Reason, WonderError, error
+from wonder_server.core.frozen import Value
+from wonder_server.core.json_types import JsonDict
 
 _ENVIRONMENT: Final = {
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",
@@ -35,49 +37,47 @@ START_TIMEOUT_S: Final = 60.0
 CALL_TIMEOUT_S: Final = 60.0
 _ENDED: Final = provider_errors.unavailable("The helper process that runs the embedder ended unexpectedly.")
 _NOT_STARTED: Final = provider_errors.unavailable("The helper process that runs the embedder did not start.")
-_STOPPING: Final = provider_errors.unavailable("The server is stopping; nothing can be embedded.")
+_STOPPING: Final = provider_errors.unavailable("The server is stopping and embeds no more texts.")
+
+
+class HelperConfig(Value, frozen=True, kw_only=True):
+    """The embedder that a helper process runs.
+
+    ``kind`` is ``litellm`` (``model`` is ``provider/model``) or ``local`` (``model`` is the folder of a
+    sentence-transformers model, which uses no network). With ``ask_dimensions``, calls request the number of
+    ``dimensions``. ``share`` is the weight of its cosines beside full text, from 0 to 1.
+    """
+
+    kind: str
+    model: str
+    dimensions: int
+    endpoint: Endpoint = Endpoint()
+    ask_dimensions: bool = False
+    allow_remote: bool = True
+    share: float = 0.5
+
+    @property
+    def provider(self) -> str:
+        """The provider of a LiteLLM model; empty for a local model."""
+        return self.model.partition("/")[0] if self.kind == "litellm" else ""
 
 
 class HelperEmbedder:
-    """`Embedder` by a helper process.
+    """Implements `Embedder` with a helper process.
 
-    ``kind`` is ``litellm`` (``model`` is ``provider/model``) or ``local`` (``model`` is a folder with a
-    sentence-transformers model, which connects to nothing). ``share``: what its cosines are worth beside
-    full text. Errors: MODEL_UNAVAILABLE and TIMEOUT, which pass; MODEL_FAILED, also where it answers with
-    vectors of other ``dimensions``.
+    Errors: MODEL_UNAVAILABLE and TIMEOUT (transient); MODEL_FAILED, also if the vectors have other
+    dimensions.
     """
 
     def __init__(
-        self,
-        kind: str,
-        model: str,
-        dimensions: int,
-        egress: Egress,
-        *,
-        endpoint: Endpoint | None = None,
-        ask_dimensions: bool = False,
-        allow_remote: bool = True,
-        environment: Mapping[str, str] | None = None,
-        share: float = 0.5,
+        self, config: HelperConfig, egress: Egress, *, environment: Mapping[str, str] | None = None
     ) -> None:
-        self.name = f"{kind}:{model}:{dimensions}"
-        self.dimensions = dimensions
-        self.share = share
-        self._endpoint = endpoint or Endpoint()
-        provider, _, rest = model.partition("/")
-        self._hello = {
-            "kind": kind,
-            "model": f"{self._endpoint.family(provider)}/{rest}" if kind == "litellm" else model,
-            "ask_dimensions": dimensions if ask_dimensions else 0,
-            "api_key": self._endpoint.api_key,
-            "api_base": self._endpoint.api_base,
-            "options": dict(self._endpoint.options),
-            "headers": dict(self._endpoint.headers),
-            "secrets": list(self._endpoint.secrets),
-        }
+        self.name = f"{config.kind}:{config.model}:{config.dimensions}"
+        self.dimensions = config.dimensions
+        self.share = config.share
+        self._config = config
+        self._hello = _hello(config)
         self._egress = egress
-        self._provider = model.partition("/")[0] if kind == "litellm" else ""
-        self._allow_remote = allow_remote
         self._environment = dict(environment or {})
         self._starting: asyncio.Task[_Helper] | None = None
         self._closed = False
@@ -87,20 +87,24 @@ class HelperEmbedder:
             return []
         if self._closed:
             raise WonderError(_STOPPING)
-        if self._provider and not self._allow_remote:
-            refuse_remote(self._provider, self._endpoint.api_base)
+        if self._config.provider and not self._config.allow_remote:
+            refuse_remote(self._config.provider, self._config.endpoint.api_base)
         helper = await self._helper()
         try:
             async with asyncio.timeout(CALL_TIMEOUT_S):
                 vectors = await helper.embed(texts)
         except TimeoutError:
-            raise error(Reason.TIMEOUT, "The embedder did not answer in time.", transient=True) from None
+            raise error(
+                Reason.TIMEOUT,
+                f"The embedder did not answer within {CALL_TIMEOUT_S:g} s. Try again.",
+                transient=True,
+            ) from None
         if len(vectors) != len(texts) or any(len(vector) != 4 * self.dimensions for vector in vectors):
             sizes = sorted({len(vector) // 4 for vector in vectors})
             raise error(
                 Reason.MODEL_FAILED,
-                f"The embedder was to answer {len(texts)} vectors of {self.dimensions} numbers, and answered "
-                f"{len(vectors)} of {sizes}; set embedder_dimensions to what it makes.",
+                f"The embedder returned {len(vectors)} vectors of {sizes} numbers instead of {len(texts)} of "
+                f"{self.dimensions}. Set embedder_dimensions to the size of its vectors.",
                 kind="dimensions",
             )
         return vectors
@@ -122,14 +126,14 @@ class HelperEmbedder:
 
     async def _start(self) -> _Helper:
         lease = None
-        if self._provider:
-            policy = network_of([self._endpoint], allow_remote=self._allow_remote)
+        if self._config.provider:
+            policy = network_of([self._config.endpoint], allow_remote=self._config.allow_remote)
             lease = await self._egress.lease(policy, "the embedder", chained=True)
-        ours, theirs = socket.socketpair()
-        with theirs:
+        own_end, helper_end = socket.socketpair()
+        with helper_end:
             process = subprocess.Popen(  # noqa: ASYNC220 - a thread to watch a child costs more than it saves
-                [sys.executable, "-m", "wonder_server.adapters.embedders.worker", str(theirs.fileno())],
-                pass_fds=(theirs.fileno(),),
+                [sys.executable, "-m", "wonder_server.adapters.embedders.worker", str(helper_end.fileno())],
+                pass_fds=(helper_end.fileno(),),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -142,7 +146,7 @@ class HelperEmbedder:
                 start_new_session=True,
             )
         _, helper = await asyncio.get_running_loop().create_connection(
-            lambda: _Helper(process, lease), sock=ours
+            lambda: _Helper(process, lease), sock=own_end
         )
         try:
             await helper.handshake({**self._hello, "proxy_port": lease.port if lease is not None else 0})
@@ -152,8 +156,24 @@ class HelperEmbedder:
         return helper
 
 
+def _hello(config: HelperConfig) -> JsonDict:
+    """Return the first message to the helper."""
+    endpoint = config.endpoint
+    provider, _, rest = config.model.partition("/")
+    return {
+        "kind": config.kind,
+        "model": f"{endpoint.family(provider)}/{rest}" if config.kind == "litellm" else config.model,
+        "ask_dimensions": config.dimensions if config.ask_dimensions else 0,
+        "api_key": endpoint.api_key,
+        "api_base": endpoint.api_base,
+        "options": dict(endpoint.options),
+        "headers": dict(endpoint.headers),
+        "secrets": list(endpoint.secrets),
+    }
+
+
 class _Helper(asyncio.Protocol):
-    """The process, and the socket to it."""
+    """A helper process and the socket to it."""
 
     def __init__(self, process: subprocess.Popen[bytes], lease: Lease | None) -> None:
         self._process = process
@@ -194,7 +214,7 @@ class _Helper(asyncio.Protocol):
         if not self._ready.done():
             self._ready.set_exception(WonderError(_NOT_STARTED))
 
-    async def handshake(self, hello: dict[str, Any]) -> None:
+    async def handshake(self, hello: JsonDict) -> None:
         self._write(hello)
         try:
             async with asyncio.timeout(START_TIMEOUT_S):
@@ -222,7 +242,7 @@ class _Helper(asyncio.Protocol):
         await self._disconnected.wait()
         self._process.kill()
 
-    def _on_ready(self, message: dict[str, Any]) -> None:
+    def _on_ready(self, message: JsonDict) -> None:
         if self._ready.done():
             return
         if "fault" in message:
@@ -231,7 +251,7 @@ class _Helper(asyncio.Protocol):
         else:
             self._ready.set_result(None)
 
-    def _write(self, message: dict[str, Any]) -> None:
+    def _write(self, message: JsonDict) -> None:
         assert self._transport is not None
         self._transport.write(frames.encode(message))
 

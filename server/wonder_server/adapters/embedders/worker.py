@@ -1,9 +1,10 @@
 """The helper process of embedders: ``python -m wonder_server.adapters.embedders.worker FD``.
 
 It talks to the server over the socket that it inherits as file descriptor ``FD``, in the frames of
-`adapters.models.frames`: first what `HelperEmbedder` says of itself, answered with ``{"ready": true}`` or
-``{"fault": …}``; then ``{"id", "texts"}``, answered with ``{"id", "vectors"}`` (base64 of unit-length
-float32) or ``{"id", "fault"}``. It ends when the socket does.
+`adapters.models.common.frames`. The first message is the configuration of `HelperEmbedder`; the helper
+answers with ``{"ready": true}`` or ``{"fault": …}``. Each further message ``{"id", "texts"}`` gets the answer
+``{"id", "vectors"}`` (base64 of unit-length float32) or ``{"id", "fault"}``. The helper ends when the socket
+closes.
 """
 
 from __future__ import annotations
@@ -17,33 +18,33 @@ import sys
 from array import array
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Any
 
 from wonder_server.adapters.egress.confine import confine
 from wonder_server.adapters.models.common import frames, provider_errors
 from wonder_server.adapters.models.litellm.errors import fault_from_exception
 from wonder_server.core.errors import Fault, Reason
+from wonder_server.core.json_types import JsonDict
 
 Embed = Callable[[Sequence[str]], Awaitable[list[list[float]]]]
 
 
-def _by_litellm(hello: dict[str, Any]) -> Embed:
+def _by_litellm(hello: JsonDict) -> Embed:
     import litellm
 
     litellm.telemetry = False
     litellm.suppress_debug_info = True
-    where = {name: hello[name] for name in ("api_key", "api_base") if hello[name]}
-    if "api_base" in where:
-        # A server of one's own often asks for no key, but clients insist on sending one.
-        where.setdefault("api_key", "none")
-    where |= hello["options"]
+    options = {name: hello[name] for name in ("api_key", "api_base") if hello[name]}
+    if "api_base" in options:
+        # Self-hosted servers often need no key, but clients insist on sending one.
+        options.setdefault("api_key", "none")
+    options |= hello["options"]
     if hello["headers"]:
-        where["extra_headers"] = hello["headers"]
+        options["extra_headers"] = hello["headers"]
     if hello["ask_dimensions"]:
-        where["dimensions"] = hello["ask_dimensions"]
+        options["dimensions"] = hello["ask_dimensions"]
 
     async def embed(texts: Sequence[str]) -> list[list[float]]:
-        # A provider refuses an empty text.
+        # Providers reject an empty text.
         answer = await litellm.aembedding(
             model=hello["model"],
             input=[text.strip() or "." for text in texts],
@@ -51,7 +52,7 @@ def _by_litellm(hello: dict[str, Any]) -> Embed:
             num_retries=0,
             max_retries=0,
             timeout=50,
-            **where,
+            **options,
         )
         rows = sorted(answer.data, key=lambda row: row["index"])
         return [row["embedding"] for row in rows]
@@ -59,7 +60,7 @@ def _by_litellm(hello: dict[str, Any]) -> Embed:
     return embed
 
 
-def _by_sentence_transformers(hello: dict[str, Any]) -> Embed:
+def _by_sentence_transformers(hello: JsonDict) -> Embed:
     from sentence_transformers import SentenceTransformer
 
     model = SentenceTransformer(hello["model"], local_files_only=True)
@@ -80,28 +81,28 @@ def _normalize(values: Sequence[float]) -> str:
 
 
 class _Worker:
-    """Makes calls and reports on them through ``writer``."""
+    """Execute calls and write their answers to ``writer``."""
 
-    def __init__(self, writer: asyncio.StreamWriter, hello: dict[str, Any], embed: Embed) -> None:
+    def __init__(self, writer: asyncio.StreamWriter, hello: JsonDict, embed: Embed) -> None:
         self._writer, self._hello, self._embed = writer, hello, embed
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def handle(self, message: dict[str, Any]) -> None:
+    def handle(self, message: JsonDict) -> None:
         task = asyncio.create_task(self._answer(message))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _answer(self, message: dict[str, Any]) -> None:
+    async def _answer(self, message: JsonDict) -> None:
         try:
             vectors = [_normalize(values) for values in await self._embed(message["texts"])]
-            answer: dict[str, Any] = {"id": message["id"], "vectors": vectors}
-        except Exception as failure:  # LiteLLM raises whatever its providers' clients do.
+            answer: JsonDict = {"id": message["id"], "vectors": vectors}
+        except Exception as failure:  # LiteLLM passes on the exceptions of its providers' clients.
             answer = {"id": message["id"], "fault": _fault(failure, self._hello)}
         self._writer.write(frames.encode(answer))
         await self._writer.drain()
 
 
-def _fault(failure: Exception, hello: dict[str, Any]) -> dict[str, Any]:
+def _fault(failure: Exception, hello: JsonDict) -> JsonDict:
     if hello["kind"] == "litellm":
         fault = fault_from_exception(failure, hello["model"].partition("/")[0])
     else:
@@ -111,18 +112,18 @@ def _fault(failure: Exception, hello: dict[str, Any]) -> dict[str, Any]:
 
 def _local_fault(failure: Exception, folder: str) -> Fault:
     if isinstance(failure, ImportError):
-        why = "the package sentence-transformers is not installed: pip install sentence-transformers"
+        cause = "sentence-transformers is not installed. Run: pip install sentence-transformers"
     else:
-        why = provider_errors.plain_text(str(failure)) or type(failure).__name__
+        cause = provider_errors.plain_text(str(failure)) or type(failure).__name__
     return Fault(
         reason=Reason.MODEL_FAILED,
-        message=provider_errors.as_sentence(f"The local embedder {folder} cannot be used: {why}"),
+        message=provider_errors.as_sentence(f"The local embedder {folder} cannot be used: {cause}"),
         metadata={"kind": "local"},
     )
 
 
 async def serve(connection: socket.socket) -> None:
-    """Serves the other end of ``connection`` until it closes."""
+    """Serve the other end of ``connection`` until it closes."""
     reader, writer = await asyncio.open_connection(sock=connection, limit=1 << 26)
     buffer = frames.FrameBuffer()
     worker: _Worker | None = None
@@ -145,7 +146,7 @@ async def serve(connection: socket.socket) -> None:
 def main() -> None:
     with suppress(KeyboardInterrupt, ConnectionError):
         asyncio.run(serve(socket.socket(fileno=int(sys.argv[1]))))
-    # The server is gone: the libraries' threads are not worth waiting for.
+    # The server has ended: exit without waiting for threads of the libraries.
     os._exit(0)
 
 

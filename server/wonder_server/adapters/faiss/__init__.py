@@ -1,1 +1,1 @@
-"""The vectors port over FAISS indexes, one per agent."""
+"""Vector indexes with FAISS."""

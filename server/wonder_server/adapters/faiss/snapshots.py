@@ -1,9 +1,9 @@
-"""Indexes on disk, so that a restart need not build large ones anew: a file each, never trusted unseen.
+"""Saved indexes, so that a restart need not rebuild large ones. One file per agent, verified before use.
 
-``magic, SHA-256 of what follows, length of the head, head (JSON), keys (int64), FAISS's own bytes``. A
-flipped bit makes FAISS answer wrongly or crash more often than it makes it complain, so nothing is handed to
-it before the checksum is right and the head says that it is this agent's, of this embedder and this format.
-The rows in SQLite stay the truth: whoever reads a snapshot compares its keys with theirs.
+Format: ``magic, SHA-256 of the rest, length of the head, head (JSON), keys (int64), index in FAISS's
+format``. With a flipped bit, FAISS more often returns wrong results or crashes than raises an error. So FAISS
+gets the bytes only after the checksum matches and the head names this agent, embedder and dimensions. The
+rows in SQLite are authoritative: `FaissVectors` compares the keys of a snapshot with those of the rows.
 """
 
 from __future__ import annotations
@@ -14,9 +14,13 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from wonder_server.adapters.faiss.index import Index, libraries
+from wonder_server.core.json_types import JsonDict
+
+if TYPE_CHECKING:
+    from wonder_server.adapters.faiss.index import Keys
 
 _MAGIC: Final = b"wonder-index-1\n\0"
 _CHECKSUM: Final = hashlib.sha256().digest_size
@@ -24,14 +28,14 @@ _CHECKSUM: Final = hashlib.sha256().digest_size
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What was read: the index, and the keys in it, ascending (an int64 array)."""
+    """A saved index, and its keys in ascending order."""
 
     index: Index
-    keys: Any
+    keys: Keys
 
 
 class Snapshots:
-    """A folder of them. Every method works on files, and so belongs in a thread."""
+    """A folder of snapshots. Every method does blocking I/O, so call it in a thread."""
 
     def __init__(self, folder: Path, embedder: str, dimensions: int) -> None:
         self._folder = folder
@@ -39,11 +43,11 @@ class Snapshots:
         self._dimensions = dimensions
 
     def path(self, agent_id: str) -> Path:
-        """Where an agent's lies."""
+        """Return the path of an agent's file."""
         return self._folder / f"{hashlib.sha256(agent_id.encode()).hexdigest()[:32]}.index"
 
     def save(self, agent_id: str, index: Index) -> None:
-        """Replace the agent's file, whole or not at all. Raises `OSError`."""
+        """Replace the agent's file atomically. Raises `OSError`."""
         _, numpy = libraries()
         keys = numpy.sort(index.keys())
         head = json.dumps(
@@ -55,12 +59,12 @@ class Snapshots:
             checksum.update(part)
         path = self.path(agent_id)
         self._folder.mkdir(parents=True, exist_ok=True)
-        waiting = path.with_suffix(".new")
-        with waiting.open("wb") as file:
+        draft = path.with_suffix(".new")
+        with draft.open("wb") as file:
             file.writelines((_MAGIC, checksum.digest(), *parts))
             file.flush()
             os.fsync(file.fileno())
-        waiting.replace(path)
+        draft.replace(path)
         folder = os.open(self._folder, os.O_RDONLY)
         try:
             os.fsync(folder)
@@ -68,7 +72,7 @@ class Snapshots:
             os.close(folder)
 
     def load(self, agent_id: str) -> Snapshot | None:
-        """The agent's, or None where there is none that can be trusted; the file is removed then."""
+        """Read the agent's file. Return None if it is missing or invalid; an invalid file is deleted."""
         path = self.path(agent_id)
         try:
             data = memoryview(path.read_bytes())
@@ -81,11 +85,11 @@ class Snapshots:
             return None
 
     def delete(self, agent_id: str) -> None:
-        """Remove the agent's file."""
+        """Delete the agent's file."""
         with contextlib.suppress(OSError):
             self.path(agent_id).unlink(missing_ok=True)
 
-    def _head(self, agent_id: str) -> dict[str, Any]:
+    def _head(self, agent_id: str) -> JsonDict:
         return {"agent": agent_id, "embedder": self._embedder, "dimensions": self._dimensions}
 
     def _read(self, agent_id: str, data: memoryview) -> Snapshot:
@@ -94,14 +98,14 @@ class Snapshots:
         if bytes(data[: len(_MAGIC)]) != _MAGIC or hashlib.sha256(body).digest() != bytes(
             data[len(_MAGIC) : start]
         ):
-            raise ValueError("It is damaged.")
+            raise ValueError("the checksum does not match")
         end = 4 + int.from_bytes(body[:4], "big")
         head = json.loads(bytes(body[4:end]))
         if any(head[name] != value for name, value in self._head(agent_id).items()):
-            raise ValueError("It is another's, or of another embedder.")
+            raise ValueError("the file belongs to another agent, embedder or number of dimensions")
         _, numpy = libraries()
         keys = numpy.frombuffer(body[end : end + 8 * head["keys"]], dtype="<i8")
         index = Index.of_bytes(body[end + 8 * head["keys"] :], self._dimensions, head["trained_on"])
         if index.count != len(keys):
-            raise ValueError("Keys and index do not agree.")
+            raise ValueError(f"the file has {len(keys)} keys and {index.count} vectors")
         return Snapshot(index, keys)

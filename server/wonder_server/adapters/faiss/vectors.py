@@ -1,14 +1,14 @@
-"""The vectors port over FAISS: an index per agent in memory, those of large ones also on disk.
+"""The port ``Vectors`` with FAISS: one index per agent in memory. Large ones are saved to disk too.
 
-SQLite is the truth. An index is read from it when first needed, page by page, and forgotten again when others
-need the room. It is flat at first, and searched at once; a large one is then put into lists in the background
-(`Index.of_lists`), with what changes meanwhile made good before the two are exchanged. An index with lists is
-saved, because making them takes seconds: when it is read again, what the rows have and it has not is added,
-and what they have no more is taken out (`snapshots.py`).
+The rows in SQLite are authoritative. `FaissVectors` reads an index from them at its first use, page by page,
+and evicts it when others need the memory. A new index is flat. A background task then builds lists for a
+large one (`Index.of_lists`), applies the changes made meanwhile, and exchanges the two. An index with lists
+is saved, because building lists takes seconds. After reading a saved index, `FaissVectors` adds the vectors
+that only the rows have and removes those that the rows do not have (`snapshots.py`).
 
-All work on indexes is done in one thread, because adding and searching at once race; but for small ones,
-whose work takes less time than handing it over: the event loop touches them itself, while the thread has
-nothing to do with them. Making lists, and reading and writing files, has a thread of its own.
+One thread executes all work on indexes, because adding and searching at once would race. Small indexes are
+the exception: their work takes less time than the handover, so the event loop does it while no job of the
+thread uses them. A second thread builds lists and reads and writes files.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _log = logger("vectors")
 
 DEFAULT_MAX_BYTES: Final = 512 << 20
 PAGE: Final = 4_000
-"""Vectors read from the rows at a time, so that writes are not held up."""
+"""Vectors read from the rows at a time, so that writes do not wait long."""
 _INLINE_MAX_BYTES: Final = 4 << 20
-"""Up to this size a search (0.2 ms) is not handed to the thread."""
+"""Maximum size of an index that the event loop itself searches; a search takes up to 0.2 ms."""
 _INLINE_MAX_KEYS: Final = 2_000
 _STALE_SHARE: Final = 0.05
-"""From which share of changes on an index is worth saving again."""
+"""Minimum share of changed vectors for saving an index again."""
 
 
 class _LoadedIndex:
@@ -47,20 +47,23 @@ class _LoadedIndex:
     def __init__(self, index: Index, read_up_to: int, saved: bool) -> None:
         self.index = index
         self.last_key = read_up_to
-        """Keys only grow: what was read from the rows has this one or a lower one."""
+        """The highest key read from the rows. Keys only grow, so higher ones are new."""
         self.saved = saved
         self.size = index.size
         self.pending_jobs = 0
-        """Work on it that the thread has not finished."""
+        """Number of unfinished jobs of the thread that use the index."""
         self.removals = 0
         self.pending_changes: list[Callable[[Index], None]] | None = None
-        """Changes since lists are being made of it."""
+        """Changes made while lists are built; None while no lists are built."""
         self.list_task: asyncio.Task[None] | None = None
+        """The task that builds lists, if it runs."""
 
 
 class FaissVectors:
-    """`Vectors` with at most ``max_bytes`` of indexes in memory, the least recently used going first; large
-    ones are saved in ``folder``, if there is one."""
+    """Implements `Vectors` with at most ``max_bytes`` of indexes in memory, evicting the least recently used.
+
+    Large indexes are saved in ``folder``, if given.
+    """
 
     def __init__(
         self,
@@ -85,12 +88,12 @@ class FaissVectors:
 
     @property
     def loaded(self) -> tuple[str, ...]:
-        """The agents whose index is in memory, least recently used first."""
+        """Return the agents with an index in memory, least recently used first."""
         return tuple(self._loaded)
 
     @property
     def size(self) -> int:
-        """Bytes of the indexes in memory, about."""
+        """Return the approximate bytes of all indexes in memory."""
         return self._size
 
     async def add(self, agent_id: str, vectors: Sequence[Vector]) -> None:
@@ -112,7 +115,7 @@ class FaissVectors:
             await self._change(agent_id, loaded, lambda index: index.remove(keys))
         snapshots = self._snapshots
         if snapshots is not None:
-            # What is forgotten must not lie on in a file.
+            # A saved index must not keep a deleted vector.
             await asyncio.gather(*self._saving.get(agent_id, ()), return_exceptions=True)
             await self._run_in_builder(lambda: snapshots.delete(agent_id))
 
@@ -124,12 +127,12 @@ class FaissVectors:
         return await run(loaded, lambda: loaded.index.nearest(vector, limit, among))
 
     async def wait_until_idle(self) -> None:
-        """Until no lists are being made and nothing is being saved."""
+        """Wait until no task builds lists or saves an index."""
         while tasks := self._background_tasks():
             await asyncio.wait(tasks)
 
     async def close(self) -> None:
-        """Save what is worth it, let go of the indexes and the threads."""
+        """Save changed indexes, then release indexes and threads."""
         self._closed = True
         for task in [*self._loading.values(), *self._background_tasks()]:
             task.cancel()
@@ -142,14 +145,16 @@ class FaissVectors:
                 await asyncio.to_thread(thread.shutdown)
 
     def _background_tasks(self) -> list[asyncio.Task[None]]:
-        improving = [loaded.list_task for loaded in self._loaded.values() if loaded.list_task is not None]
-        return [*improving, *(task for tasks in self._saving.values() for task in tasks)]
+        building = [loaded.list_task for loaded in self._loaded.values() if loaded.list_task is not None]
+        return [*building, *(task for tasks in self._saving.values() for task in tasks)]
 
     # --- in memory ------------------------------------------------------------------------------
 
     async def _get_if_loaded(self, agent_id: str) -> _LoadedIndex | None:
-        """The index if it is in memory or on its way there; the caller's change may be too late for
-        what is being read just now."""
+        """Return the index if it is in memory or being read; None otherwise.
+
+        An index that is being read may have missed the caller's change, so the caller applies it again.
+        """
         if agent_id in self._loaded or agent_id in self._loading:
             return await self._get(agent_id)
         return None
@@ -159,7 +164,7 @@ class FaissVectors:
             self._loaded.move_to_end(agent_id)
             return self._loaded[agent_id]
         if agent_id not in self._loading:
-            # A task of its own: that one caller gives up must not disturb the others who wait.
+            # A separate task: the cancellation of one caller must not affect the others.
             self._loading[agent_id] = asyncio.create_task(self._load(agent_id))
         return await asyncio.shield(self._loading[agent_id])
 
@@ -180,14 +185,14 @@ class FaissVectors:
         return _LoadedIndex(index, last, saved=False)
 
     async def _from_file(self, agent_id: str) -> _LoadedIndex | None:
-        """What was saved, brought to what the rows say; None where too little of it would be left."""
+        """Read a saved index and update it to the rows. Return None if more than half of it would change."""
         snapshots = self._snapshots
         if snapshots is None:
             return None
-        there = await self._run_in_builder(lambda: snapshots.path(agent_id).exists())
-        snapshot = await self._run_in_builder(lambda: snapshots.load(agent_id)) if there else None
+        exists = await self._run_in_builder(lambda: snapshots.path(agent_id).exists())
+        snapshot = await self._run_in_builder(lambda: snapshots.load(agent_id)) if exists else None
         if snapshot is None:
-            if there:
+            if exists:
                 _log.warning("vector_index_rebuilt", agent=agent_id)
             return None
         rows = await self._source.keys(agent_id, self._embedder, EVERYTHING)
@@ -198,21 +203,21 @@ class FaissVectors:
             missing = numpy.setdiff1d(stored, snapshot.keys).tolist()
             return missing, numpy.setdiff1d(snapshot.keys, stored).tolist()
 
-        missing, gone = await self._run_in_builder(compare)
-        if len(missing) + len(gone) > len(rows) // 2:
+        missing, removed = await self._run_in_builder(compare)
+        if len(missing) + len(removed) > len(rows) // 2:
             return None
         index = snapshot.index
-        await self._run_untracked(lambda: index.remove(gone))
+        await self._run_untracked(lambda: index.remove(removed))
         if missing:
             await self._read(agent_id, index, after=missing[0] - 1, only=set(missing))
-        return _LoadedIndex(index, max(rows, default=0), saved=not gone)
+        return _LoadedIndex(index, max(rows, default=0), saved=not removed)
 
     async def _read(self, agent_id: str, index: Index, after: int, only: set[int] | None) -> int:
-        """Add what the rows have; the last key read."""
+        """Add the vectors of the rows, or those in ``only``. Return the last key read."""
         while True:
             page = await self._source.vectors(agent_id, self._embedder, after, PAGE)
             wanted = page if only is None else [vector for vector in page if vector[0] in only]
-            await self._run_untracked(lambda: index.add(wanted))  # noqa: B023 - done before the next page
+            await self._run_untracked(lambda: index.add(wanted))  # noqa: B023 - awaited before the next page
             after = page[-1][0] if page else after
             if len(page) < PAGE:
                 return after
@@ -231,8 +236,8 @@ class FaissVectors:
         del self._loaded[agent_id]
         self._size -= loaded.size
         index = loaded.index
-        worth = index.has_lists and (not loaded.saved or index.changes > _STALE_SHARE * index.count)
-        if self._snapshots is not None and worth:
+        is_stale = index.has_lists and (not loaded.saved or index.changes > _STALE_SHARE * index.count)
+        if self._snapshots is not None and is_stale:
             task = asyncio.create_task(self._save(agent_id, loaded))
             self._saving.setdefault(agent_id, set()).add(task)
             task.add_done_callback(lambda done: self._on_saved(agent_id, done))
@@ -247,16 +252,16 @@ class FaissVectors:
         snapshots, removals = self._snapshots, loaded.removals
         try:
             loaded.pending_changes = []
-            made = await self._run_in_builder(
+            built = await self._run_in_builder(
                 partial(Index.of_lists, *await self._run_in_thread(loaded, loaded.index.copy))
             )
-            saved = snapshots is not None and await self._run_in_builder(lambda: self._write(agent_id, made))
-            log, loaded.pending_changes = loaded.pending_changes, None
+            saved = snapshots is not None and await self._run_in_builder(lambda: self._write(agent_id, built))
+            changes, loaded.pending_changes = loaded.pending_changes, None
 
             def exchange() -> None:
-                for change in log:
-                    change(made)
-                loaded.index = made
+                for change in changes:
+                    change(built)
+                loaded.index = built
 
             await self._run_in_thread(loaded, exchange)
             loaded.saved = saved and loaded.removals == removals
@@ -307,15 +312,15 @@ class FaissVectors:
     async def _run_in_thread(self, loaded: _LoadedIndex, work: Callable[[], T]) -> T:
         loop = asyncio.get_running_loop()
 
-        def finished(_job: object) -> None:
+        def on_finished(_job: object) -> None:
             loaded.pending_jobs -= 1
 
         loaded.pending_jobs += 1
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="faiss")
-        # Not until the thread is done with it, also if whoever waits for it goes away.
+        # The count drops when the thread has finished, even if the caller is cancelled before.
         job = self._thread.submit(work)
-        job.add_done_callback(lambda job: loop.is_closed() or loop.call_soon_threadsafe(finished, job))
+        job.add_done_callback(lambda job: loop.is_closed() or loop.call_soon_threadsafe(on_finished, job))
         return await asyncio.wrap_future(job)
 
     async def _run_untracked(self, work: Callable[[], T]) -> T:

@@ -1,1 +1,1 @@
-"""Adapters that keep things in plain files."""
+"""Objects as files, and the reserve for a full disk."""

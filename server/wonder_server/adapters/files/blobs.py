@@ -1,7 +1,7 @@
-"""Objects as files of a folder: ``ab/abcdef…``, by the hash of their content.
+"""Objects as files of a folder: ``ab/abcdef…``, named by the hash of their content.
 
-Written beside their place, flushed, then renamed into it: after a crash an object is there whole or not at
-all. What a crash left half-written lies in ``tmp`` and is cleared away when the folder is opened.
+An object is written to a temporary file, flushed and renamed. After a crash it exists completely or not at
+all. The next `FileBlobs.open` removes the temporary files in ``tmp`` that a crash left.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class FileBlobs:
 
     @classmethod
     async def open(cls, folder: Path) -> FileBlobs:
-        """The objects of this folder, which is made if it is missing. Errors: STORAGE_UNAVAILABLE."""
+        """Open the folder; create it if it is missing. Errors: STORAGE_UNAVAILABLE."""
         blobs = cls(folder)
         await asyncio.to_thread(blobs._prepare)
         return blobs
@@ -43,24 +43,24 @@ class FileBlobs:
     async def delete(self, key: str) -> None:
         await asyncio.to_thread(self._delete, key)
 
-    # --- in a thread ----------------------------------------------------------------------------
+    # --- run in a thread ------------------------------------------------------------------------
 
     def _path(self, key: str) -> Path:
         return self._folder / key[:2] / key
 
     def _prepare(self) -> None:
-        with _translate_errors("made"):
+        with _translate_errors(f"The folder {self._folder}", "created"):
             (self._folder / "tmp").mkdir(parents=True, exist_ok=True)
-            for left in (self._folder / "tmp").iterdir():
-                left.unlink()
+            for draft in (self._folder / "tmp").iterdir():
+                draft.unlink()
 
     def _put(self, content: bytes) -> str:
         key = key_of(content)
         if self._get(key) == content:
             return key
         path, draft = self._path(key), self._folder / "tmp" / secrets.token_hex(16)
-        with _translate_errors("written"):
-            made = not path.parent.is_dir()
+        with _translate_errors(f"The object {key}", "written"):
+            is_new = not path.parent.is_dir()
             path.parent.mkdir(parents=True, exist_ok=True)
             try:
                 with draft.open("wb") as file:
@@ -72,7 +72,7 @@ class FileBlobs:
                 draft.unlink(missing_ok=True)
                 raise
             _sync(path.parent)
-            if made:
+            if is_new:
                 _sync(self._folder)
         return key
 
@@ -81,14 +81,14 @@ class FileBlobs:
         if content is not None and key_of(content) != key:
             raise error(
                 Reason.STORAGE_UNAVAILABLE,
-                f"The object {self._path(key)} is damaged; restore it from a backup.",
+                f"The object {self._path(key)} is damaged. Restore it from a backup.",
             )
         return content
 
     def _get(self, key: str) -> bytes | None:
         if not is_key(key):
             return None
-        with _translate_errors("read"):
+        with _translate_errors(f"The object {key}", "read"):
             try:
                 return self._path(key).read_bytes()
             except FileNotFoundError:
@@ -96,12 +96,12 @@ class FileBlobs:
 
     def _delete(self, key: str) -> None:
         if is_key(key):
-            with _translate_errors("removed"):
+            with _translate_errors(f"The object {key}", "deleted"):
                 self._path(key).unlink(missing_ok=True)
 
 
 def _sync(folder: Path) -> None:
-    """Make the names in a folder durable."""
+    """Flush a folder, so that renames in it are durable."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -110,12 +110,12 @@ def _sync(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def _translate_errors(done: str) -> Iterator[None]:
+def _translate_errors(subject: str, action: str) -> Iterator[None]:
     try:
         yield
     except OSError as problem:
         raise error(
             Reason.STORAGE_UNAVAILABLE,
-            f"An object could not be {done}: {problem.strerror or problem}.",
+            f"{subject} could not be {action}: {problem.strerror or problem}.",
             transient=True,
         ) from None

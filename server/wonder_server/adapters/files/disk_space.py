@@ -1,9 +1,9 @@
-"""Room on the disk of the data folder, and a reserve for the moment when there is none.
+"""Free space of the data folder's disk, and a reserve for a full disk.
 
-A full disk must not keep anybody from reading and deleting, and deleting needs some room itself: SQLite
-writes to its log before it frees pages. So the server keeps a file ``RESERVE`` of some MiB. When hardly
-anything else is free it truncates that file and accepts only what reads and what deletes; when enough is
-free again it fills the file and accepts everything.
+On a full disk clients must still be able to read and delete, and deleting needs some space: SQLite writes to
+its WAL before it frees pages. So the server keeps a file ``RESERVE`` of a few MiB. When the free space falls
+below a quarter of the reserve, the server truncates that file and accepts only reads and deletions. When
+enough space is free again, it fills the file and accepts everything.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ _MIB: Final = 1 << 20
 
 
 def free_bytes(folder: Path) -> int:
-    """Bytes that this process may still write to the file system of ``folder``."""
+    """Return the bytes that this process may still write to the file system of ``folder``."""
     found = os.statvfs(folder)
     return found.f_bavail * found.f_frsize
 
 
 class DiskSpaceGuard:
-    """The state of the disk, as of the last `look`. Used by the event loop alone, but for `refusal`."""
+    """State of the disk as of the last `update`. For the event loop, except `write_rejection`."""
 
     def __init__(self, folder: Path, reserve_bytes: int, free: Callable[[Path], int] = free_bytes) -> None:
-        """``reserve_bytes`` 0: there is no reserve, and the disk never counts as full."""
+        """``reserve_bytes`` 0 disables the reserve; the disk then never counts as full."""
         self._folder = folder
         self._file = folder / RESERVE_NAME
         self._reserve = reserve_bytes
@@ -43,30 +43,30 @@ class DiskSpaceGuard:
         self._is_full = False
 
     def write_rejection(self) -> WonderError | None:
-        """STORAGE_UNAVAILABLE for what writes, while the disk is full."""
+        """Return the STORAGE_UNAVAILABLE error for writes while the disk is full, else None."""
         if not self._is_full:
             return None
         return error(
             Reason.STORAGE_UNAVAILABLE,
-            "The disk of the server's data folder is full: it answers what reads and what deletes, nothing "
-            f"else. {self._shortage()} The server accepts writes again by itself.",
+            "The disk of the server's data folder is full, so the server accepts only reads and deletions. "
+            f"{self._shortage()} The server accepts writes again by itself.",
             transient=True,
         )
 
     def _shortage(self) -> str:
-        """What must be free, and what is, as of the last look."""
+        """Return a sentence with the required and the available free space, as of the last update."""
         if self._available >= self._resume_bytes:
-            return f"The file {RESERVE_NAME} could not be written there; the server's log says why."
+            return f"The file {RESERVE_NAME} could not be written there. See the server's log for the cause."
         wanted = -(-self._resume_bytes * 100 // _MIB) / 100
-        # Rounded down: what is said to be free must be less than what is wanted.
-        there = self._available * 100 // _MIB / 100
+        # Rounded down, so that the message never shows more free space than required.
+        free = self._available * 100 // _MIB / 100
         return (
-            f"{wanted:,.6g} MiB must be free there, and {there:,.6g} are: free more, or delete what is not"
-            " needed."
+            f"{wanted:,.6g} MiB must be free there, and {free:,.6g} are. Free disk space, or delete data "
+            "that is no longer needed."
         )
 
-    def should_fold_logs(self, log_bytes: int) -> bool:
-        """Return True where so many bytes of logs should be given back before the disk is full."""
+    def should_checkpoint(self, log_bytes: int) -> bool:
+        """Return True if WAL files of ``log_bytes`` should be truncated before the disk is full."""
         try:
             return bool(
                 self._reserve and log_bytes and self._free(self._folder) < 2 * self._low_bytes + log_bytes
@@ -75,8 +75,7 @@ class DiskSpaceGuard:
             return False
 
     def update(self) -> bool:
-        """Look how much is free, and give up or take back the reserve. Returns True while the disk is
-        full."""
+        """Measure the free space, and release or fill the reserve. Return True while the disk is full."""
         if not self._reserve:
             return False
         try:
@@ -107,7 +106,7 @@ class DiskSpaceGuard:
             return 0
 
     def _fill_reserve(self, reserved: int) -> bool:
-        """Fill the reserve; False if there is no room for that."""
+        """Fill the reserve. Return False if the disk has too little space for it."""
         if reserved >= self._reserve:
             return True
         try:

@@ -1,1 +1,1 @@
-"""Adapters that keep everything in the process and need nothing installed: for tests and trials."""
+"""Fakes of ports in memory, for tests and for servers that store nothing."""

@@ -1,4 +1,4 @@
-"""Objects in memory: for tests, and for servers that need not remember."""
+"""An object store in memory, for tests and for servers that store nothing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class MemoryBlobs:
     async def get(self, key: str) -> bytes | None:
         content = self.contents.get(key)
         if content is not None and key_of(content) != key:
-            raise error(Reason.STORAGE_UNAVAILABLE, f"The object {key} is damaged.")
+            raise error(Reason.STORAGE_UNAVAILABLE, f"The object {key} is damaged. Restore it from a backup.")
         return content
 
     async def exists(self, key: str) -> bool:

@@ -1,4 +1,4 @@
-"""The catalog in memory: for tests, and for servers that need not remember."""
+"""The catalog in memory, for tests and for servers that store nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ N = TypeVar("N", Library, Agent, Project)
 
 @dataclass
 class _Tables:
-    """Everything, by id. ``definitions`` holds the revisions of each, oldest first."""
+    """All resources by id. ``definitions`` has the revisions of each definition, oldest first."""
 
     libraries: dict[str, Library] = field(default_factory=dict)
     definitions: dict[str, tuple[Definition, ...]] = field(default_factory=dict)
@@ -37,7 +37,7 @@ class _Tables:
         return [revisions[-1] for revisions in self.definitions.values()]
 
     def current(self, resource: Resource) -> Sequence[Resource]:
-        """The newest versions of all resources of this one's type."""
+        """Return the newest version of each resource of the same type."""
         match resource:
             case Library():
                 return list(self.libraries.values())
@@ -101,10 +101,14 @@ class MemoryCatalog:
             if isinstance(change, Put):
                 _put(tables, change.resource)
             else:
-                _drop(tables, change.resource)
+                _delete(tables, change.resource)
         if answer is not None:
             if answer.request_id in tables.answers:
-                raise error(Reason.REQUEST_ID_REUSED, "This request_id was used before.", field="request_id")
+                raise error(
+                    Reason.REQUEST_ID_REUSED,
+                    f"The request_id '{answer.request_id}' was used before. Choose a new one.",
+                    field="request_id",
+                )
             oldest = answer.created_ms - ANSWER_TTL_MS
             tables.answers = {key: each for key, each in tables.answers.items() if each.created_ms >= oldest}
             tables.answers[answer.request_id] = answer
@@ -120,7 +124,11 @@ def _put(tables: _Tables, resource: Resource) -> None:
         raise _stale()
     for other in tables.current(resource):
         if other.id != resource.id and _name(other) == _name(resource):
-            raise error(Reason.ALREADY_EXISTS, f"The name '{resource.name}' is taken.", field="name")
+            raise error(
+                Reason.ALREADY_EXISTS,
+                f"The name '{resource.name}' is taken. Choose another one.",
+                field="name",
+            )
     match resource:
         case Library():
             tables.libraries[resource.id] = resource
@@ -132,7 +140,7 @@ def _put(tables: _Tables, resource: Resource) -> None:
             tables.projects[resource.id] = resource
 
 
-def _drop(tables: _Tables, resource: Resource) -> None:
+def _delete(tables: _Tables, resource: Resource) -> None:
     stored = [each for each in tables.current(resource) if each.id == resource.id]
     if not stored or stored[0].version != resource.version:
         raise _stale()
@@ -152,7 +160,11 @@ def _name(resource: Resource) -> tuple[str, str]:
 
 
 def _stale() -> WonderError:
-    return error(Reason.ETAG_MISMATCH, "Another request changed it in between; read it again.", field="etag")
+    return error(
+        Reason.ETAG_MISMATCH,
+        "Another request changed the resource meanwhile. Read it again and repeat the change.",
+        field="etag",
+    )
 
 
 def _find(table: Mapping[str, N], key: str) -> N | None:

@@ -1,4 +1,4 @@
-"""The journal and record in memory: for tests, and for servers that need not remember."""
+"""The journal and the record in memory, for tests and for servers that store nothing."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from operator import gt, lt
-from typing import Any
+from typing import TypeVar
 
 from wonder_server.core.actor.changes import Delete, Erase, Put, field_at
 from wonder_server.core.actor.planner import Planner
@@ -16,12 +16,15 @@ from wonder_server.ports.journal import DELETIONS, Commit, Entry, Event, Loaded
 from wonder_server.ports.records import EventQuery, Head, Query, Snapshot
 
 Rows = dict[str, Put]
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
 class _StoredActor:
-    """One actor, as it was written: rows by table and id; entries and events in order, but for
-    those that were removed: ``erased`` is how many entries and events those are."""
+    """One stored actor: its rows by table and id, and its entries and events in order.
+
+    Entries and events up to ``erased_heads`` are erased.
+    """
 
     id: str
     planner: Planner
@@ -33,7 +36,7 @@ class _StoredActor:
 
     @property
     def heads(self) -> tuple[int, int]:
-        """The sequences of its last entry and event."""
+        """Return the sequences of the last entry and the last event."""
         return self.erased_heads[0] + len(self.entries), self.erased_heads[1] + len(self.events)
 
     def table(self, name: str) -> Rows:
@@ -47,14 +50,13 @@ class _StoredActor:
 
 
 class MemoryJournal:
-    """Implements the port `wonder_server.ports.journal.Journal`. Values are frozen, so they are kept as
-    they are."""
+    """Implements the port `wonder_server.ports.journal.Journal`. Frozen values are stored without a copy."""
 
     def __init__(self) -> None:
         self.actors: dict[str, _StoredActor] = {}
         self._completed_requests: dict[tuple[str, str], CompletedRequest] = {}
         self._owners: dict[tuple[str, str], str] = {}
-        """Whose request it was."""
+        """The actor of each completed request."""
         self.accounts: dict[str, Account] = {}
         self.commits = 0
 
@@ -69,14 +71,14 @@ class MemoryJournal:
         }
         return Loaded(rows, *actor.heads, actor.entries[-1].at_ms if actor.entries else 0)
 
-    def submit(self, commits: Sequence[Commit]) -> asyncio.Future[Any]:
+    def submit(self, commits: Sequence[Commit]) -> asyncio.Future[None]:
         return completed_future(lambda: self.write(commits))
 
     async def commit(self, commits: Sequence[Commit]) -> None:
         self.write(commits)
 
     def write(self, commits: Sequence[Commit]) -> None:
-        """`commit`, at once."""
+        """Write commits without awaiting."""
         self._check(commits)
         self.commits += 1
         for given in commits:
@@ -96,7 +98,9 @@ class MemoryJournal:
                     self.accounts[change.parent] = add_accounts((before, change.value))
                 elif isinstance(change, Put):
                     if change.fresh and change.id in rows:
-                        raise ValueError(f"{change.table} {change.id} is not as fresh as it says")
+                        raise ValueError(
+                            f"{change.table} {change.id} exists, but the change says that it is new"
+                        )
                     rows[change.id] = change
             for request, answer in commit.requests:
                 self._completed_requests[request.scope, request.id] = CompletedRequest(
@@ -105,18 +109,18 @@ class MemoryJournal:
                 self._owners[request.scope, request.id] = commit.actor_id
 
     def _erases(self, commit: Commit) -> bool:
-        """Remove what the commit says; True if nothing else of it counts."""
+        """Erase the record that a commit erases. Return True if the commit writes nothing else."""
         place = next((at for at, change in enumerate(commit.changes) if isinstance(change, Erase)), None)
         if place is None:
             return False
         erase = commit.changes[place]
         assert isinstance(erase, Erase)
-        gone = {commit.actor_id, *erase.children}
+        erased = {commit.actor_id, *erase.children}
         if erase.whole:
-            gone |= {actor.id for actor in self.actors.values() if actor.root == commit.actor_id}
-        for actor_id in gone - {commit.actor_id}:
+            erased |= {actor.id for actor in self.actors.values() if actor.root == commit.actor_id}
+        for actor_id in erased - {commit.actor_id}:
             self.actors.pop(actor_id, None)
-        owned = [key for key, owner in self._owners.items() if owner in gone]
+        owned = [key for key, owner in self._owners.items() if owner in erased]
         for key in [key for key in owned if key[0] != DELETIONS]:
             del self._completed_requests[key], self._owners[key]
         kept = self.actors.get(commit.actor_id)
@@ -133,7 +137,7 @@ class MemoryJournal:
         return erase.whole
 
     def _check(self, commits: Sequence[Commit]) -> None:
-        """Nothing is ever written twice: raises before anything is changed."""
+        """Raise ValueError before any change if a commit does not continue its actor's record."""
         heads: dict[str, tuple[int, int]] = {}
         for commit in commits:
             actor = self.actors.get(commit.actor_id)
@@ -144,10 +148,10 @@ class MemoryJournal:
             fits = entries == [*range(entry + 1, entry + 1 + len(entries))]
             fits &= events == [*range(event + 1, event + 1 + len(events))]
             fits &= all(
-                (asked.scope, asked.id) not in self._completed_requests for asked, _ in commit.requests
+                (request.scope, request.id) not in self._completed_requests for request, _ in commit.requests
             )
             if not fits:
-                raise ValueError(f"{commit.actor_id} does not go on from where its record ends")
+                raise ValueError(f"the commit does not continue the record of {commit.actor_id}")
             heads[commit.actor_id] = (entry + len(entries), event + len(events))
 
     async def completed_request(self, scope: str, request_id: str) -> CompletedRequest | None:
@@ -169,13 +173,13 @@ class MemoryJournal:
         ]
 
 
-def _after(items: list[Any], skipped: int, limit: int) -> list[Any]:
+def _after(items: list[T], skipped: int, limit: int) -> list[T]:
     start = max(0, skipped)
     return items[start : start + limit]
 
 
 def _expanded(commit: Commit) -> Commit:
-    """A commit with all that follows from its entries, which need not be put off here."""
+    """Return a commit with everything that follows from its entries: this journal has no compact form."""
     if not commit.compact:
         return commit
     whole = Commit(commit.actor_id, commit.planner, commit.entries, root=commit.root)
@@ -183,9 +187,9 @@ def _expanded(commit: Commit) -> Commit:
     return whole
 
 
-def completed_future(work: Callable[[], None]) -> asyncio.Future[Any]:
-    """``work`` is done; how it ended, as a future."""
-    future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+def completed_future(work: Callable[[], None]) -> asyncio.Future[None]:
+    """Call ``work``. Return a completed future with its result or exception."""
+    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     try:
         work()
         future.set_result(None)
@@ -195,7 +199,7 @@ def completed_future(work: Callable[[], None]) -> asyncio.Future[Any]:
 
 
 class MemoryShards:
-    """One journal in the place of many. Implements the port `wonder_server.ports.records.Records`."""
+    """One journal instead of many shards. Implements the port `wonder_server.ports.records.Records`."""
 
     def __init__(self, journal: MemoryJournal | None = None) -> None:
         self.journal = journal or MemoryJournal()
@@ -214,7 +218,7 @@ class MemoryShards:
         return await self.journal.unfinished()
 
     async def accounts(self, agent_ids: Sequence[str], *, lenient: bool = False) -> dict[str, Account]:
-        """Implements the port ``Accounts``."""
+        """Return the accounts of these agents; implements the port ``Accounts``."""
         return {agent: self.journal.accounts.get(agent, Account()) for agent in agent_ids}
 
     async def head(self, actor_id: str) -> int | None:
@@ -222,21 +226,21 @@ class MemoryShards:
         return None if actor is None else actor.heads[1]
 
     async def heads(self, actors: Sequence[str]) -> dict[str, Head]:
-        written = self.journal.actors
-        return {actor: written[actor].head for actor in actors if actor in written}
+        stored = self.journal.actors
+        return {actor: stored[actor].head for actor in actors if actor in stored}
 
     async def snapshot(self, actor: str, queries: Sequence[Query]) -> Snapshot | None:
-        written = self.journal.actors.get(actor)
-        if written is None:
+        stored = self.journal.actors.get(actor)
+        if stored is None:
             return None
-        return Snapshot(written.head, [await self.find(replace(query, actor=actor)) for query in queries])
+        return Snapshot(stored.head, [await self.find(replace(query, actor=actor)) for query in queries])
 
-    async def get(self, table: str, row_id: str, actor: str = "") -> Any | None:
+    async def get(self, table: str, row_id: str, actor: str = "") -> object | None:
         found = await self.find(Query(table=table, id=row_id, actor=actor, limit=1))
         return found[0] if found else None
 
-    async def find(self, query: Query) -> list[Any]:
-        def place(put: Put) -> tuple[int, str]:
+    async def find(self, query: Query) -> list[object]:
+        def position(put: Put) -> tuple[int, str]:
             return (put.ordinal if query.by_ordinal else put.created_ms, put.id)
 
         found = [
@@ -246,10 +250,10 @@ class MemoryShards:
             for put in actor.table(query.table).values()
             if _matches(put, query)
         ]
-        found.sort(key=place, reverse=query.newest_first)
+        found.sort(key=position, reverse=query.newest_first)
         if query.after is not None:
-            behind = lt if query.newest_first else gt
-            found = [put for put in found if behind(place(put), query.after)]
+            is_after = lt if query.newest_first else gt
+            found = [put for put in found if is_after(position(put), query.after)]
         return [put.value for put in found[: query.limit]]
 
     async def events(self, planner: Planner, query: EventQuery) -> list[Event]:
@@ -260,18 +264,18 @@ class MemoryShards:
         ]
         if query.project_id:
             actors = [actor for actor in actors if _project(actor) == query.project_id]
-        found = [event for actor in actors for event in actor.events if _wanted(event, query)]
+        found = [event for actor in actors for event in actor.events if _event_matches(event, query)]
         after = query.after
         if query.actor:
             found = [event for event in found if after is None or event.sequence > after[2]]
         else:
-            found.sort(key=_place, reverse=True)
-            found = [event for event in found if after is None or _place(event) < after]
+            found.sort(key=_position, reverse=True)
+            found = [event for event in found if after is None or _position(event) < after]
         return found[: query.limit]
 
 
 def _working_set(actor: _StoredActor, planner: Planner) -> dict[str, Rows]:
-    """The rows that `Reload` asks for."""
+    """Return the rows that the planner's `Reload` selects."""
     found: dict[str, Rows] = {}
     for table in planner.reload.live:
         found[table] = {key: put for key, put in actor.table(table).items() if put.live}
@@ -280,7 +284,7 @@ def _working_set(actor: _StoredActor, planner: Planner) -> dict[str, Rows]:
         found.setdefault(table, {}).update({put.id: put for put in newest})
     for table, parent in planner.reload.children:
         parents = found.get(parent, {})
-        # The rows of `works` carry their turn's id.
+        # A row of `works` has the id of its turn.
         same_id = (table, parent) == ("turns", "works")
         children = {
             key: put
@@ -296,9 +300,9 @@ def _by_ordinal(put: Put) -> tuple[int, str]:
 
 
 def _matches(put: Put, query: Query) -> bool:
-    named = ((query.id, put.id), (query.parent, put.parent), (query.alias, put.alias))
+    filters = ((query.id, put.id), (query.parent, put.parent), (query.alias, put.alias))
     return (
-        all(wanted in ("", given) for wanted, given in named)
+        all(wanted in ("", value) for wanted, value in filters)
         and (not query.statuses or put.status in query.statuses)
         and query.start_ms <= put.created_ms
         and (not query.end_ms or put.created_ms < query.end_ms)
@@ -313,7 +317,7 @@ def _matches(put: Put, query: Query) -> bool:
     )
 
 
-def _wanted(event: Event, query: EventQuery) -> bool:
+def _event_matches(event: Event, query: EventQuery) -> bool:
     return (
         event.sequence > query.after_sequence
         and (not query.names or event.emit.name in query.names)
@@ -323,7 +327,7 @@ def _wanted(event: Event, query: EventQuery) -> bool:
     )
 
 
-def _place(event: Event) -> tuple[int, str, int]:
+def _position(event: Event) -> tuple[int, str, int]:
     return (event.at_ms, event.actor_id, event.sequence)
 
 

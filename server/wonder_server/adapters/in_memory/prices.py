@@ -1,4 +1,4 @@
-"""Prices that are given by hand. Implements the port ``Prices``."""
+"""Prices from a table. Implements the port ``Prices``."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from wonder_server.core.prices import ModelPrice, cost_micros, find
 
 
 class MemoryPrices:
-    """Knows the models whose cards it is given, and the built-in one."""
+    """Prices of the models in ``prices``. The price of the built-in model is always known."""
 
-    def __init__(self, cards: Mapping[str, ModelPrice] | None = None) -> None:
-        self._prices = cards or {}
+    def __init__(self, prices: Mapping[str, ModelPrice] | None = None) -> None:
+        self._prices = prices or {}
 
     async def with_cost(self, profile: ModelProfile, result: ModelResult) -> ModelResult:
-        """See the port."""
+        """Return the result with its cost; see the port."""
         cost = cost_micros(find(self._prices, profile.provider, profile.model), result.usage)
         return result if cost is None else replace(result, usage=replace(result.usage, cost_micros=cost))
 
     async def with_context_window(self, profile: ModelProfile) -> ModelProfile:
-        """See the port."""
-        card = find(self._prices, profile.provider, profile.model)
-        if profile.context_window_tokens or card is None or not card.context_tokens:
+        """Return the profile with its context window; see the port."""
+        price = find(self._prices, profile.provider, profile.model)
+        if profile.context_window_tokens or price is None or not price.context_tokens:
             return profile
-        return replace(profile, context_window_tokens=card.context_tokens)
+        return replace(profile, context_window_tokens=price.context_tokens)

@@ -1,4 +1,4 @@
-"""A sandbox without one: commands that are written in Python. For tests, and to try tools without a shell."""
+"""Commands as Python functions behind the sandbox port, for tests and for tools that need no shell."""
 
 from __future__ import annotations
 
@@ -14,19 +14,22 @@ from wonder_server.core.task.effects import NotStartedError
 from wonder_server.ports.sandbox import Command, Finished, Output, OutputCallback, SandboxSpec
 
 Program = Callable[[SandboxSpec, Command, Callable[[bytes], None]], Awaitable[int]]
-"""Does what a command says; puts output out with the function that it is given; its exit code."""
+"""Runs a command, writes output with the function in its last argument, and returns the exit code."""
 
 MAX_TOTAL_OUTPUT: Final = 16 << 20
 KILLED: Final = 137
 
 
 class _OutputLimitError(Exception):
-    """More output than anybody wants."""
+    """The program wrote more than `MAX_TOTAL_OUTPUT`."""
 
 
 class MemorySandbox:
-    """Implements the port ``Sandbox``. Knows ``programs``, and a few of a system's own; of a shell's ways
-    ``sh -c`` knows quotes, and ' ; ' between commands. Nothing is apart: programs are ours."""
+    """Implements the port ``Sandbox`` without isolation, since the programs are part of this process.
+
+    It runs ``programs`` and the few system commands below. ``sh -c`` supports quotes, and ' ; ' between
+    commands.
+    """
 
     def __init__(self, programs: Mapping[str, Program] | None = None) -> None:
         self._programs = {**_SYSTEM, **(programs or {})}
@@ -37,27 +40,29 @@ class MemorySandbox:
     async def run(
         self, key: str, spec: SandboxSpec, command: Command, on_output: OutputCallback | None = None
     ) -> Finished:
-        """See the port."""
+        """Run a command; see the port."""
         async with contextlib.AsyncExitStack() as turn:
             try:
                 async with asyncio.timeout(command.timeout_ms / 1000):
                     await turn.enter_async_context(self._locks.setdefault(key, asyncio.Lock()))
             except TimeoutError:
-                raise NotStartedError(Reason.TIMEOUT, "Another command is still running.") from None
+                raise NotStartedError(
+                    Reason.TIMEOUT, "Another command is still running in this sandbox. Try again later."
+                ) from None
             if self._closed:
                 raise NotStartedError(
-                    Reason.SERVER_DRAINING, "The server is stopping; no command can be run."
+                    Reason.SERVER_DRAINING, "The server is stopping and runs no more commands."
                 )
             program = self._find_program(spec, command)
             return await self._run(key, spec, command, program, on_output)
 
     async def release(self, key: str) -> None:
-        """See the port."""
+        """Release a sandbox; see the port."""
         if key in self._running:
             self._running[key].cancel()
 
     async def close(self) -> None:
-        """See the port."""
+        """Stop all commands; see the port."""
         self._closed = True
         for task in self._running.values():
             task.cancel()
@@ -65,22 +70,24 @@ class MemorySandbox:
     def _find_program(self, spec: SandboxSpec, command: Command) -> Program:
         if not (spec.folder / command.working_dir).is_dir():
             raise error(
-                Reason.INPUT_INVALID, "There is no folder where the command is to begin.", field="start"
+                Reason.INPUT_INVALID,
+                f"The working directory '{command.working_dir}' does not exist.",
+                field="start",
             )
         lines = [list(command.argv)]
         if command.argv[0].endswith("sh") and command.argv[1:2] == ("-c",):
             lines = _split(shlex.split(command.argv[2]))
         for argv in lines:
             if argv[0] not in self._programs:
-                raise error(Reason.INPUT_INVALID, "The program cannot be run: it is not there.", field="argv")
+                raise error(Reason.INPUT_INVALID, f"The program '{argv[0]}' does not exist.", field="argv")
 
-        async def all_of_them(place: SandboxSpec, command: Command, put: Callable[[bytes], None]) -> int:
+        async def run_all(spec: SandboxSpec, command: Command, put: Callable[[bytes], None]) -> int:
             code = 0
             for argv in lines:
-                code = await self._programs[argv[0]](place, replace(command, argv=tuple(argv)), put)
+                code = await self._programs[argv[0]](spec, replace(command, argv=tuple(argv)), put)
             return code
 
-        return all_of_them
+        return run_all
 
     async def _run(
         self,
@@ -90,18 +97,18 @@ class MemorySandbox:
         program: Program,
         on_output: OutputCallback | None,
     ) -> Finished:
-        loop, most = asyncio.get_running_loop(), command.max_output_bytes
-        began, out, seen, stopped = loop.time(), bytearray(), 0, ""
+        loop, max_bytes = asyncio.get_running_loop(), command.max_output_bytes
+        started, out, written, stopped = loop.time(), bytearray(), 0, ""
 
         def put(chunk: bytes) -> None:
-            nonlocal seen
-            room = max(most - seen, 0)
-            if on_output is not None and chunk[:room]:
-                on_output(chunk[:room])
-            seen += len(chunk)
+            nonlocal written
+            remaining = max(max_bytes - written, 0)
+            if on_output is not None and chunk[:remaining]:
+                on_output(chunk[:remaining])
+            written += len(chunk)
             out.extend(chunk)
-            del out[most : max(len(out) - most // 4, most)]
-            if seen > MAX_TOTAL_OUTPUT:
+            del out[max_bytes : max(len(out) - max_bytes // 4, max_bytes)]
+            if written > MAX_TOTAL_OUTPUT:
                 raise _OutputLimitError
 
         self._running[key] = task = asyncio.ensure_future(program(spec, command, put))
@@ -114,15 +121,19 @@ class MemorySandbox:
             if not task.cancelled() or (asyncio.current_task() or task).cancelling():
                 raise
             raise error(
-                Reason.TASK_FAILED, "The sandbox was lost while the command ran.", transient=True
+                Reason.TASK_FAILED,
+                "The sandbox was released while the command ran. Try again.",
+                transient=True,
             ) from None
         finally:
             del self._running[key]
-        dropped = seen - len(out)
-        whole = Output(head=bytes(out))
-        cut = Output(head=bytes(out[:most]), tail=bytes(out[most:]), dropped_bytes=dropped)
-        taken = round((loop.time() - began) * 1000)
-        return Finished(exit_code=code, stdout=cut if dropped else whole, stopped=stopped, duration_ms=taken)
+        dropped = written - len(out)
+        if dropped:
+            stdout = Output(head=bytes(out[:max_bytes]), tail=bytes(out[max_bytes:]), dropped_bytes=dropped)
+        else:
+            stdout = Output(head=bytes(out))
+        duration_ms = round((loop.time() - started) * 1000)
+        return Finished(exit_code=code, stdout=stdout, stopped=stopped, duration_ms=duration_ms)
 
 
 def _split(words: list[str]) -> list[list[str]]:

@@ -1,4 +1,4 @@
-"""The vectors port in plain Python: for tests, and for servers without FAISS."""
+"""The port ``Vectors`` in plain Python, for tests and for servers without FAISS."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from wonder_server.ports.vectors import Vector, VectorSource
 
 
 class PlainVectors:
-    """`Vectors` by comparing with every vector, each time read from the source: slow and always right."""
+    """Implements `Vectors` by comparing with every vector of the source: slow and exact."""
 
     def __init__(self, source: VectorSource, embedder: str) -> None:
         self._source = source
         self._embedder = embedder
 
     async def add(self, agent_id: str, vectors: Sequence[Vector]) -> None:
-        """Nothing to do: the source has it."""
+        """Do nothing: the source stores the vectors."""
 
     async def remove(self, agent_id: str, keys: Collection[int]) -> None:
-        """Nothing to do: the source has forgotten it."""
+        """Do nothing: the source has removed the vectors."""
 
     async def nearest(
         self, agent_id: str, vector: bytes, limit: int, among: Collection[int] | None = None
     ) -> list[tuple[int, float]]:
-        asked = array("f", vector)
+        wanted = array("f", vector)
         allowed = None if among is None else set(among)
         scored = [
-            (key, sum(map(float.__mul__, asked, array("f", stored))))
+            (key, sum(map(float.__mul__, wanted, array("f", stored))))
             for key, stored in await self._source.vectors(agent_id, self._embedder)
             if allowed is None or key in allowed
         ]
         return heapq.nsmallest(limit, scored, key=lambda pair: (-pair[1], pair[0]))
 
     async def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing: there is nothing to close."""

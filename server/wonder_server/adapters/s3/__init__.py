@@ -1,1 +1,1 @@
-"""The blobs port over anything that speaks S3."""
+"""Objects in S3."""

@@ -1,9 +1,9 @@
-"""Objects in a bucket of S3: ``ab/abcdef…``, by the hash of their content, as the folder has them too.
+"""Objects in an S3 bucket: ``ab/abcdef…``, named by the hash of their content, as in a folder.
 
-The client waits in its own way, so it has threads of its own, few of them; whoever asks waits `DEADLINE_S` at
-most, for a thread included. A request is tried again at once where the connection broke or the store had
-trouble: written twice, an object is there once. Nothing is held against a store that was down: the next
-request finds it up. The bucket is made when it is missing.
+The client blocks, so it runs in `THREADS` threads of its own. A caller waits at most `DEADLINE_S`, including
+the wait for a thread. The client retries immediately after a broken connection or a server error; writing an
+object twice has no effect. The adapter remembers no failures, so the first request after an outage succeeds.
+It creates the bucket if it is missing.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import io
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
 from urllib.parse import urlsplit
 
 from wonder_server.adapters.egress.dialing import Dialer
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from minio import Minio
 
 T = TypeVar("T")
+S = TypeVar("S")
 
 THREADS: Final = 16
 CONNECT_S: Final = 2.0
@@ -40,12 +41,14 @@ _KEY_MISSING_CODES: Final = frozenset({"NoSuchKey", "NoSuchObject", "NotFound"})
 _BUCKET_MISSING_CODES: Final = "NoSuchBucket"
 _BUCKET_EXISTS_CODES: Final = frozenset({"BucketAlreadyOwnedByYou", "BucketAlreadyExists"})
 _TRANSIENT_CODES: Final = frozenset({"RequestTimeout", "SlowDown", "OperationAborted"})
-"""Refusals that mean: not now."""
+"""Error codes of S3 for requests that may succeed later."""
 
 
 class S3Config(Value, frozen=True, kw_only=True):
-    """Where objects are. ``endpoint`` is a URL of scheme, host and port; without keys, requests are not
-    signed."""
+    """Location and credentials of the bucket. ``endpoint`` is a URL of scheme, host and port.
+
+    Without keys, requests are not signed.
+    """
 
     endpoint: str
     bucket: str
@@ -54,27 +57,25 @@ class S3Config(Value, frozen=True, kw_only=True):
     secret_key: str = ""
 
     def __repr__(self) -> str:
-        return f"Store(endpoint={self.endpoint!r}, bucket={self.bucket!r})"
+        return f"S3Config(endpoint={self.endpoint!r}, bucket={self.bucket!r})"
 
 
 class S3Blobs:
-    """Implements the port ``Blobs``. Nothing is asked of the store before the first call. `close` it."""
+    """Implements the port ``Blobs``. The first call connects to the store. `close` releases the threads."""
 
     def __init__(
-        self, store: S3Config, *, deadline_s: float = DEADLINE_S, dialer: Dialer | None = None
+        self, config: S3Config, *, deadline_s: float = DEADLINE_S, dialer: Dialer | None = None
     ) -> None:
-        self._store = store
+        self._config = config
         self._dialer = dialer or Dialer()
         self._deadline_s = deadline_s
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="s3")
 
     async def put(self, content: bytes) -> str:
-        key: str = await self._run(self._put, content)
-        return key
+        return await self._run(self._put, content)
 
     async def get(self, key: str) -> bytes | None:
-        content: bytes | None = await self._run(self._get, key) if is_key(key) else None
-        return content
+        return await self._run(self._get, key) if is_key(key) else None
 
     async def exists(self, key: str) -> bool:
         return is_key(key) and await self._run(self._exists, key)
@@ -84,41 +85,43 @@ class S3Blobs:
             await self._run(self._delete, key)
 
     async def close(self) -> None:
-        """Let go of the threads; what they do comes to its end by its own deadline."""
+        """Release the threads. Running requests end at their own deadline."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    async def _run(self, work: Callable[[T, float], Any], subject: T) -> Any:
+    async def _run(self, work: Callable[[S, float], T], subject: S) -> T:
         loop = asyncio.get_running_loop()
         until = time.monotonic() + self._deadline_s
         try:
             async with asyncio.timeout(self._deadline_s):
                 return await loop.run_in_executor(self._threads, work, subject, until)
         except TimeoutError:
-            raise _unavailable(f"does not answer within {self._deadline_s:g} s") from None
+            raise _unavailable(f"did not answer within {self._deadline_s:g} s") from None
 
-    # --- in a thread ----------------------------------------------------------------------------
+    # --- run in a thread ------------------------------------------------------------------------
 
     @functools.cached_property
     def _client(self) -> Minio:
-        # The import takes a quarter of a second, and only who uses S3 has to pay for it.
+        # The import takes a quarter of a second, so only servers with S3 import it.
         import urllib3
         from minio import Minio
 
-        parts = urlsplit(self._store.endpoint)
-        patience = urllib3.Timeout(connect=CONNECT_S, read=READ_S)
-        again = urllib3.Retry(total=2, redirect=0, backoff_factor=0.1, status_forcelist=[500, 502, 503, 504])
+        parts = urlsplit(self._config.endpoint)
+        timeout = urllib3.Timeout(connect=CONNECT_S, read=READ_S)
+        retries = urllib3.Retry(
+            total=2, redirect=0, backoff_factor=0.1, status_forcelist=[500, 502, 503, 504]
+        )
         return Minio(
             endpoint=parts.netloc,
-            access_key=self._store.access_key or None,
-            secret_key=self._store.secret_key or None,
+            access_key=self._config.access_key or None,
+            secret_key=self._config.secret_key or None,
             secure=parts.scheme == "https",
-            region=self._store.region,
+            region=self._config.region,
             http_client=open_pool(
                 self._dialer,
-                allow_only(host_port_of(self._store.endpoint)),
+                allow_only(host_port_of(self._config.endpoint)),
                 maxsize=THREADS,
-                timeout=patience,
-                retries=again,
+                timeout=timeout,
+                retries=retries,
             ),
         )
 
@@ -127,7 +130,7 @@ class S3Blobs:
 
         def put() -> None:
             self._client.put_object(
-                bucket_name=self._store.bucket, object_name=_object_name(key), data=io.BytesIO(content),
+                bucket_name=self._config.bucket, object_name=_object_name(key), data=io.BytesIO(content),
                 length=len(content),
             )  # fmt: skip
 
@@ -140,7 +143,7 @@ class S3Blobs:
 
     def _get(self, key: str, until: float) -> bytes | None:
         def get() -> bytes:
-            response = self._client.get_object(bucket_name=self._store.bucket, object_name=_object_name(key))
+            response = self._client.get_object(bucket_name=self._config.bucket, object_name=_object_name(key))
             try:
                 parts = []
                 for part in response.stream(CHUNK):
@@ -159,8 +162,8 @@ class S3Blobs:
         if key_of(content) != key:
             raise error(
                 Reason.STORAGE_UNAVAILABLE,
-                f"The object {_object_name(key)} of the bucket '{self._store.bucket}' is damaged; restore it "
-                "from a backup.",
+                f"The object {_object_name(key)} of the bucket '{self._config.bucket}' is damaged. Restore "
+                "it from a backup.",
             )
         return content
 
@@ -168,7 +171,7 @@ class S3Blobs:
         try:
             self._call(
                 lambda: self._client.stat_object(
-                    bucket_name=self._store.bucket, object_name=_object_name(key)
+                    bucket_name=self._config.bucket, object_name=_object_name(key)
                 )
             )
         except _MissingError:
@@ -179,7 +182,7 @@ class S3Blobs:
         try:
             self._call(
                 lambda: self._client.remove_object(
-                    bucket_name=self._store.bucket, object_name=_object_name(key)
+                    bucket_name=self._config.bucket, object_name=_object_name(key)
                 )
             )
         except _MissingError:
@@ -189,14 +192,14 @@ class S3Blobs:
         from minio.error import S3Error
 
         try:
-            self._client.make_bucket(bucket_name=self._store.bucket, location=self._store.region)
+            self._client.make_bucket(bucket_name=self._config.bucket, location=self._config.region)
         except S3Error as problem:
             if problem.code not in _BUCKET_EXISTS_CODES:
                 raise
 
     def _call(self, work: Callable[[], T]) -> T:
-        """Do it; what goes wrong becomes an error of ours, without any of the client's words: they hold
-        keys and signatures."""
+        """Call ``work`` and translate its errors. The client's messages contain keys and signatures, so drop
+        them."""
         import urllib3
         from minio.error import MinioException, S3Error
 
@@ -205,33 +208,33 @@ class S3Blobs:
         except S3Error as problem:
             self._fault_of(str(problem.code), problem.response.status)
         except (urllib3.exceptions.HTTPError, MinioException, OSError, ValueError):
-            raise _unavailable("cannot be reached") from None
+            raise _unavailable("could not be reached") from None
 
     def _fault_of(self, code: str, status: int) -> NoReturn:
         if code in _KEY_MISSING_CODES:
             raise _MissingError from None
         if code == _BUCKET_MISSING_CODES:
-            raise _NoBucketError(self._store.bucket) from None
+            raise _NoBucketError(self._config.bucket) from None
         if 400 <= status < 500 and status not in (408, 429) and code not in _TRANSIENT_CODES:
             raise error(
                 Reason.STORAGE_UNAVAILABLE,
-                f"The store of objects refuses this server ({code}): check the keys, the region and what they"
-                f" may do with the bucket '{self._store.bucket}'.",
+                f"The object store refused the server's request ({code}). Check the keys, the region and the"
+                f" permissions for the bucket '{self._config.bucket}'.",
             ) from None
-        raise _unavailable(f"fails ({code})") from None
+        raise _unavailable(f"failed ({code})") from None
 
 
 class _MissingError(Exception):
-    """There is no such object."""
+    """The object does not exist."""
 
 
 class _NoBucketError(WonderError):
-    """There is no such bucket."""
+    """The bucket does not exist."""
 
     def __init__(self, bucket: str) -> None:
         problem = error(
             Reason.STORAGE_UNAVAILABLE,
-            f"The store of objects has no bucket '{bucket}'; the first object makes it.",
+            f"The object store has no bucket '{bucket}'. The server creates it with the first object.",
         )
         super().__init__(problem.fault)
 
@@ -240,5 +243,5 @@ def _object_name(key: str) -> str:
     return f"{key[:2]}/{key}"
 
 
-def _unavailable(how: str) -> WonderError:
-    return error(Reason.STORAGE_UNAVAILABLE, f"The store of objects {how}; try again.", transient=True)
+def _unavailable(failure: str) -> WonderError:
+    return error(Reason.STORAGE_UNAVAILABLE, f"The object store {failure}. Try again.", transient=True)
