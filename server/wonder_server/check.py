@@ -11,26 +11,26 @@ from wonder_server.data_folder import DataFolder, DataFolderError
 _EXIT_USAGE = 2
 
 _EXAMPLES = """\
-Reads every record and changes nothing. What is checked:
+Read every record and change nothing. The command checks:
 
-  shards/, catalog.db, memory.db   the pages of the files, the checksum of each record, the numbers of
-                                   journals and events, and that whatever a record refers to is there
+  shards/, catalog.db, memory.db   the pages of the files, the checksum of each record, the sequences of
+                                   journals and events, and the targets of all references
   blobs/                           each object against its name, which is the hash of its content
   artifacts/, repositories/        git fsck
 
-Each damaged record is one line on standard output; progress goes to standard error. Records that were written
-by a version without checksums are counted as unchecked: they get one when they are written again.
+Each damaged record is one line on standard output; progress goes to standard error. The report counts records
+without a checksum, from a version before checksums, as unchecked. They get one with their next write.
 
 examples:
   wonder check /var/lib/wonder
   wonder check wonder-data > damaged.txt || mail -s 'wonder: damaged records' me < damaged.txt
   wonder check /var/lib/wonder --objects-elsewhere
-      where objects lie in a bucket (WONDER_S3_ENDPOINT)
+      Check the folder of a server that keeps its objects in a bucket (WONDER_S3_ENDPOINT).
 
-What to do: restore the named file from a backup, or the whole folder. A server starts with damaged records
-and serves all others; what needs a damaged one answers STORAGE_UNAVAILABLE and names it.
+To repair a folder, restore the named file or the whole folder from a backup. A server starts with damaged
+records and serves all others; a request that needs a damaged one fails with STORAGE_UNAVAILABLE and its name.
 
-exit codes: 0 nothing is damaged, 1 something is, 2 the folder is none or a server has it
+exit codes: 0 no damage, 1 damage found, 2 not a data folder, or in use by a server
 """
 
 
@@ -49,14 +49,14 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--objects-elsewhere",
         action="store_true",
-        help="do not look for objects in DIR/blobs, since they lie in a bucket",
+        help="do not require objects in DIR/blobs, since a bucket has them",
     )
     parser.add_argument("--quiet", action="store_true", help="do not show progress")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Check the folder. Returns the exit code."""
+    """Check the folder and return the exit code."""
     data: Path = arguments.data
     if not (data / "shards" / "COUNT").is_file():
         print(f"wonder check: {data} is not a data folder: it has no shards/COUNT.", file=sys.stderr)

@@ -1,9 +1,9 @@
-"""The data folder belongs to one server at a time.
+"""The data folder, which one server uses at a time.
 
-``LOCK`` is held with an exclusive `flock` for the life of the process, so that it is free again the
-moment the process ends, however it ends; its text says who holds it. ``ADDRESS`` tells tools where
-the running server listens. Only the server's user may enter the folder: what it holds is private, and a file
-that a command in a sandbox makes is out of reach for other users of the machine.
+``LOCK`` is held with an exclusive `flock` for the life of the process, so the system releases it whenever the
+process ends. Its text names the holder. ``ADDRESS`` tells tools where the running server listens. Only the
+server's user may enter the folder: its content is private, and other users of the machine cannot reach a file
+that a command in a sandbox creates.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _log = logger("server")
 
 
 class DataFolderError(Exception):
-    """The data folder cannot be used. The message is a plain sentence."""
+    """The data folder cannot be used. The message is a sentence."""
 
 
 class DataFolder:
-    """A data folder that this process holds. Made by `DataFolder.take`, given back by `release`."""
+    """A data folder that this process has locked. `acquire` or `lock` makes it, `release` unlocks it."""
 
     def __init__(self, path: Path, lock: int) -> None:
         self.path = path
@@ -35,9 +35,9 @@ class DataFolder:
 
     @classmethod
     def acquire(cls, path: Path, listen: str) -> DataFolder:
-        """Make the folder if it is missing, lock it, and close it to other users.
+        """Create the folder if it is missing, lock it, and close it to other users.
 
-        Raises `DataFolderError` when another process holds it or it cannot be written.
+        Raises `DataFolderError` if another process holds the lock or the folder cannot be written.
         """
         path = path.resolve()
         try:
@@ -55,11 +55,10 @@ class DataFolder:
 
     @classmethod
     def lock(cls, path: Path, advice: str = "Stop that server first.") -> DataFolder:
-        """Lock a folder that is there, for a moment in which no server may have it.
+        """Lock an existing folder, so that no server can use it.
 
-        ``advice``: what to do if a server has it.
-
-        Raises `DataFolderError` when another process holds it or its lock file cannot be opened.
+        ``advice`` ends the message if a server holds the lock. Raises `DataFolderError` if another process
+        holds the lock or the lock file cannot be opened.
         """
         path = path.resolve()
         try:
@@ -75,7 +74,7 @@ class DataFolder:
         return cls(path, lock)
 
     def _make_private(self) -> None:
-        """Set the mode 0700. Where the folder belongs to another user, its files are made private instead."""
+        """Set the mode 0700. If another user owns the folder, make new files private instead."""
         status = self.path.stat()
         mode = stat.S_IMODE(status.st_mode)
         if not mode & 0o077:
@@ -85,7 +84,7 @@ class DataFolder:
                 self.path.chmod(0o700)
             _log.info("data_dir_secured", data=str(self.path), mode=f"{mode:04o}", now="0700")
             return
-        # Not everywhere: what a merge writes in a repository on this machine is for its other users too.
+        # Only here: other users share the files that a merge writes into a repository of this machine.
         os.umask(0o077)
         _log.warning(
             "data_dir_exposed", data=str(self.path), mode=f"{mode:04o}",
@@ -94,15 +93,15 @@ class DataFolder:
         )  # fmt: skip
 
     def record_address(self, address: str) -> None:
-        """Record in the lock where this process listens. Raises `DataFolderError`."""
+        """Write this process and its address into the lock file. Raises `DataFolderError`."""
         text = json.dumps({"pid": os.getpid(), "listen": address}) + "\n"
         with self._translate_errors("LOCK"):
-            # In this order it needs no room that the file does not have already.
+            # In this order the write needs no additional disk space.
             os.pwrite(self._lock, text.encode(), 0)
             os.ftruncate(self._lock, len(text))
 
     def publish_address(self, address: str) -> None:
-        """Write ``ADDRESS``: the server is ready and answers there. On a full disk there is none.
+        """Write ``ADDRESS``, which tells tools that the server is ready. Skip it on a full disk.
 
         Raises `DataFolderError`.
         """
@@ -115,8 +114,10 @@ class DataFolder:
 
     @contextmanager
     def _translate_errors(self, name: str) -> Iterator[None]:
-        """Say in a plain sentence when a file of the folder cannot be written. That the disk is full is no
-        reason not to start: the server then reads and deletes."""
+        """Turn an OSError of a file in the folder into `DataFolderError`.
+
+        Ignore a full disk: the server starts, and accepts reads and deletions.
+        """
         try:
             yield
         except OSError as problem:
@@ -125,7 +126,7 @@ class DataFolder:
             raise DataFolderError(f"{self.path / name} cannot be written: {problem.strerror}.") from None
 
     def release(self) -> None:
-        """Remove ``ADDRESS`` and give up the lock. The lock file stays: removing it would race."""
+        """Remove ``ADDRESS`` and release the lock. Keep the lock file: removal would race."""
         (self.path / "ADDRESS").unlink(missing_ok=True)
         os.close(self._lock)
 

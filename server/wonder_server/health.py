@@ -1,7 +1,7 @@
 """``python -m wonder_server.health``: exit 0 if the server of these settings is serving, else 1.
 
-For container health checks: it reads the same environment as the server, or the real address from the
-data folder. With TLS, the certificate must also hold for 127.0.0.1 (or whatever ``listen`` names).
+It is for health checks of containers. It reads the environment of the server and takes the address from the
+data folder. With TLS, the certificate must also be valid for 127.0.0.1, or for the host in ``listen``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from wonder_server.settings.kinds import split_address
 
 
 def main() -> int:
-    """Ask once, for two seconds at most."""
+    """Call the health service once, with a timeout of two seconds. Return the exit code."""
     settings = load({})
     credentials = None
     if settings.tls_cert is not None:

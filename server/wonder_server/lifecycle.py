@@ -117,7 +117,7 @@ async def _drain(seconds: int, server: RpcServer, app: App) -> None:
 
 
 async def _run_bounded(seconds: float, step: str, work: Awaitable[None]) -> None:
-    """Await ``work``, but neither for longer than this nor for its errors: a stop goes on."""
+    """Await ``work`` for at most ``seconds``. Log a timeout or an error, so that the stop continues."""
     try:
         async with asyncio.timeout(seconds):
             await work
@@ -128,11 +128,11 @@ async def _run_bounded(seconds: float, step: str, work: Awaitable[None]) -> None
 
 
 def _stop_on_signal(force_after: float) -> asyncio.Event:
-    """An event that the first SIGTERM or SIGINT sets; the second ends the process.
+    """Return an event that the first SIGTERM or SIGINT sets. The second signal ends the process.
 
-    What cannot wait for an event loop that is held up happens in Python's own signal handler: the
-    second signal, and waking the thread that ends the process by force. That thread is there
-    beforehand, since a signal handler may start none: it may have interrupted the start of another.
+    Python's own signal handler ends the process and wakes the thread that ends it by force, since the event
+    loop may be blocked. That thread is started beforehand: a signal handler must not start one, because it
+    may have interrupted the start of another.
     """
     stop_requested = asyncio.Event()
     read_end, write_end = os.pipe()
@@ -153,14 +153,14 @@ def _stop_on_signal(force_after: float) -> asyncio.Event:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop_requested.set)
-        # In the place of the loop's handler, which does nothing: it hears of signals by a wakeup fd.
+        # Replaces the loop's handler, which does nothing: signals reach the loop through a wakeup descriptor.
         signal.signal(number, on_signal)
         signal.siginterrupt(number, False)
     return stop_requested
 
 
 def _force_exit_after(seconds: float) -> None:
-    """A thread of its own, since what is to be ended may be holding up the event loop."""
+    """End the process after ``seconds`` from a thread, since the event loop may be blocked."""
 
     def end() -> None:
         _log.error("shutdown_forced", seconds=seconds)
@@ -176,7 +176,7 @@ def _log_warnings(settings: Settings) -> None:
         _log.warning("unknown_setting", variable=name, **({"did_you_mean": near} if near else {}))
     for root in settings.repository_roots:
         if not root.is_dir():
-            _log.warning("repository_root_missing", path=str(root), effect="no repository can lie below it")
+            _log.warning("repository_root_missing", path=str(root), effect="its repositories are unreachable")
     if not settings.is_loopback and not settings.has_tls:
         _log.warning("tls_disabled", listen=settings.listen)
     if not settings.is_loopback and settings.auth_tokens_file is None:

@@ -1,8 +1,8 @@
 """Logs: structlog on standard error, as JSON lines for machines or in colour for people.
 
-Every line is an event with fields. No line holds a user's content, and the secrets of the settings are
-blotted out of every line, since an exception's text may quote the key that a provider refused. Those of fewer
-than eight characters are blotted out where they stand by themselves, and never in keys or names of events.
+Every line is an event with fields. No line contains a user's content. The secrets of the settings are
+replaced in every line, since an exception's text may quote the key that a provider refused. Secrets of fewer
+than eight characters are replaced only where they stand alone, and never in field names or events.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import structlog
 from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
 
 LIBRARY_TEXT: Final = 500
-"""Characters of what a library logs. It may quote what others sent."""
+"""Maximum number of characters of a library's message, which may quote the content of a request."""
 MIN_SUBSTRING_SECRET: Final = 8
-"""A secret of fewer characters is only looked for where it stands by itself."""
+"""Minimum number of characters of a secret that is replaced inside of words too."""
 _SAFE_FIELDS: Final = frozenset({"event", "level", "timestamp", "component", "rpc", "reason", "address"})
-"""Fields of a line whose values are the server's own."""
+"""Fields whose values the server sets itself, so that they contain no secret."""
 
 
 def configure(
@@ -30,8 +30,8 @@ def configure(
 ) -> None:
     """Set up logging for the process.
 
-    ``log_format`` is auto, json or console; ``log_level`` debug, info, warning or error. ``secrets``
-    are texts that no line may show.
+    ``log_format`` is auto, json or console; ``log_level`` is debug, info, warning or error. ``secrets`` are
+    texts that no line may show.
     """
     out = sys.stderr if stream is None else stream
     pretty = log_format == "console" or (log_format == "auto" and out.isatty())
@@ -48,7 +48,7 @@ def configure(
             redact_values,
             structlog.dev.ConsoleRenderer(
                 colors=out.isatty(),
-                # The other formatters show local variables, secrets among them, and may take minutes for it.
+                # Other formatters show local variables, which may be secrets, and can take minutes.
                 exception_formatter=structlog.dev.plain_traceback,
             ),
         ]
@@ -65,15 +65,15 @@ def configure(
 
 
 class _LibraryHandler(logging.Handler):
-    """Writes warnings and errors of libraries (those that use the module ``logging``) as lines like ours."""
+    """Handler that logs warnings and errors of libraries, which use the module ``logging``."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a record: one line, whatever it holds."""
+        """Write a record as one line."""
         try:
             text = record.getMessage()
             if len(text) > LIBRARY_TEXT:
                 text = f"{text[:LIBRARY_TEXT]}…"
-            # As text already: whatever renders the line must not add local variables to it.
+            # Formatted here, so that no renderer adds local variables.
             caught = record.exc_info
             fields = {"exception": "".join(traceback.format_exception(*caught)).rstrip()} if caught else {}
             logger("libraries").log(
@@ -84,8 +84,10 @@ class _LibraryHandler(logging.Handler):
 
 
 def _redact(secrets: Iterable[str]) -> Processor:
-    """Replace secrets in a rendered line. Short ones are left to `_blot_values`: they would occur in it by
-    chance."""
+    """Return a processor that replaces long secrets in a rendered line.
+
+    `_redact_values` replaces short ones, which may occur in a line by chance.
+    """
     hidden = tuple(secret for secret in secrets if len(secret) >= MIN_SUBSTRING_SECRET)
 
     def redact(_logger: WrappedLogger, _method: str, line: EventDict | str) -> str:
@@ -98,8 +100,10 @@ def _redact(secrets: Iterable[str]) -> Processor:
 
 
 def _redact_values(secrets: Iterable[str]) -> Processor:
-    """Replace short secrets in the values of a line where they stand by themselves; keys, the event and the
-    server's own words stay."""
+    """Return a processor that replaces short secrets where they stand alone in a value.
+
+    Field names, the event and the fields that the server sets itself stay as they are.
+    """
     short = sorted(
         {secret for secret in secrets if 0 < len(secret) < MIN_SUBSTRING_SECRET}, key=len, reverse=True
     )
@@ -125,6 +129,6 @@ def _redact_values(secrets: Iterable[str]) -> Processor:
 
 
 def logger(component: str) -> FilteringBoundLogger:
-    """Return a logger whose lines name a part of the server in the field ``component``."""
+    """Return a logger whose lines name a component of the server in the field ``component``."""
     log: FilteringBoundLogger = structlog.get_logger(component=component)
     return log

@@ -1,13 +1,13 @@
 """The command ``wonder serve``.
 
-The ``wonder`` command comes with the SDK, which knows nothing of the server. It finds further commands
-through the entry point group ``wonder.commands``: each is a function ::
+The ``wonder`` command is part of the SDK, which does not import the server. It finds further commands through
+the entry point group ``wonder.commands``. Each is a function ::
 
     def register(subparsers: argparse._SubParsersAction) -> None
 
-which adds one parser, and on it ``set_defaults(run=...)`` with a function from the parsed arguments to
-an exit code. Importing this module must stay cheap, since every ``wonder`` command does it: what a
-server needs is imported when one is started.
+that adds one parser and calls its ``set_defaults(run=...)`` with a function from the parsed arguments to an
+exit code. Every ``wonder`` command imports this module, so the import must stay cheap: the modules of a
+server are imported at its start.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def run(arguments: argparse.Namespace, open_app: OpenApp | None = None) -> int:
         return _refuse(problem)
     logs.configure(settings.log_format, settings.log_level, secrets=settings.secrets())
 
-    # gRPC's own log has a format of its own and says little that ours does not.
+    # The log of gRPC has another format and repeats the errors in this server's log.
     set_default_variable("GRPC_VERBOSITY", "NONE")
     from wonder_server.lifecycle import run_server
     from wonder_server.rpc.server.server import ListenError
@@ -89,15 +89,15 @@ def run(arguments: argparse.Namespace, open_app: OpenApp | None = None) -> int:
     except (SettingsError, DataFolderError, ListenError) as problem:
         return _refuse(problem)
     except WonderError as problem:
-        # A store that cannot be opened, a standard library that does not apply.
+        # A store that cannot be opened, or a standard library that cannot be applied.
         return _refuse(problem.fault.message)
     return 0
 
 
 def check_exposure(settings: Settings) -> None:
-    """Refuse to listen beyond this machine without TLS and tokens, unless `insecure` is set.
+    """Raise `SettingsError` if other machines can reach the server without TLS and tokens.
 
-    Raises `SettingsError`.
+    The setting ``insecure`` permits it.
     """
     if settings.is_loopback or settings.insecure:
         return

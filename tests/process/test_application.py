@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import pytest
 
@@ -23,7 +23,10 @@ from wonder_server.compose import Application, open_application
 from wonder_server.compose.clients import Clients
 from wonder_server.compose.git import ExecutorFactory
 from wonder_server.compose.stores import Stores
+from wonder_server.ports.journal import Entry
+from wonder_server.rpc.conversation.servicer import ConversationServicer
 from wonder_server.rpc.library.documents import fill_from_document
+from wonder_server.rpc.library.servicer import LibraryServicer
 from wonder_server.settings import Settings
 
 NOWHERE = Settings(data_dir=Path("/nowhere"))
@@ -47,44 +50,53 @@ class Call:
         return ()
 
 
+def conversations(app: Application) -> ConversationServicer:
+    servicer = app.servicers["wonder.v1.ConversationService"]
+    assert isinstance(servicer, ConversationServicer)
+    return servicer
+
+
+def libraries(app: Application) -> LibraryServicer:
+    servicer = app.servicers["wonder.v1.LibraryService"]
+    assert isinstance(servicer, LibraryServicer)
+    return servicer
+
+
 async def create_conversation(app: Application, agent_id: str = "assistant") -> str:
     """Create a conversation with an agent and return its id."""
     participant = conversation.Participant(agent=conversation.AgentParticipant(agent_id=agent_id))
     request = pb.CreateConversationRequest(conversation=conversation.Conversation(participants=[participant]))
-    servicer: Any = app.servicers["wonder.v1.ConversationService"]
-    return str((await servicer.create_conversation(request, Call())).conversation.id)
+    return str((await conversations(app).create_conversation(request, Call())).conversation.id)
 
 
 async def send(app: Application, conversation_id: str, content: str) -> str:
     """Send a message and return the id of its turn."""
-    servicer: Any = app.servicers["wonder.v1.ConversationService"]
     request = pb.SendMessageRequest(conversation_id=conversation_id, send=pb.ConverseSend(content=content))
-    return str((await servicer.send_message(request, Call())).turn.id)
+    return str((await conversations(app).send_message(request, Call())).turn.id)
 
 
 async def get_turn(app: Application, turn_id: str) -> conversation.Turn:
-    servicer: Any = app.servicers["wonder.v1.ConversationService"]
-    found: conversation.Turn = (await servicer.get_turn(pb.GetTurnRequest(turn_id=turn_id), Call())).turn
+    found: conversation.Turn = (
+        await conversations(app).get_turn(pb.GetTurnRequest(turn_id=turn_id), Call())
+    ).turn
     return found
 
 
 async def messages(app: Application, conversation_id: str) -> list[str]:
-    servicer: Any = app.servicers["wonder.v1.ConversationService"]
     request = pb.ListMessagesRequest(conversation_id=conversation_id, oldest_first=True)
-    return [each.content for each in (await servicer.list_messages(request, Call())).messages]
+    return [each.content for each in (await conversations(app).list_messages(request, Call())).messages]
 
 
 async def create_slow_agent(app: Application) -> str:
     """Create an agent that pauses for a second before each token but the first, and return its id."""
-    servicer: Any = app.servicers["wonder.v1.LibraryService"]
     request = library.ApplyDefinitionsRequest(library="slow")
     for document in (SLOW_PROFILE, SLOW_PERSONA):
         fill_from_document(request.definitions.add(), document)
-    await servicer.apply_definitions(request, Call())
+    await libraries(app).apply_definitions(request, Call())
     create = library.CreateAgentRequest()
     create.agent.name = "slow"
     create.agent.persona_id = "slow/speaker"
-    return str((await servicer.create_agent(create, Call())).agent.id)
+    return str((await libraries(app).create_agent(create, Call())).agent.id)
 
 
 @pytest.fixture(autouse=True)
@@ -132,7 +144,7 @@ def test_time_passes_only_as_the_test_moves_it() -> None:
 
 
 def test_the_same_seed_gives_the_same_history() -> None:
-    def history(seed: int) -> list[Any]:
+    def history(seed: int) -> list[tuple[str, list[Entry]]]:
         shards = MemoryShards()
 
         async def story(time: VirtualTime) -> None:

@@ -1,4 +1,4 @@
-"""A server's life from taking its folder to giving it back, with an app that only takes notes."""
+"""The life of a server process, from the lock of its folder to the exit, with a recording application."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from wonder_server.serve import check_exposure, register
 from wonder_server.settings import Settings, SettingsError
 
 
-class Notes:
+class RecordingApp:
     """An application that records its calls, and can fail at one of them."""
 
     def __init__(self, *, fails: str = "", problem: Exception | None = None) -> None:
@@ -43,21 +43,21 @@ class Notes:
         return None
 
     @asynccontextmanager
-    async def open(self, _settings: Settings) -> AsyncIterator[Notes]:
+    async def open(self, _settings: Settings) -> AsyncIterator[RecordingApp]:
         """Start and close, as `wonder_server.compose.open_application` does."""
         try:
-            self._note("start")
+            self._record("start")
             yield self
         finally:
-            self._note("close")
+            self._record("close")
 
     async def drain(self, grace_seconds: float) -> None:
-        self._note("drain")
+        self._record("drain")
 
-    def _note(self, frame: str) -> None:
-        self.calls.append(frame)
-        if frame == self._fails:
-            raise self._problem or RuntimeError(f"{frame} failed")
+    def _record(self, step: str) -> None:
+        self.calls.append(step)
+        if step == self._fails:
+            raise self._problem or RuntimeError(f"{step} failed")
 
 
 def settings(data: Path, **more: Any) -> Settings:
@@ -65,7 +65,7 @@ def settings(data: Path, **more: Any) -> Settings:
 
 
 async def address_of(data: Path, life: asyncio.Task[None]) -> str:
-    """The address that a starting server publishes."""
+    """Wait for the address that a starting server publishes."""
     file = data / "ADDRESS"
     while not file.exists():
         assert not life.done(), life.result()
@@ -75,12 +75,12 @@ async def address_of(data: Path, life: asyncio.Task[None]) -> str:
 
 @pytest.fixture(autouse=True)
 def no_force(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Within a test's process nothing may end the process."""
+    """Keep a test from ending its own process."""
     monkeypatch.setattr("wonder_server.lifecycle._force_exit_after", lambda _seconds: None)
 
 
-async def test_a_server_starts_serves_drains_closes_and_gives_its_folder_back(tmp_path: Path) -> None:
-    app, stop = Notes(), asyncio.Event()
+async def test_a_server_starts_serves_drains_closes_and_releases_its_folder(tmp_path: Path) -> None:
+    app, stop = RecordingApp(), asyncio.Event()
     life = asyncio.create_task(run_server(settings(tmp_path), app.open, started_at=0, stop=stop))
     address = await address_of(tmp_path, life)
     async with aio.insecure_channel(address) as channel:
@@ -93,30 +93,28 @@ async def test_a_server_starts_serves_drains_closes_and_gives_its_folder_back(tm
     DataFolder.acquire(tmp_path, "again").release()
 
 
-async def test_an_app_that_cannot_start_is_closed_and_the_folder_is_free_again(tmp_path: Path) -> None:
-    app = Notes(fails="start")
+async def test_an_application_that_fails_to_start_releases_the_folder(tmp_path: Path) -> None:
+    app = RecordingApp(fails="start")
     with pytest.raises(RuntimeError, match="start failed"):
         await run_server(settings(tmp_path), app.open, started_at=0)
     assert app.calls == ["start", "close"]
     DataFolder.acquire(tmp_path, "again").release()
 
 
-async def test_a_store_that_the_system_refuses_is_a_sentence_with_its_name(tmp_path: Path) -> None:
+async def test_an_error_names_the_store_that_the_system_refuses(tmp_path: Path) -> None:
     refused = FileExistsError(errno.EEXIST, "File exists", str(tmp_path / "shards"))
-    app = Notes(fails="start", problem=refused)
+    app = RecordingApp(fails="start", problem=refused)
     with pytest.raises(DataFolderError, match=r"shards cannot be used: File exists\.$"):
         await run_server(settings(tmp_path), app.open, started_at=0)
     assert app.calls == ["start", "close"]
 
 
-async def test_a_full_disk_does_not_keep_it_from_serving(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: Any, **__: Any) -> int:
+async def test_a_server_on_a_full_disk_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     (tmp_path / "ADDRESS").write_text("127.0.0.1:1")
-    app, stop = Notes(), asyncio.Event()
+    app, stop = RecordingApp(), asyncio.Event()
     stop.set()
     monkeypatch.setattr(Path, "write_text", full)
     monkeypatch.setattr(os, "pwrite", full)
@@ -125,13 +123,13 @@ async def test_a_full_disk_does_not_keep_it_from_serving(
     assert not (tmp_path / "ADDRESS").exists()
 
 
-async def test_a_file_of_the_folder_that_cannot_be_written_is_a_sentence_and_nothing_goes_on_running(
+async def test_an_error_names_the_file_that_cannot_be_written_and_the_server_stops(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(*_: Any, **__: Any) -> int:
+    def broken(*_: object, **__: object) -> int:
         raise OSError(errno.EIO, "Input/output error")
 
-    app = Notes()
+    app = RecordingApp()
     monkeypatch.setattr(Path, "write_text", broken)
     with pytest.raises(DataFolderError, match=r"ADDRESS cannot be written: Input/output error\.$"):
         await run_server(settings(tmp_path), app.open, started_at=0)
@@ -143,14 +141,14 @@ async def test_a_file_of_the_folder_that_cannot_be_written_is_a_sentence_and_not
     DataFolder.acquire(tmp_path, "again").release()
 
 
-async def test_a_drain_that_fails_does_not_keep_the_stores_from_closing(tmp_path: Path) -> None:
-    app, stop = Notes(fails="drain"), asyncio.Event()
+async def test_stores_close_after_a_failed_drain(tmp_path: Path) -> None:
+    app, stop = RecordingApp(fails="drain"), asyncio.Event()
     stop.set()
     await run_server(settings(tmp_path), app.open, started_at=0, stop=stop)
     assert app.calls == ["start", "drain", "close"]
 
 
-def test_a_folder_that_others_could_enter_is_closed_to_them(tmp_path: Path) -> None:
+def test_a_folder_that_others_could_enter_becomes_private(tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()
     for mode in (0o755, 0o777, 0o2770, 0o700):
@@ -174,26 +172,26 @@ def test_in_a_folder_of_another_user_new_files_are_private(
         os.umask(before)
 
 
-async def test_a_repository_root_that_is_not_there_is_warned_of(tmp_path: Path) -> None:
+async def test_a_missing_repository_root_is_logged(tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     stop = asyncio.Event()
     stop.set()
     roots = (tmp_path / "there", tmp_path / "not")
     with capture_logs() as lines:
         await run_server(
-            settings(tmp_path / "data", repository_roots=roots), Notes().open, started_at=0, stop=stop
+            settings(tmp_path / "data", repository_roots=roots), RecordingApp().open, started_at=0, stop=stop
         )
     warned = [line["path"] for line in lines if line["event"] == "repository_root_missing"]
     assert warned == [str(tmp_path / "not")]
 
 
-async def test_two_servers_on_one_folder_are_refused_by_name_of_the_first(tmp_path: Path) -> None:
+async def test_a_second_server_on_a_folder_is_refused_with_the_address_of_the_first(tmp_path: Path) -> None:
     stop = asyncio.Event()
-    life = asyncio.create_task(run_server(settings(tmp_path), Notes().open, started_at=0, stop=stop))
+    life = asyncio.create_task(run_server(settings(tmp_path), RecordingApp().open, started_at=0, stop=stop))
     address = await address_of(tmp_path, life)
     with pytest.raises(DataFolderError, match=rf"in use by process {os.getpid()} \(listening on {address}\)"):
-        await run_server(settings(tmp_path), Notes().open, started_at=0)
-    # Only a server has another folder to be given.
+        await run_server(settings(tmp_path), RecordingApp().open, started_at=0)
+    # The advice to choose another folder is for servers only.
     with pytest.raises(DataFolderError) as problem:
         DataFolder.lock(tmp_path)
     assert str(problem.value).endswith("Stop that server first.")
@@ -201,9 +199,11 @@ async def test_two_servers_on_one_folder_are_refused_by_name_of_the_first(tmp_pa
     await life
 
 
-async def test_a_port_in_use_is_refused_before_anything_is_recovered(tmp_path: Path) -> None:
-    stop, late = asyncio.Event(), Notes()
-    life = asyncio.create_task(run_server(settings(tmp_path / "a"), Notes().open, started_at=0, stop=stop))
+async def test_a_port_in_use_is_refused_before_recovery(tmp_path: Path) -> None:
+    stop, late = asyncio.Event(), RecordingApp()
+    life = asyncio.create_task(
+        run_server(settings(tmp_path / "a"), RecordingApp().open, started_at=0, stop=stop)
+    )
     address = await address_of(tmp_path / "a", life)
     with pytest.raises(ListenError, match="is in use by another program"):
         await run_server(Settings(listen=address, data_dir=tmp_path / "b"), late.open, started_at=0)
@@ -227,9 +227,7 @@ def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
         ({"tls_cert": Path("c"), "tls_key": Path("k")}, "authentication .* is not set up"),
     ],
 )
-def test_listening_beyond_this_machine_is_refused_without_tls_and_tokens(
-    more: dict[str, Any], lacking: str
-) -> None:
+def test_a_server_for_other_machines_needs_tls_and_tokens(more: dict[str, Any], lacking: str) -> None:
     with pytest.raises(SettingsError, match=lacking):
         check_exposure(Settings(listen="0.0.0.0:1", **more))
     check_exposure(Settings(listen="0.0.0.0:1", insecure=True, **more))
@@ -244,7 +242,7 @@ def test_listening_beyond_this_machine_is_refused_without_tls_and_tokens(
         (["--config", "/nowhere.toml"], "cannot be read"),
     ],
 )
-def test_the_command_refuses_in_one_line_with_exit_code_2(
+def test_a_refused_start_prints_one_line_and_exits_with_2(
     arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     parser = argparse.ArgumentParser()
@@ -255,7 +253,7 @@ def test_the_command_refuses_in_one_line_with_exit_code_2(
     assert said in out and out.startswith("wonder serve: ") and out.count("\n") == 1
 
 
-# From here on real processes, with the same app, to see signals, exit codes and what gets imported.
+# Real processes, with a similar application: signals, exit codes and imports.
 
 PROGRAM = """
 import argparse, asyncio, contextlib, pathlib, sys, time
@@ -291,7 +289,7 @@ sys.exit(code)
 
 
 def start(data: Path, *words: str) -> tuple[subprocess.Popen[str], dict[str, Any]]:
-    """A server process and its ready line."""
+    """Start a server process and return it with its `ready` event."""
     path = os.pathsep.join(str(ROOT / part) for part in ("server", "gen/python", "sdk/python"))
     process = subprocess.Popen(
         [sys.executable, "-c", PROGRAM, str(data), *(words or ("10",))],
@@ -308,7 +306,7 @@ def start(data: Path, *words: str) -> tuple[subprocess.Popen[str], dict[str, Any
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_process_says_ready_and_ends_with_0_on_a_signal(tmp_path: Path, number: signal.Signals) -> None:
+def test_a_process_logs_ready_and_exits_with_0_on_a_signal(tmp_path: Path, number: signal.Signals) -> None:
     process, ready = start(tmp_path)
     assert ready["address"] == (tmp_path / "ADDRESS").read_text().strip()
     assert ready["data"] == str(tmp_path) and ready["model"] == "offline"
@@ -316,12 +314,10 @@ def test_a_process_says_ready_and_ends_with_0_on_a_signal(tmp_path: Path, number
     process.send_signal(number)
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 0
-    assert out == "[]\n", "heavy libraries stay out of the server's process"
+    assert out == "[]\n", "the server's process must not import heavy libraries"
 
 
-def test_the_health_command_tells_a_serving_server_from_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_health_command_fails_without_a_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WONDER_DATA_DIR", str(tmp_path))
     process, _ = start(tmp_path)
     assert health.main() == 0
@@ -331,7 +327,7 @@ def test_the_health_command_tells_a_serving_server_from_none(
     assert health.main() == 1
 
 
-def test_a_folder_is_free_again_after_kill_9(tmp_path: Path) -> None:
+def test_kill_9_releases_the_folder(tmp_path: Path) -> None:
     process, _ = start(tmp_path)
     process.kill()
     process.communicate(timeout=60)
@@ -339,27 +335,29 @@ def test_a_folder_is_free_again_after_kill_9(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("word", "code"), [("dawdle", 0), ("hang", 1)])
-def test_a_stop_ends_within_its_time_whatever_the_app_does(tmp_path: Path, word: str, code: int) -> None:
+def test_a_stop_ends_within_the_grace_although_the_application_hangs(
+    tmp_path: Path, word: str, code: int
+) -> None:
     process, _ = start(tmp_path, "1", word)
     process.terminate()
-    process.communicate(timeout=60)  # ten minutes is what the app would take
+    process.communicate(timeout=60)  # the application would take ten minutes
     assert process.returncode == code
 
 
 @pytest.mark.parametrize(("seconds", "signals"), [("1", 1), ("3000", 2)])
-def test_a_stop_needs_no_event_loop(tmp_path: Path, seconds: str, signals: int) -> None:
+def test_a_stop_works_while_the_event_loop_is_blocked(tmp_path: Path, seconds: str, signals: int) -> None:
     process, _ = start(tmp_path, seconds, "hold")
     assert process.stdout is not None
     assert process.stdout.readline() == "held\n"
     process.terminate()
     while signals == 2 and process.poll() is None:
-        time.sleep(0.05)  # two at once may be one
+        time.sleep(0.05)  # the system may merge two signals sent at once
         process.terminate()
     process.communicate(timeout=60)
     assert process.returncode == 1
 
 
-def test_a_second_signal_ends_the_process_at_once(tmp_path: Path) -> None:
+def test_a_second_signal_ends_the_process_immediately(tmp_path: Path) -> None:
     process, _ = start(tmp_path, "3000", "dawdle")
     assert process.stderr is not None
     process.terminate()

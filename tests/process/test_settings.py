@@ -1,3 +1,5 @@
+"""Settings are read, checked and documented from one table."""
+
 from __future__ import annotations
 
 import argparse
@@ -35,7 +37,7 @@ def test_the_document_has_a_section_for_each_group() -> None:
         assert names == [row.name for row in TABLE if row.group is group] != []
 
 
-def test_the_flags_of_a_group_stand_below_its_name(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_lists_the_flags_of_a_group_below_its_name(capsys: pytest.CaptureFixture[str]) -> None:
     parser = argparse.ArgumentParser()
     register(parser.add_subparsers())
     with pytest.raises(SystemExit):
@@ -47,12 +49,12 @@ def test_the_flags_of_a_group_stand_below_its_name(capsys: pytest.CaptureFixture
         assert flags == [row.flag for row in TABLE if row.group is group and row.flag]
 
 
-def test_a_variable_is_named_after_its_setting_but_for_the_keys_of_providers() -> None:
+def test_a_variable_has_the_name_of_its_setting_except_the_keys_of_providers() -> None:
     others = {row.env for row in TABLE if row.env != f"WONDER_{row.name.upper()}"}
     assert others == {"OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"}
 
 
-def test_a_flag_goes_before_the_environment_before_the_file_before_the_default(tmp_path: Path) -> None:
+def test_a_flag_overrides_the_environment_then_the_file_then_the_default(tmp_path: Path) -> None:
     file = tmp_path / "wonder.toml"
     file.write_text('listen = "127.0.0.1:1"\nshard_count = 2\nlog_level = "error"\n')
     environ = {"WONDER_CONFIG": str(file), "WONDER_LISTEN": "127.0.0.1:2", "WONDER_SHARD_COUNT": "3"}
@@ -62,7 +64,7 @@ def test_a_flag_goes_before_the_environment_before_the_file_before_the_default(t
 
 
 @pytest.mark.parametrize("flag", [None, "wonder-data", "./below/../wonder-data"])
-def test_the_data_folder_is_absolute_however_it_is_said(
+def test_the_data_folder_is_absolute_in_any_notation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flag: str | None
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -71,7 +73,7 @@ def test_the_data_folder_is_absolute_however_it_is_said(
     assert data == tmp_path.resolve() / "wonder-data"
 
 
-def test_a_relative_data_folder_wants_a_folder_to_be_in(
+def test_a_relative_data_folder_needs_a_current_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gone = tmp_path / "gone"
@@ -138,7 +140,7 @@ def test_a_bad_config_file_is_refused_by_key(tmp_path: Path, text: str, said: st
         load({"config": str(file)}, {})
 
 
-def test_secrets_are_shown_nowhere(tmp_path: Path) -> None:
+def test_secrets_are_never_shown(tmp_path: Path) -> None:
     settings = load({}, {"OPENAI_API_KEY": "sk-hidden"})
     assert settings.openai_api_key == "sk-hidden" and "sk-hidden" not in repr(settings)
     file = tmp_path / "wonder.toml"
@@ -161,23 +163,23 @@ def test_secrets_are_shown_nowhere(tmp_path: Path) -> None:
         ("example.org:1", False),
     ],
 )
-def test_loopback_is_told_from_the_rest(listen: str, loopback: bool) -> None:
+def test_only_loopback_addresses_count_as_loopback(listen: str, loopback: bool) -> None:
     assert Settings(listen=listen).is_loopback is loopback
 
 
-def test_the_model_is_the_one_named_or_the_first_with_a_key_or_offline() -> None:
+def test_the_model_is_the_configured_one_or_the_first_with_a_key_or_offline() -> None:
     assert load({}, {}).model_choice == "offline"
     assert load({}, {"GEMINI_API_KEY": "k"}).model_choice == "gemini"
     assert load({"default_model": "openai/x"}, {"GEMINI_API_KEY": "k"}).model_choice == "openai/x"
 
 
-def test_a_variable_that_is_nearly_a_setting_is_pointed_out() -> None:
+def test_a_misspelled_variable_is_reported_with_the_closest_setting() -> None:
     assert unknown_variables({"WONDER_LISTN": "", "WONDER_TOKEN": "", "HOME": ""}) == {
         "WONDER_LISTN": "WONDER_LISTEN"
     }
 
 
-def test_mcp_servers_come_as_json_or_as_tables_of_the_file(tmp_path: Path) -> None:
+def test_mcp_servers_are_json_or_tables_of_the_config_file(tmp_path: Path) -> None:
     given = '{"files": {"command": "mcp-files", "args": ["/data"], "env": {"TOKEN": "secret-token"}}}'
     [files] = load({}, {"WONDER_MCP_SERVERS": given}).mcp_servers
     assert files == McpServer(
@@ -216,6 +218,6 @@ def test_mcp_servers_come_as_json_or_as_tables_of_the_file(tmp_path: Path) -> No
         '{"files": {"command": ["x"]}}',
     ],
 )
-def test_what_describes_no_mcp_server_is_refused(given: str) -> None:
+def test_an_invalid_mcp_server_is_refused(given: str) -> None:
     with pytest.raises(SettingsError, match=r"^mcp_servers: (expected |.* needs |.* name is )"):
         load({}, {"WONDER_MCP_SERVERS": given})

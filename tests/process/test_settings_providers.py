@@ -1,4 +1,4 @@
-"""Providers of models come from the operator's list, and no other can be chosen."""
+"""Providers of models come from the operator's list. A start refuses any other."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from wonder_server.settings import TABLE, SettingsError, load
 GROQ = {
     "name": "groq",
     "format": "litellm",
-    "key": "gsk_of_the_house_1234",
+    "key": "gsk_of_the_test_1234",
     "headers": {"X-Team": "a-team-name"},
 }
 OLLAMA = {"name": "ollama", "format": "openai_chat", "base_url": "http://127.0.0.1:11434/v1"}
 BEDROCK = {"name": "eu", "format": "litellm/bedrock", "options": {"aws_region_name": "eu-central-1", "n": 5}}
 
 
-def test_providers_come_as_json_or_as_tables_of_the_file(tmp_path: Path) -> None:
+def test_providers_are_json_or_tables_of_the_config_file(tmp_path: Path) -> None:
     by_json = load({}, {"WONDER_PROVIDERS": json.dumps([GROQ, OLLAMA, BEDROCK])})
     file = tmp_path / "wonder.toml"
     file.write_text(
-        '[[providers]]\nname = "groq"\nformat = "litellm"\nkey = "gsk_of_the_house_1234"\n'
+        '[[providers]]\nname = "groq"\nformat = "litellm"\nkey = "gsk_of_the_test_1234"\n'
         'headers = {"X-Team" = "a-team-name"}\n'
         '[[providers]]\nname = "ollama"\nformat = "openai_chat"\nbase_url = "http://127.0.0.1:11434/v1"\n'
         '[[providers]]\nname = "eu"\nformat = "litellm/bedrock"\n'
@@ -38,10 +38,10 @@ def test_providers_come_as_json_or_as_tables_of_the_file(tmp_path: Path) -> None
     assert found["ollama"].family("ollama") == "openai" and not found["ollama"].uses_litellm
 
 
-def test_keys_headers_and_options_are_shown_nowhere() -> None:
+def test_keys_headers_and_options_are_never_shown() -> None:
     settings = load({}, {"WONDER_PROVIDERS": json.dumps([GROQ, BEDROCK])})
     assert "gsk_of" not in repr(settings) and "a-team-name" not in repr(make_endpoints(settings))
-    assert {"gsk_of_the_house_1234", "a-team-name", "eu-central-1"} <= set(settings.secrets())
+    assert {"gsk_of_the_test_1234", "a-team-name", "eu-central-1"} <= set(settings.secrets())
 
 
 @pytest.mark.parametrize(
@@ -63,24 +63,24 @@ def test_keys_headers_and_options_are_shown_nowhere() -> None:
         ('[{"name": "a", "format": "gemini", "headers": {"a b": "c"}}]', "cannot be sent"),
         ('[{"name": "a", "format": "gemini", "headers": {"a": "b\\r\\nc: d"}}]', "cannot be sent"),
         ('[{"name": "a", "format": "gemini", "key": 5}]', "needs texts"),
-        ('[{"name": "a", "format": "gemini"}, {"name": "a", "format": "litellm"}]', "there twice"),
+        ('[{"name": "a", "format": "gemini"}, {"name": "a", "format": "litellm"}]', "listed twice"),
     ],
 )
-def test_what_describes_no_provider_is_refused_without_its_secrets(given: str, said: str) -> None:
+def test_an_invalid_provider_is_refused_without_its_secrets(given: str, said: str) -> None:
     with pytest.raises(SettingsError, match=said) as caught:
         load({}, {"WONDER_PROVIDERS": given})
     assert "sk-secret" not in str(caught.value) and "WONDER_PROVIDERS" in str(caught.value)
 
 
 @pytest.mark.parametrize("chosen", ["foo/bar", "groq/llama", "opena/gpt", "gpt-5", "openai/", "/gpt"])
-def test_a_model_of_no_known_provider_is_refused_at_the_start(chosen: str) -> None:
+def test_a_model_of_an_unknown_provider_is_refused_at_the_start(chosen: str) -> None:
     with pytest.raises(SettingsError, match="default_model: "):
         load({"default_model": chosen}, {})
     with pytest.raises(SettingsError, match="no model provider 'groq'"):
         load({}, {"WONDER_EMBEDDER": "groq/e", "WONDER_EMBEDDER_DIMENSIONS": "8"})
 
 
-def test_a_model_of_a_listed_or_built_in_provider_is_taken() -> None:
+def test_a_model_of_a_listed_or_built_in_provider_is_accepted() -> None:
     listed = {"WONDER_PROVIDERS": json.dumps([GROQ])}
     for chosen in ("groq/llama/4", "openai/gpt", "offline", ""):
         assert load({"default_model": chosen}, listed).default_model == chosen
@@ -88,10 +88,12 @@ def test_a_model_of_a_listed_or_built_in_provider_is_taken() -> None:
         load({"default_model": "opena/gpt"}, {})
 
 
-def test_an_embedder_is_of_a_listed_or_built_in_provider_as_its_text_says() -> None:
+def test_an_embedder_needs_a_listed_or_built_in_provider() -> None:
     cohere = {"name": "cohere", "format": "litellm"}
     chosen = {"embedder": "cohere/embed-v4", "embedder_dimensions": "1024"}
-    with pytest.raises(SettingsError, match=r"no model provider 'cohere'.* added with \[\[providers\]\]"):
+    with pytest.raises(
+        SettingsError, match=r"no model provider 'cohere'.* Add others with \[\[providers\]\]"
+    ):
         load(chosen, {})
     assert load(chosen, {"WONDER_PROVIDERS": json.dumps([cohere])}).embedder == "cohere/embed-v4"
     [row] = [row for row in TABLE if row.name == "embedder"]

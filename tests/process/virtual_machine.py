@@ -8,7 +8,7 @@ import selectors
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from tests.fakes.repositories import NoRepositories
 from wonder_server.adapters.egress.proxy import Egress
@@ -85,7 +85,7 @@ class InlineExecutor(ThreadPoolExecutor):
     def __init__(self, _threads: int = 1, _name: str = "") -> None:
         super().__init__(1)
 
-    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+    def submit(self, fn: Callable[..., T], /, *args: object, **kwargs: object) -> Future[T]:
         future: Future[T] = Future()
         try:
             future.set_result(fn(*args, **kwargs))
@@ -94,7 +94,7 @@ class InlineExecutor(ThreadPoolExecutor):
         return future
 
 
-def run_virtual(work: Callable[[VirtualTime], Coroutine[Any, Any, T]]) -> T:
+def run_virtual(work: Callable[[VirtualTime], Coroutine[object, object, T]]) -> T:
     """Run ``work`` on an event loop of virtual time."""
     time = VirtualTime()
     with asyncio.Runner(loop_factory=lambda: VirtualLoop(time)) as runner:

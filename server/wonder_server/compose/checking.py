@@ -1,4 +1,4 @@
-"""Checking a data folder whole: every store, every object, every git repository."""
+"""Check of a whole data folder: every store, every object, every git repository."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from wonder_server.settings import inherited_environment
 ProgressCallback = Callable[[str], None]
 
 _FSCK_S: Final = 3600.0
-"""Seconds for one repository."""
+"""Timeout of the check of one repository, in seconds."""
 
 _MAX_BYTES: Final = 4 << 20
 
 
 @dataclass(slots=True)
 class Report:
-    """The result of a check. ``problems`` has one line for each damaged or missing record."""
+    """Result of a check. ``problems`` has one line for each damaged or missing record."""
 
     records: int = 0
     unchecked: int = 0
@@ -36,8 +36,10 @@ class Report:
 
 
 def check_folder(data: Path, on_progress: ProgressCallback, *, objects_elsewhere: bool = False) -> Report:
-    """Check a data folder that no server has. ``say`` is told of each step. ``objects_elsewhere``: they lie
-    in a bucket and are not looked for in the folder."""
+    """Check a data folder that no server uses. Call ``on_progress`` with the name of each step.
+
+    ``objects_elsewhere``: a bucket has the objects, so the check does not report those missing in the folder.
+    """
     report = Report()
     references: dict[str, str] = {}
     agents: dict[str, str] = {}
@@ -73,7 +75,7 @@ def _stores(data: Path) -> Iterator[tuple[str, Callable[[], CheckResult]]]:
     shards = sorted((data / "shards").glob("[0-9][0-9].db"))
     expected = (data / "shards" / "COUNT").read_text(encoding="ascii", errors="replace").strip()
     if expected.isdigit() and len(shards) != int(expected):
-        missing_shards = CheckResult(problems=[f"shards: {len(shards)} of {expected} files are there"])
+        missing_shards = CheckResult(problems=[f"shards: {len(shards)} of {expected} files exist"])
         yield "shards", lambda: missing_shards
     for path in shards:
         yield f"shards/{path.name}", lambda path=path: check_shard(path)  # type: ignore[misc]
@@ -98,7 +100,7 @@ def _check_objects(
             report.problems.append(f"blobs/{path.parent.name}/{path.name}: {problem.strerror}")
             continue
         if not intact:
-            owner = references.get(path.name, "no record that was found")
+            owner = references.get(path.name, "no known record")
             report.problems.append(
                 f"blobs/{path.parent.name}/{path.name}: it is damaged; it belongs to {owner}"
             )
@@ -108,7 +110,7 @@ def _check_objects(
 
 
 def _fsck(git: Git, path: Path) -> list[str]:
-    """What git finds wrong in a repository, a line each."""
+    """Return the problems that git finds in a repository, one line each."""
     arguments = ("fsck", "--full", "--no-dangling", "--no-progress")
     try:
         git.run(path, *arguments, max_bytes=_MAX_BYTES, may_truncate=True, seconds=_FSCK_S)

@@ -1,15 +1,15 @@
 """The server's clock: wall time at the start, then the steady clock of the machine.
 
 A wall clock can be set to any time while the server runs: by an operator, by NTP after a boot with a wrong
-clock, by the resume of a virtual machine. Timers, leases and the order of records must not follow such a
-step. So the wall clock is read once, and from then on time passes as the steady clock counts it::
+clock, or when a virtual machine resumes. Timers, leases and the order of records must not follow such a step.
+The server therefore reads the wall clock once and then counts with the steady clock::
 
     server time = wall time at the start + steady time since + correction
 
-The correction brings server time back to the wall clock by at most `FOLLOW` of the time that passes (1 %, 36
-s in an hour). Server time therefore never goes backwards and never jumps, and a duration is right to 1 %
-whatever happens to the wall clock. The steady clock is ``CLOCK_BOOTTIME`` where the system has it, which
-also counts while the machine is suspended.
+The correction moves server time toward the wall clock by at most one part in `MAX_CORRECTION_DIVISOR` of the
+elapsed time (1 %, 36 s in an hour). Server time therefore never goes backwards and never jumps, and a
+duration is right to 1 % whatever happens to the wall clock. The steady clock is ``CLOCK_BOOTTIME`` where the
+system has it, which also counts while the machine is suspended.
 """
 
 from __future__ import annotations
@@ -24,22 +24,20 @@ from wonder_server.logs import logger
 _log = logger("server")
 
 MAX_CORRECTION_DIVISOR: Final = 100
-"""Server time follows the wall clock by at most one part in this many of the time that passes."""
+"""Server time moves toward the wall clock by at most one part in this number of the elapsed time."""
 
 READ_INTERVAL_NS: Final = 1_000_000_000
-"""The wall clock is read at most once in so many nanoseconds of the steady clock."""
+"""Minimum time between two reads of the wall clock, in nanoseconds of the steady clock."""
 
 EARLIEST_NS: Final = 1_000_000_000_000
-"""No wall clock is believed that is before this (a quarter of an hour into 1970): a time of 0 or less means
-"never" in the record."""
+"""Earliest accepted wall time, a quarter of an hour into 1970. A time of 0 means "never" in the record."""
 
 MIN_STEP_NS: Final = 2_000_000_000
-"""A difference that changes by more than this between two looks is a step of the wall clock, and is
-logged."""
+"""Minimum change of the offset between two reads that counts as a step of the wall clock, and is logged."""
 
 
 def steady_ns() -> int:
-    """Nanoseconds of a clock that only ever runs forward, suspensions of the machine included."""
+    """Return the nanoseconds of a clock that never goes backwards and counts suspensions of the machine."""
     return time.clock_gettime_ns(_STEADY)
 
 
@@ -48,22 +46,24 @@ _STEADY: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """The server time and the steady time of one look at the wall clock, and how far the wall clock was
-    ahead."""
+    """The server time and the steady time at one read of the wall clock.
+
+    ``offset_ns`` is how far the wall clock was ahead of server time.
+    """
 
     server_ns: int
     steady_ns: int
     offset_ns: int
 
     def at(self, steady_ns: int) -> int:
-        """The server time at a later steady time."""
+        """Return the server time at a later steady time."""
         passed = max(0, steady_ns - self.steady_ns)
         correction = min(passed // MAX_CORRECTION_DIVISOR, abs(self.offset_ns))
         return self.server_ns + passed + (correction if self.offset_ns > 0 else -correction)
 
 
 class SystemClock:
-    """Implements the port ``Clock``. ``wall`` and ``steady`` are its hands, in nanoseconds."""
+    """The port ``Clock`` over two sources of nanoseconds: ``wall`` and ``steady``."""
 
     def __init__(self, wall: Callable[[], int] | None = None, steady: Callable[[], int] = steady_ns) -> None:
         self._read_wall = wall or time.time_ns

@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 
@@ -19,7 +18,7 @@ class Kind:
     """A function that reads a value from text or TOML, and the name of the kind in documents."""
 
     name: str
-    read: Callable[[object], Any]
+    read: Callable[[object], object]
 
 
 def _text(value: object) -> str:
@@ -79,6 +78,8 @@ def _bucket(value: object) -> str:
 
 
 def number(low: int, high: int) -> Kind:
+    """Return the kind of a whole number from ``low`` to ``high``."""
+
     def read(value: object) -> int:
         try:
             number = value if type(value) is int else int(_text(value))
@@ -92,6 +93,8 @@ def number(low: int, high: int) -> Kind:
 
 
 def choice(*words: str) -> Kind:
+    """Return the kind of one word of ``words``, in any case."""
+
     def read(value: object) -> str:
         word = _text(value).lower()
         if word not in words:
@@ -103,7 +106,7 @@ def choice(*words: str) -> Kind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpServer:
-    """A server of tools that definitions use by its name: a process to start, or a URL to connect to."""
+    """A server of tools that definitions name: a process to start, or a URL to connect to."""
 
     name: str
     command: str = ""
@@ -130,14 +133,15 @@ def _mcp_servers(value: object) -> tuple[McpServer, ...]:
 def _mcp_server(name: str, given: object) -> McpServer:
     if not _MCP_NAME.match(name):
         raise ValueError("a server's name is a letter followed by a-z, 0-9, '_', '.' and '-'")
-    way = next((key for key in _MCP_FIELDS if isinstance(given, dict) and given.get(key)), "")
-    if not way or not isinstance(given, dict) or not set(given) <= _MCP_FIELDS[way]:
+    target = next((key for key in _MCP_FIELDS if isinstance(given, dict) and given.get(key)), "")
+    if not target or not isinstance(given, dict) or not set(given) <= _MCP_FIELDS[target]:
         raise ValueError(f"the server {name} needs a command with args and env, or a url with headers")
     args, maps = given.get("args", []), {key: given.get(key, {}) for key in ("env", "headers")}
-    texts = isinstance(given[way], str) and isinstance(args, list) and all(isinstance(a, str) for a in args)
-    for each in maps.values():
-        texts = texts and isinstance(each, dict) and all(isinstance(text, str) for text in each.values())
-    if not texts:
+    if (
+        not isinstance(given[target], str)
+        or not _is_text_list(args)
+        or not all(map(_is_text_map, maps.values()))
+    ):
         raise ValueError(
             f"the server {name} needs texts: args is a list, env and headers are objects of them"
         )
@@ -146,10 +150,20 @@ def _mcp_server(name: str, given: object) -> McpServer:
     )
 
 
+def _is_text_list(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(each, str) for each in value)
+
+
+def _is_text_map(value: object) -> bool:
+    return isinstance(value, dict) and all(isinstance(each, str) for each in value.values())
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provider:
-    """A provider of models: ``format`` is one that the server speaks, ``litellm``, or ``litellm/NAME`` where
-    LiteLLM knows it by another name."""
+    """A provider of models.
+
+    ``format`` is a request format of the server, ``litellm``, or ``litellm/NAME`` if the names differ.
+    """
 
     name: str
     format: str
@@ -161,12 +175,12 @@ class Provider:
     @property
     def secrets(self) -> tuple[str, ...]:
         """Texts that no log line may show."""
-        held = (*self.headers.values(), *self.options.values())
-        return (self.key, *(text for text in held if len(text) >= 8))
+        values = (*self.headers.values(), *self.options.values())
+        return (self.key, *(text for text in values if len(text) >= 8))
 
 
 BUILT_IN_PROVIDERS = ("openai", "anthropic", "gemini", "offline")
-"""Providers that every server has, with a key or without."""
+"""Providers that every server has, with or without a key."""
 
 _PROVIDER_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}\Z")
 _PROVIDER_FORMAT = re.compile(
@@ -187,42 +201,58 @@ def _providers(value: object) -> tuple[Provider, ...]:
     names = [each.name for each in found]
     for name in names:
         if names.count(name) > 1:
-            raise ValueError(f"the provider {name} is there twice")
+            raise ValueError(f"the provider {name} is listed twice")
     return found
 
 
 def _provider(given: object) -> Provider:
-    name = given.get("name") if isinstance(given, dict) else None
-    if not isinstance(given, dict) or not isinstance(name, str) or not _PROVIDER_NAME.match(name):
+    if not isinstance(given, dict):
+        raise ValueError("each provider needs a name of a-z, 0-9, '_' and '-'")
+    name = _provider_name(given)
+    if unknown := sorted(map(str, set(given) - _PROVIDER_FIELDS)):
+        known = ", ".join(sorted(_PROVIDER_FIELDS))
+        raise ValueError(f"the provider {name} has no {unknown[0]}; a provider has {known}")
+    texts = {key: given.get(key, "") for key in ("format", "base_url", "key")}
+    if not all(isinstance(text, str) for text in texts.values()):
+        raise ValueError(f"the provider {name} needs texts for format, base_url and key")
+    headers, options = (_scalars(name, key, given.get(key, {})) for key in ("headers", "options"))
+    provider = Provider(name=name, headers=headers, options=options, **texts)
+    _check_provider(provider)
+    return provider
+
+
+def _provider_name(given: Mapping[object, object]) -> str:
+    name = given.get("name")
+    if not isinstance(name, str) or not _PROVIDER_NAME.match(name):
         raise ValueError("each provider needs a name of a-z, 0-9, '_' and '-'")
     if name in ("auto", "offline"):
         raise ValueError(f"no provider can be called {name}: that is the server's own")
-    if strange := sorted(map(str, set(given) - _PROVIDER_FIELDS)):
-        takes = ", ".join(sorted(_PROVIDER_FIELDS))
-        raise ValueError(f"the provider {name} has no {strange[0]}; a provider has {takes}")
-    texts = {key: given.get(key, "") for key in ("format", "base_url", "key")}
-    maps = {key: given.get(key, {}) for key in ("headers", "options")}
-    if not all(isinstance(text, str) for text in texts.values()):
-        raise ValueError(f"the provider {name} needs texts for format, base_url and key")
-    for key, held in maps.items():
-        if not isinstance(held, dict) or not all(
-            isinstance(item, str | int | float) and not isinstance(item, bool) for item in held.values()
-        ):
-            raise ValueError(f"the provider {name} needs an object of texts for {key}")
-    if not _PROVIDER_FORMAT.match(texts["format"]):
+    return name
+
+
+def _scalars(name: str, key: str, value: object) -> dict[str, str]:
+    """Return the object of texts and numbers as an object of texts."""
+    if not isinstance(value, dict) or not all(
+        isinstance(each, str | int | float) and not isinstance(each, bool) for each in value.values()
+    ):
+        raise ValueError(f"the provider {name} needs an object of texts for {key}")
+    return {each: str(item) for each, item in value.items()}
+
+
+def _check_provider(provider: Provider) -> None:
+    name = provider.name
+    if not _PROVIDER_FORMAT.match(provider.format):
         raise ValueError(
             f"the provider {name} needs a format: openai_chat, openai_responses, anthropic_messages, gemini, "
             "litellm, or litellm/NAME"
         )
-    if texts["base_url"] and not _is_base_url(texts["base_url"]):
+    if provider.base_url and not _is_base_url(provider.base_url):
         raise ValueError(f"the provider {name} needs a base_url such as http://127.0.0.1:11434/v1")
-    if maps["options"] and not texts["format"].startswith("litellm"):
+    if provider.options and not provider.format.startswith("litellm"):
         raise ValueError(f"the provider {name} has options, which only litellm takes")
-    for header, text in maps["headers"].items():
-        if not _HEADER_NAME.match(header) or not str(text).isascii() or not str(text).isprintable():
+    for header, text in provider.headers.items():
+        if not _HEADER_NAME.match(header) or not text.isascii() or not text.isprintable():
             raise ValueError(f"the provider {name} has a header that cannot be sent")
-    headers, options = ({each: str(item) for each, item in held.items()} for held in maps.values())
-    return Provider(name=name, headers=headers, options=options, **texts)
 
 
 def _is_base_url(text: str) -> bool:

@@ -82,10 +82,9 @@ def _absolute_path(folder: Path) -> Path:
     try:
         return Path(os.path.realpath(folder))
     except OSError as problem:
-        problem_text = problem.strerror or problem
         raise SettingsError(
             f"data_dir: {str(folder)!r} cannot be resolved, since the current folder "
-            f"cannot be read: {problem_text}."
+            f"cannot be read: {problem.strerror or problem}."
         ) from None
 
 
@@ -103,7 +102,7 @@ def _validated(settings: Settings) -> Settings:
 
 
 def _check_provider(key: str, chosen: str, settings: Settings) -> None:
-    """Raise `SettingsError` if this server has no such provider as ``provider/model`` names."""
+    """Raise `SettingsError` if ``chosen``, written provider/model, names no provider of this server."""
     provider, slash, model = chosen.partition("/")
     if not chosen or chosen == "offline":
         return
@@ -116,7 +115,7 @@ def _check_provider(key: str, chosen: str, settings: Settings) -> None:
             f"{key}: this server has no model provider {provider!r} (in {chosen!r}). It has"
             f" {', '.join(sorted(names))}."
             + (f" Did you mean {near[0]}?" if near else "")
-            + " Further ones are added with [[providers]] in the config file, or WONDER_PROVIDERS."
+            + " Add others with [[providers]] in the config file, or with WONDER_PROVIDERS."
         )
 
 

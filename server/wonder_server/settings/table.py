@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 import ipaddress
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,7 @@ from wonder_server.settings.kinds import (
 
 
 class SettingsError(Exception):
-    """A setting that cannot be used. The message is a plain sentence; it never holds a secret."""
+    """A setting that cannot be used. The message is a sentence and never contains a secret."""
 
 
 class Group(enum.StrEnum):
@@ -265,7 +265,7 @@ class Settings:
     worktree_bytes: int = _setting(
         Group.REPOSITORIES, 2**30, number(2**20, 2**44),
         "Maximum size of a conversation's files of one repository, holes included, in bytes. The server "
-        "refuses a larger checkout, and to look at more.",
+        "refuses a larger checkout, and does not read more.",
     )  # fmt: skip
 
     max_concurrent_rpcs: int = _setting(
@@ -352,7 +352,7 @@ class Settings:
             text for each in self.mcp_servers for text in (*each.env.values(), *each.headers.values())
         ]
         configured += [text for each in self.providers for text in each.secrets]
-        # A server's environment holds words such as "1" and "on" too, without which no line could be read.
+        # Environments also contain words such as "1" and "on". Without those, no log line could be read.
         return [text for text in plain if text] + [text for text in configured if len(text) >= 8]
 
     @property
@@ -386,7 +386,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One row of the table. Documents and flags are made of it."""
+    """One row of the table, from which documents and flags are made."""
 
     name: str
     env: str
@@ -409,10 +409,10 @@ class Setting:
         return "" if self.default in (None, "", ()) else str(self.default)
 
 
-def _row(name: str, default: object, *, env: str, **declared: Any) -> Setting:
-    return Setting(name=name, default=default, env=env or f"WONDER_{name.upper()}", **declared)
+def _row(declared: Field[object]) -> Setting:
+    data = dict(declared.metadata)
+    env = data.pop("env") or f"WONDER_{declared.name.upper()}"
+    return Setting(name=declared.name, default=declared.default, env=env, **data)
 
 
-TABLE: tuple[Setting, ...] = tuple(
-    _row(each.name, each.default, **each.metadata) for each in fields(Settings) if each.default is not MISSING
-)
+TABLE: tuple[Setting, ...] = tuple(_row(each) for each in fields(Settings) if each.default is not MISSING)
