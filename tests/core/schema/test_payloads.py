@@ -120,7 +120,7 @@ VALUES = st.recursive(
 
 
 @given(VALUES, st.integers(0, MAX_DEPTH), st.one_of(st.integers(0, 300), st.just(payloads.MAX_BYTES)))
-def test_what_is_fine_at_a_glance_is_fine(value: Any, levels: int, max_bytes: int) -> None:
+def test_the_fast_check_accepts_only_valid_payloads(value: Any, levels: int, max_bytes: int) -> None:
     for _ in range(levels):
         value = {"a": value} if levels % 2 else [value]
     found = check(value, max_bytes=max_bytes)

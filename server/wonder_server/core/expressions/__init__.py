@@ -1,22 +1,22 @@
 """Expressions: CEL over JSON values, for conditions and mappings.
 
-The language is the Common Expression Language (github.com/google/cel-spec) with JSON's types only:
-null, bool, int, double, string, list, map with text keys. No bytes, unsigned integers, timestamps or
-optionals. Functions are listed in ``functions.py``. Two things are more generous than the
-specification, because JSON knows only one kind of number: an int beside a double is calculated as a
-double (``input.price * 2``), and a list may be indexed by a double that is whole.
+The language is the Common Expression Language (github.com/google/cel-spec) with JSON's types only: null,
+bool, int, double, string, list, map with text keys. Bytes, unsigned integers, timestamps and optionals are
+not supported. ``functions.py`` lists the functions. Two rules are more permissive than the specification,
+because JSON has only one kind of number: an operation on an int and a double is calculated in doubles
+(``input.price * 2``), and a list accepts a whole double as an index.
 
-Everything is bounded, since whoever saves a definition chooses the text, and whoever talks to an
-agent chooses the data:
+Every expression is bounded. The author of a definition chooses the text, and the users of an agent choose the
+data:
 
     when saved   4,096 characters; 24 levels of nesting; no loop inside a loop
     when run     10,000 items a loop; a budget of work and text for the whole evaluation, so that no
-                 expression can hold the server for more than a fraction of a second
+                 expression blocks the server for more than a fraction of a second
 
-An evaluator of our own, rather than a binding, is what makes the second line possible: see
-``docs/adr/0003-expressions.md``. Its meaning is checked against a binding in the tests.
+An evaluator of the project, and not a binding, makes the second line possible: see
+``docs/adr/0003-expressions.md``. The tests compare its results with a binding.
 
-Values are never changed: a result may share parts with the scope, so treat both as frozen.
+Values are never changed. A result may share parts with the scope, so treat both as frozen.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 from wonder_server.core.expressions import syntax
 from wonder_server.core.expressions.cost import has_no_cost
@@ -33,6 +32,7 @@ from wonder_server.core.expressions.functions import FUNCTIONS
 from wonder_server.core.expressions.programs import Run, program
 from wonder_server.core.expressions.syntax import TYPE_NAMES, Syntax
 from wonder_server.core.expressions.values import Frame
+from wonder_server.core.json_types import JsonDict, JsonObject, JsonValue
 from wonder_server.core.schema import patterns
 from wonder_server.core.suggestions import did_you_mean
 
@@ -45,29 +45,31 @@ __all__ = [
     "evaluate_mapping",
 ]
 
-_UNFIT = ExpressionFault(message="a value is nested too deeply or a number is out of range", line=1, column=1)
+_OUT_OF_RANGE = ExpressionFault(
+    message="a value is nested too deeply or a number is out of range", line=1, column=1
+)
 
 
 def check(source: str, roots: Collection[str]) -> ExpressionFault | None:
-    """What is wrong with an expression that may use the variables ``roots``; None if nothing is."""
+    """Return the fault of an expression that may use the variables ``roots``; None if it is valid."""
     try:
         compiled = _compiled(source)
         for name, at in compiled.syntax.roots.items():
             if name not in roots and name not in TYPE_NAMES:
                 known = ", ".join(sorted(roots))
                 raise SyntaxFault(f"unknown variable '{name}': here it may be {known or 'none'}", at)
-    except SyntaxFault as mistake:
-        return mistake.located(source)
+    except SyntaxFault as fault:
+        return fault.located(source)
     return None
 
 
-def evaluate(source: str, scope: Mapping[str, Any]) -> Any:
-    """The value of an expression, as plain JSON. Raises `ExpressionError`."""
+def evaluate(source: str, scope: JsonObject) -> JsonValue:
+    """Return the value of an expression as plain JSON. Raises `ExpressionError`."""
     try:
         compiled = _compiled(source)
         if compiled.has_no_cost:
             value = compiled.run(scope)
-            if value and compiled.builds and value is not True:  # Nothing is always within the budget.
+            if value and compiled.builds and value is not True:  # An empty value is always within the budget.
                 Frame().spend_on(value)
             return value
         frame = Frame(scope)
@@ -75,27 +77,27 @@ def evaluate(source: str, scope: Mapping[str, Any]) -> Any:
         if compiled.builds and type(value) is not bool:
             frame.spend_on(value)
         return value
-    except SyntaxFault as mistake:
-        raise ExpressionError(mistake.located(source)) from None
-    except (RecursionError, ArithmeticError):  # data that no payload check would have let in
-        raise ExpressionError(_UNFIT) from None
+    except SyntaxFault as fault:
+        raise ExpressionError(fault.located(source)) from None
+    except (RecursionError, ArithmeticError):  # Only data that no payload check would accept.
+        raise ExpressionError(_OUT_OF_RANGE) from None
 
 
-def evaluate_mapping(mapping: Mapping[str, str], scope: Mapping[str, Any]) -> dict[str, Any]:
-    """Every target with its expression's value; a dotted target makes nested maps.
+def evaluate_mapping(mapping: Mapping[str, str], scope: JsonObject) -> JsonDict:
+    """Return every target with the value of its expression. A dotted target creates nested maps.
 
-    Raises `ExpressionError` for the first that fails.
+    Raises `ExpressionError` for the first expression that fails.
     """
-    result: dict[str, Any] = {}
+    result: JsonDict = {}
     for target, source in mapping.items():
         result = assign(result, target, evaluate(source, scope))
     return result
 
 
-def assign(context: Mapping[str, Any], target: str, value: Any) -> dict[str, Any]:
-    """A copy of ``context`` with ``value`` at a dotted path such as ``state.plan.steps``.
+def assign(context: JsonObject, target: str, value: JsonValue) -> JsonDict:
+    """Return a copy of ``context`` with ``value`` at a dotted path such as ``state.plan.steps``.
 
-    Maps on the way are copied, made where they are missing, and take the place of what is no map.
+    Maps along the path are copied, or created if missing. A map replaces any other value along the path.
     """
     head, _, rest = target.partition(".")
     if rest:
@@ -106,8 +108,8 @@ def assign(context: Mapping[str, Any], target: str, value: Any) -> dict[str, Any
 
 @dataclass(frozen=True, slots=True)
 class _Compiled:
-    """``free``: whether it needs no frame. ``builds``: whether the value may be larger than what the scope
-    holds, so that it is measured."""
+    """``has_no_cost``: the program needs no frame. ``builds``: the value may be larger than those of the
+    scope, so its size is measured."""
 
     syntax: Syntax
     run: Run

@@ -1,4 +1,4 @@
-"""What can be wrong with an expression: its text (found when saved), or its evaluation."""
+"""Faults of expressions: of the text, found when it is saved, and of an evaluation."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpressionFault:
-    """What is wrong with an expression's text, in a plain sentence, and where (both from 1)."""
+    """A fault as a plain sentence, with its line and column (both from 1)."""
 
     message: str
     line: int
@@ -27,7 +27,7 @@ class ExpressionError(Exception):
 
 
 class SyntaxFault(Exception):
-    """Inside this package: a fault at an offset of the text (-1: the caller knows where)."""
+    """Inside this package: a fault at an offset of the text (-1 if the caller knows the offset)."""
 
     def __init__(self, message: str, at: int = -1) -> None:
         super().__init__(message)
@@ -35,11 +35,11 @@ class SyntaxFault(Exception):
         self.at = at
 
     def located(self, source: str) -> ExpressionFault:
-        """The same fault, with its offset turned into line and column."""
+        """Return the fault with its line and column."""
         before = source[: max(self.at, 0)]
         line = before.count("\n") + 1
         return ExpressionFault(message=self.message, line=line, column=len(before) - before.rfind("\n"))
 
 
 class BudgetExceeded(SyntaxFault):
-    """The evaluation used up its budget; nothing in an expression can recover from that."""
+    """The evaluation has used its budget. No operator can recover from this fault."""

@@ -1,5 +1,5 @@
-"""The functions of expressions: CEL's own for JSON types, its usual string and list extensions, and
-a few that mappings need. Pure and metered; ``x.f(y)`` and ``f(x, y)`` are the same call.
+"""The functions of expressions: CEL's functions for JSON types, its usual extensions for strings and lists,
+and some that mappings need. All are pure and metered. ``x.f(y)`` and ``f(x, y)`` are the same call.
 
 ==============================================  ====================================================
 ``size(x)``                                     characters of a text, items of a list, keys of a map
@@ -9,9 +9,9 @@ a few that mappings need. Pure and metered; ``x.f(y)`` and ``f(x, y)`` are the s
 ``lower upper lowerAscii upperAscii trim``      texts
 ``replace(t, old, new) split(t, sep)``
 ``substring(t, from[, to]) indexOf lastIndexOf``
-``truncate(t, n)``                              the first n characters, the last of them ``…`` if any were cut
+``truncate(t, n)``                              the first n characters; the last is ``…`` if the text was cut
 ``join(list[, sep])``                           one text of a list of texts
-``flatten(list)``                               one level: items that are lists give way to their items
+``flatten(list)``                               one level: items of nested lists replace those lists
 ``first(list) last(list) slice(list, a, b)``    ``first`` and ``last`` of an empty list are null
 ``reverse distinct sort``                       lists
 ``min max sum abs``                             of a list of numbers; ``abs`` of one number
@@ -30,7 +30,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from wonder_server.core.expressions.faults import SyntaxFault
 from wonder_server.core.expressions.values import (
@@ -42,44 +42,46 @@ from wonder_server.core.expressions.values import (
     type_name,
     whole,
 )
+from wonder_server.core.json_types import JsonDict, JsonObject, JsonValue
 from wonder_server.core.schema import patterns
 
 PATTERN_COST = 2_000
-"""What compiling a regular expression costs, in units of the budget; a large one takes 1 ms."""
+"""Cost of compiling a regular expression, in units of the budget; a large one takes 1 ms."""
 
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function and how many arguments it takes. ``free``: it costs nothing, and needs no frame."""
+    """A function and its minimum and maximum number of arguments. ``has_no_cost``: it uses nothing of the
+    budget and needs no frame."""
 
-    run: Callable[..., Any]
+    run: Callable[..., JsonValue]
     least: int
     most: int
     has_no_cost: bool = False
 
 
-# --- what arguments must be ---------------------------------------------------------------------
+# --- types of arguments -------------------------------------------------------------------------
 
 
-def _text(value: Any) -> str:
+def _text(value: JsonValue) -> str:
     if not isinstance(value, str):
         raise SyntaxFault(f"it takes a text, not {type_name(value)}")
     return value
 
 
-def _list(value: Any) -> Sequence[Any]:
+def _list(value: JsonValue) -> Sequence[JsonValue]:
     if not isinstance(value, (list, tuple)):
         raise SyntaxFault(f"it takes a list, not {type_name(value)}")
     return value
 
 
-def _map(value: Any) -> Mapping[str, Any]:
+def _map(value: JsonValue) -> JsonObject:
     if type(value) is not dict and not isinstance(value, Mapping):
         raise SyntaxFault(f"it takes a map, not {type_name(value)}")
     return value
 
 
-def _position(value: Any, most: int) -> int:
+def _position(value: JsonValue, most: int) -> int:
     position = whole(value)
     if not 0 <= position <= most:
         raise SyntaxFault(f"the position {position} is outside 0 to {most}")
@@ -89,13 +91,13 @@ def _position(value: Any, most: int) -> int:
 # --- conversions --------------------------------------------------------------------------------
 
 
-def _size(frame: Frame, value: Any) -> int:
+def _size(frame: Frame, value: JsonValue) -> int:
     if isinstance(value, (str, list, tuple, Mapping)):
         return len(value)
     raise SyntaxFault(f"it takes a text, a list or a map, not {type_name(value)}")
 
 
-def _int(frame: Frame, value: Any) -> int:
+def _int(frame: Frame, value: JsonValue) -> int:
     if isinstance(value, str):
         digits = value.removeprefix("-")
         if digits.isascii() and digits.isdigit() and len(digits) <= 19:
@@ -105,7 +107,7 @@ def _int(frame: Frame, value: Any) -> int:
     _unconvertible(value, "an integer")
 
 
-def _double(frame: Frame, value: Any) -> float:
+def _double(frame: Frame, value: JsonValue) -> float:
     if is_number(value):
         return float(value)
     if isinstance(value, str) and value.isascii() and "_" not in value:
@@ -118,7 +120,7 @@ def _double(frame: Frame, value: Any) -> float:
     _unconvertible(value, "a number")
 
 
-def _string(frame: Frame, value: Any) -> str:
+def _string(frame: Frame, value: JsonValue) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -130,7 +132,7 @@ def _string(frame: Frame, value: Any) -> str:
     _unconvertible(value, "a text: use to_json()")
 
 
-def _bool(frame: Frame, value: Any) -> bool:
+def _bool(frame: Frame, value: JsonValue) -> bool:
     if isinstance(value, bool):
         return value
     if value in ("true", "True", "TRUE", "t", "1"):
@@ -140,15 +142,15 @@ def _bool(frame: Frame, value: Any) -> bool:
     _unconvertible(value, "true or false")
 
 
-def _unconvertible(value: Any, wanted: str) -> NoReturn:
-    what = f"the text '{value[:40]}'" if isinstance(value, str) else type_name(value)
-    raise SyntaxFault(f"{what} cannot be made into {wanted}")
+def _unconvertible(value: JsonValue, wanted: str) -> NoReturn:
+    source = f"the text '{value[:40]}'" if isinstance(value, str) else type_name(value)
+    raise SyntaxFault(f"{source} cannot be made into {wanted}")
 
 
 # --- texts --------------------------------------------------------------------------------------
 
 
-def _matches(frame: Frame, text: Any, expression: Any) -> bool:
+def _matches(frame: Frame, text: JsonValue, expression: JsonValue) -> bool:
     if _text(expression) not in frame.patterns:
         frame.patterns |= {expression}
         frame.spend(PATTERN_COST)
@@ -159,15 +161,15 @@ def _matches(frame: Frame, text: Any, expression: Any) -> bool:
         raise SyntaxFault(str(fault)) from None
 
 
-def _contains(frame: Frame, whole: Any, part: Any) -> bool:
+def _contains(frame: Frame, whole: JsonValue, part: JsonValue) -> bool:
     if not isinstance(whole, str):
         return contains(frame, part, _list(whole))
     frame.spend(len(whole) >> 5)
     return _text(part) in whole
 
 
-def _on_text(change: Callable[[str], str]) -> Callable[[Frame, Any], str]:
-    def run(frame: Frame, text: Any) -> str:
+def _on_text(change: Callable[[str], str]) -> Callable[[Frame, JsonValue], str]:
+    def run(frame: Frame, text: JsonValue) -> str:
         frame.spend(len(_text(text)) >> 5)
         return change(text)
 
@@ -178,13 +180,13 @@ def _ascii(change: Callable[[str], str]) -> Callable[[str], str]:
     return lambda text: "".join(change(mark) if mark.isascii() else mark for mark in text)
 
 
-def _replace(frame: Frame, text: Any, old: Any, new: Any) -> str:
+def _replace(frame: Frame, text: JsonValue, old: JsonValue, new: JsonValue) -> str:
     times = _text(text).count(_text(old)) if old else len(text) + 1
     frame.spend((len(text) + times * len(_text(new))) >> 5)
     return str(text.replace(old, new))
 
 
-def _split(frame: Frame, text: Any, separator: Any) -> list[str]:
+def _split(frame: Frame, text: JsonValue, separator: JsonValue) -> list[str]:
     if not _text(separator):
         frame.spend(len(_text(text)))
         return list(text)
@@ -192,23 +194,23 @@ def _split(frame: Frame, text: Any, separator: Any) -> list[str]:
     return list(text.split(separator))
 
 
-def _substring(frame: Frame, text: Any, start: Any, end: Any = None) -> str:
+def _substring(frame: Frame, text: JsonValue, start: JsonValue, end: JsonValue = None) -> str:
     stop = len(_text(text)) if end is None else _position(end, len(text))
     frame.spend(len(text) >> 5)
     return str(text[_position(start, stop) : stop])
 
 
-def _index_of(frame: Frame, text: Any, part: Any) -> int:
+def _index_of(frame: Frame, text: JsonValue, part: JsonValue) -> int:
     frame.spend(len(_text(text)) >> 5)
     return int(text.find(_text(part)))
 
 
-def _last_index_of(frame: Frame, text: Any, part: Any) -> int:
+def _last_index_of(frame: Frame, text: JsonValue, part: JsonValue) -> int:
     frame.spend(len(_text(text)) >> 5)
     return int(text.rfind(_text(part)))
 
 
-def _truncate(frame: Frame, text: Any, most: Any) -> str:
+def _truncate(frame: Frame, text: JsonValue, most: JsonValue) -> str:
     limit = _position(most, 1 << 31)
     if len(_text(text)) <= limit:
         return str(text)
@@ -219,7 +221,7 @@ def _truncate(frame: Frame, text: Any, most: Any) -> str:
 # --- lists and maps -----------------------------------------------------------------------------
 
 
-def _join(frame: Frame, items: Any, separator: Any = "") -> str:
+def _join(frame: Frame, items: JsonValue, separator: JsonValue = "") -> str:
     texts = _list(items)
     for item in texts:
         if type(item) is not str:
@@ -228,8 +230,8 @@ def _join(frame: Frame, items: Any, separator: Any = "") -> str:
     return str(separator.join(texts))
 
 
-def _flatten(frame: Frame, items: Any) -> list[Any]:
-    flat: list[Any] = []
+def _flatten(frame: Frame, items: JsonValue) -> list[JsonValue]:
+    flat: list[JsonValue] = []
     for item in _list(items):
         part = item if isinstance(item, (list, tuple)) else (item,)
         frame.left -= 1 + len(part)
@@ -239,20 +241,20 @@ def _flatten(frame: Frame, items: Any) -> list[Any]:
     return flat
 
 
-def _slice(frame: Frame, items: Any, start: Any, end: Any) -> list[Any]:
+def _slice(frame: Frame, items: JsonValue, start: JsonValue, end: JsonValue) -> list[JsonValue]:
     stop = _position(end, len(_list(items)))
     frame.spend(stop)
     return list(items[_position(start, stop) : stop])
 
 
-def _reverse(frame: Frame, items: Any) -> list[Any]:
+def _reverse(frame: Frame, items: JsonValue) -> list[JsonValue]:
     frame.spend(len(_list(items)))
     return list(reversed(items))
 
 
-def _distinct(frame: Frame, items: Any) -> list[Any]:
-    kept: list[Any] = []
-    seen: set[tuple[str, Any]] = set()
+def _distinct(frame: Frame, items: JsonValue) -> list[JsonValue]:
+    kept: list[JsonValue] = []
+    seen: set[tuple[str, JsonValue]] = set()
     frame.spend(len(_list(items)))
     for item in items:
         if isinstance(item, (list, tuple, Mapping)):
@@ -266,7 +268,7 @@ def _distinct(frame: Frame, items: Any) -> list[Any]:
     return kept
 
 
-def _sort(frame: Frame, items: Any) -> list[Any]:
+def _sort(frame: Frame, items: JsonValue) -> list[JsonValue]:
     values = _list(items)
     frame.spend(2 * len(values))
     for left, right in itertools.pairwise(values):
@@ -274,8 +276,8 @@ def _sort(frame: Frame, items: Any) -> list[Any]:
     return sorted(values)
 
 
-def _chosen(symbol: str) -> Callable[[Frame, Any], Any]:
-    def run(frame: Frame, items: Any) -> Any:
+def _chosen(symbol: str) -> Callable[[Frame, JsonValue], JsonValue]:
+    def run(frame: Frame, items: JsonValue) -> JsonValue:
         values = _list(items)
         frame.spend(len(values))
         if not values:
@@ -289,7 +291,7 @@ def _chosen(symbol: str) -> Callable[[Frame, Any], Any]:
     return run
 
 
-def _sum(frame: Frame, items: Any) -> int | float:
+def _sum(frame: Frame, items: JsonValue) -> int | float:
     total: int | float = 0
     frame.spend(len(_list(items)))
     for item in items:
@@ -299,37 +301,37 @@ def _sum(frame: Frame, items: Any) -> int | float:
     return total
 
 
-def _abs(frame: Frame, value: Any) -> int | float:
+def _abs(frame: Frame, value: JsonValue) -> int | float:
     if not is_number(value):
         raise SyntaxFault(f"it takes a number, not {type_name(value)}")
     return fitting(abs(value))
 
 
-def _listed(frame: Frame, items: Any) -> list[Any]:
+def _listed(frame: Frame, items: JsonValue) -> list[JsonValue]:
     frame.spend(len(items))
     return list(items)
 
 
-def _merge(frame: Frame, first: Any, second: Any) -> dict[str, Any]:
+def _merge(frame: Frame, first: JsonValue, second: JsonValue) -> JsonDict:
     frame.spend(len(_map(first)) + len(_map(second)))
     return {**first, **second}
 
 
-def _get(frame: Frame, source: Any, key: Any, default: Any) -> Any:
+def _get(frame: Frame, source: JsonValue, key: JsonValue, default: JsonValue) -> JsonValue:
     return _map(source).get(_text(key), default)
 
 
 # --- JSON ---------------------------------------------------------------------------------------
 
 
-def _to_json(frame: Frame, value: Any) -> str:
+def _to_json(frame: Frame, value: JsonValue) -> str:
     frame.spend_on(value)
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     frame.spend(len(text) >> 5)
     return text
 
 
-def _parse_json(frame: Frame, text: Any) -> Any:
+def _parse_json(frame: Frame, text: JsonValue) -> JsonValue:
     frame.spend(len(_text(text)) >> 3)
     try:
         value = json.loads(text, parse_constant=_no_constant)
@@ -339,19 +341,21 @@ def _parse_json(frame: Frame, text: Any) -> Any:
     return value
 
 
-_MOST_BRACKETS = 64
-"""So many places where JSON may begin are tried."""
+_MAX_BRACKETS = 64
+"""Limit of brackets at which `find_json` tries to read JSON."""
 
 _TRAILING_COMMA = re.compile(r",(\s*[\]}])")
 
 
-def _find_json(frame: Frame, text: Any, default: Any) -> Any:
-    """The longest list or object in JSON within a text, however much is said around it; ``default`` if there
-    is none. Commas before a closing bracket are forgiven."""
+def _find_json(frame: Frame, text: JsonValue, default: JsonValue) -> JsonValue:
+    """Return the longest JSON list or object within a text; ``default`` if there is none.
+
+    Commas before a closing bracket are ignored.
+    """
     given = _text(text)
     frame.spend(len(given) >> 3)
     found, longest, at = default, 0, 0
-    for _ in range(_MOST_BRACKETS):
+    for _ in range(_MAX_BRACKETS):
         starts = [start for start in (given.find("[", at), given.find("{", at)) if start >= 0]
         if not starts:
             break
@@ -365,8 +369,8 @@ def _find_json(frame: Frame, text: Any, default: Any) -> Any:
     return found
 
 
-def _json_at(text: str, start: int) -> tuple[Any, int]:
-    """The JSON value that begins at ``start``, and where it ends; ``start`` again if none does."""
+def _json_at(text: str, start: int) -> tuple[JsonValue, int]:
+    """Return the JSON value that starts at ``start``, and its end; the end is ``start`` if there is none."""
     try:
         return _DECODER.raw_decode(text, start)
     except (ValueError, RecursionError):

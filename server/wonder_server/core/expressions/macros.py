@@ -1,48 +1,46 @@
-"""The loops of expressions: ``all``, ``exists``, ``exists_one``, ``filter`` and ``map``."""
+"""The macros of expressions: ``all``, ``exists``, ``exists_one``, ``filter`` and ``map``."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from wonder_server.core.expressions import syntax
 from wonder_server.core.expressions.faults import BudgetExceeded, SyntaxFault
 from wonder_server.core.expressions.syntax import MACROS
 from wonder_server.core.expressions.values import MAX_ITEMS, Frame, truth, type_name
+from wonder_server.core.json_types import JsonValue
 
-Run = Callable[[Any], Any]
+Run = Callable[[JsonValue], JsonValue]
 
 
 def compile_macro(
     node: syntax.Macro, target: Run, body: Run, condition: Run | None, alone: Run | None
 ) -> Run:
-    """The program of a loop, made of those of its parts. ``alone`` is its body once more, if that is free and
-    speaks of nothing but the item: then it takes the item itself."""
+    """Return the program of a macro from the programs of its parts.
+
+    ``alone`` is the body compiled to take the item itself, if the body has no cost and uses no other
+    variable.
+    """
     loop, variable, at = _MACROS[node.macro], node.variable, node.at
     weight = node.body.weight + (node.condition.weight if node.condition is not None else 0)
     at_once = _at_once(node, alone) if alone is not None else None
 
-    def run(frame: Frame) -> Any:
+    def run(frame: Frame) -> JsonValue:
         items = target(frame)
-        if not isinstance(items, (list, tuple, Mapping)):
-            raise SyntaxFault(f"{node.macro}() goes over a list or a map, not over {type_name(items)}", at)
-        if len(items) > MAX_ITEMS:
-            raise SyntaxFault(
-                f"{node.macro}() goes over at most {MAX_ITEMS} items, these are {len(items)}", at
-            )
+        _check_items(items, node.macro, at)
         if at_once is not None and weight * len(items) <= frame.left:
             try:
                 value = at_once(items)
             except SyntaxFault:
-                pass  # It comes again below, where what was done before it is paid for.
+                pass  # The loop below raises it again, after paying for the items before it.
             else:
                 frame.left -= weight * len(items)
                 return value
 
-        if not items:  # Then nothing has to be made ready.
+        if not items:  # No variable is needed.
             return loop((), body, condition, body, at)
 
-        def each(part: Run, item: Any) -> Any:
+        def each(part: Run, item: JsonValue) -> JsonValue:
             frame.left -= weight
             if frame.left < 0:
                 frame.spend(0)
@@ -61,11 +59,19 @@ def compile_macro(
     return run
 
 
-_NOTHING: Any = object()
+_NOTHING: JsonValue = object()
+
+
+def _check_items(items: JsonValue, macro: str, at: int) -> None:
+    """Raise `SyntaxFault` if a macro cannot iterate over ``items``."""
+    if not isinstance(items, (list, tuple, Mapping)):
+        raise SyntaxFault(f"{macro}() goes over a list or a map, not over {type_name(items)}", at)
+    if len(items) > MAX_ITEMS:
+        raise SyntaxFault(f"{macro}() goes over at most {MAX_ITEMS} items, these are {len(items)}", at)
 
 
 def _at_once(node: syntax.Macro, body: Run) -> Run | None:
-    """What goes over all items without a frame: only for loops that do go over all."""
+    """Return a program that processes all items without a frame; None for a macro that may stop early."""
     at = node.at
     if node.macro == "map":
         return lambda items: list(map(body, items))
@@ -74,14 +80,16 @@ def _at_once(node: syntax.Macro, body: Run) -> Run | None:
     return None
 
 
-Each = Callable[[Run, Any], Any]
+Each = Callable[[Run, JsonValue], JsonValue]
 
 
 def _quantified(decisive: bool) -> Callable[..., bool]:
-    """``exists`` (one true item decides) and ``all`` (one false item does): as with ``||`` and ``&&``,
-    a fault counts only if no other item decides."""
+    """Return the loop of ``exists`` (one true item decides) or ``all`` (one false item decides).
 
-    def loop(items: Any, body: Run, condition: Run | None, each: Each, at: int) -> bool:
+    As with ``||`` and ``&&``, a fault counts only if no other item decides.
+    """
+
+    def loop(items: JsonValue, body: Run, condition: Run | None, each: Each, at: int) -> bool:
         fault: SyntaxFault | None = None
         for item in items:
             try:
@@ -89,8 +97,8 @@ def _quantified(decisive: bool) -> Callable[..., bool]:
                     return decisive
             except BudgetExceeded:
                 raise
-            except SyntaxFault as mistake:
-                fault = fault or mistake
+            except SyntaxFault as raised:
+                fault = fault or raised
         if fault is not None:
             raise fault
         return not decisive
@@ -98,21 +106,21 @@ def _quantified(decisive: bool) -> Callable[..., bool]:
     return loop
 
 
-def _filter(items: Any, body: Run, condition: Run | None, each: Each, at: int) -> list[Any]:
+def _filter(items: JsonValue, body: Run, condition: Run | None, each: Each, at: int) -> list[JsonValue]:
     return [item for item in items if truth(each(body, item), at)]
 
 
-def _exists_one(items: Any, body: Run, condition: Run | None, each: Each, at: int) -> bool:
+def _exists_one(items: JsonValue, body: Run, condition: Run | None, each: Each, at: int) -> bool:
     return len(_filter(items, body, condition, each, at)) == 1
 
 
-def _mapped(items: Any, body: Run, condition: Run | None, each: Each, at: int) -> list[Any]:
+def _mapped(items: JsonValue, body: Run, condition: Run | None, each: Each, at: int) -> list[JsonValue]:
     if condition is None:
         return [each(body, item) for item in items]
     return [each(body, item) for item in items if truth(each(condition, item), at)]
 
 
-_MACROS: dict[str, Callable[..., Any]] = {
+_MACROS: dict[str, Callable[..., JsonValue]] = {
     "all": _quantified(False),
     "exists": _quantified(True),
     "exists_one": _exists_one,

@@ -1,18 +1,18 @@
-"""A syntax tree to a program: nested closures, one per node, called with the `Frame`.
+"""Compiler from a syntax tree to a program: nested closures, one per node, called with the `Frame`.
 
-Closures cost a tenth of walking the tree again each time and, unlike generated code, need no eval. What
-is most common is made of as few of them as can be: paths, comparisons with a constant, maps.
+Closures cost a tenth of walking the tree for each evaluation and, unlike generated code, need no eval. The
+most common nodes (paths, comparisons with a constant, maps) compile to as few closures as possible.
 
-Many parts of expressions are free: they spend nothing, so they look at nothing but names. Those may be called
-with a plain mapping in the frame's place; and what is free and speaks only of a loop's variable, with the
-item itself (``item`` is then the variable's name), which saves a loop all that is not its own work.
+Many nodes have no cost: they use no budget and read only variables. Their programs can be called with a plain
+mapping in place of the frame. A node without cost that only uses a macro's variable can be called with the
+item itself (``item`` is then the variable's name), which removes all overhead of the loop.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from wonder_server.core.expressions import syntax
 from wonder_server.core.expressions.cost import has_no_cost, names
@@ -33,45 +33,21 @@ from wonder_server.core.expressions.values import (
     type_name,
     whole,
 )
+from wonder_server.core.json_types import JsonDict, JsonValue
 
-Run = Callable[[Any], Any]
+Run = Callable[[JsonValue], JsonValue]
 T = TypeVar("T")
 
 
 def program(node: Node, item: str = "") -> Run:
-    """What computes the node's value. The run raises `Mistake`."""
-    match node:
-        case syntax.Constant(value=value):
-            return lambda frame: value
-        case syntax.Name():
-            return _name(node, item)
-        case syntax.Path():
-            return _probe(node, item) if node.probe else _path(node, item)
-        case syntax.Index():
-            return _index(node, item)
-        case syntax.Call():
-            return _call(node, item)
-        case syntax.Macro():
-            return _macro(node)
-        case syntax.ListOf(items=items):
-            return _list(items, item)
-        case syntax.MapOf():
-            return _map(node, item)
-        case syntax.Sign():
-            return _sign(node, item)
-        case syntax.Logic():
-            return _logic(node, item)
-        case syntax.Chain():
-            return _chain(node, item)
-        case syntax.Choice():
-            return _choice(node, item)
-    raise AssertionError(node)
+    """Return the program that computes the value of a node. The program raises `SyntaxFault`."""
+    return _PROGRAMS[type(node)](node, item)
 
 
 def _name(node: syntax.Name, item: str) -> Run:
     name, at = node.name, node.at
 
-    def run(frame: Frame) -> Any:
+    def run(frame: Frame) -> JsonValue:
         try:
             return frame[name]
         except KeyError:
@@ -82,52 +58,72 @@ def _name(node: syntax.Name, item: str) -> Run:
     return _itself if name == item else run
 
 
-def _itself(item: Any) -> Any:
+def _itself(item: JsonValue) -> JsonValue:
     return item
 
 
 def _path(node: syntax.Path, item: str) -> Run:
-    target, at, fields = program(node.target, item), node.at, node.fields
-    name = label = node.target.name if isinstance(node.target, syntax.Name) else ""
-    first, second = fields[0], fields[-1]
+    if node.probe:
+        return _probe(node, item)
+    target, fields = program(node.target, item), node.fields
+    name = node.target.name if isinstance(node.target, syntax.Name) else ""
+    select = _member(node.at, name)
 
-    def select(value: Any, field: str) -> Any:
-        if not isinstance(value, Mapping):
-            raise SyntaxFault(f"there is no '{field}' in {type_name(value)}: only maps have members", at)
-        if field not in value:
-            raise SyntaxFault(f"there is no '{field}'" + (f" in '{label}'" if label else ""), at)
-        return value[field]
-
-    def run(frame: Frame) -> Any:
+    def run(frame: Frame) -> JsonValue:
         value = target(frame)
         for field in fields:
             value = value[field] if type(value) is dict and field in value else select(value, field)
         return value
 
-    # Nearly always it is all there: only if not, it matters what is missing.
+    if not name or len(fields) > 2:
+        return run
+    if name == item:
+        return _item_member(fields[0], select) if len(fields) == 1 else run
+    return _short_path(name, fields, run)
 
-    def of_item(value: Any) -> Any:
+
+def _member(at: int, owner: str) -> Callable[[JsonValue, str], JsonValue]:
+    """Return the function that selects a member of a map, or raises the fault if it is missing."""
+
+    def select(value: JsonValue, field: str) -> JsonValue:
+        if not isinstance(value, Mapping):
+            raise SyntaxFault(f"there is no '{field}' in {type_name(value)}: only maps have members", at)
+        if field not in value:
+            raise SyntaxFault(f"there is no '{field}'" + (f" in '{owner}'" if owner else ""), at)
+        return value[field]
+
+    return select
+
+
+# Nearly always every member exists. Only otherwise the missing one is searched.
+
+
+def _item_member(field: str, select: Callable[[JsonValue, str], JsonValue]) -> Run:
+    def of_item(value: JsonValue) -> JsonValue:
         try:
-            return value[first]
+            return value[field]
         except (KeyError, TypeError):
-            return select(value, first)
+            return select(value, field)
 
-    def short(frame: Frame) -> Any:
+    return of_item
+
+
+def _short_path(name: str, fields: tuple[str, ...], run: Run) -> Run:
+    """Return the program of a path of one or two fields that starts at a variable."""
+    first, second = fields[0], fields[-1]
+
+    def short(frame: Frame) -> JsonValue:
         try:
             return frame[name][first]
         except (KeyError, TypeError):
             return run(frame)
 
-    def long(frame: Frame) -> Any:
+    def long(frame: Frame) -> JsonValue:
         try:
             return frame[name][first][second]
         except (KeyError, TypeError):
             return run(frame)
 
-    if not name or len(fields) > 2:
-        return run
-    if name == item:
-        return of_item if len(fields) == 1 else run
     return short if len(fields) == 1 else long
 
 
@@ -147,7 +143,7 @@ def _probe(node: syntax.Path, item: str) -> Run:
 def _index(node: syntax.Index, item: str) -> Run:
     target, key, at = program(node.target, item), program(node.key, item), node.at
 
-    def run(frame: Frame) -> Any:
+    def run(frame: Frame) -> JsonValue:
         collection, wanted = target(frame), key(frame)
         if isinstance(collection, Mapping):
             if not isinstance(wanted, str) or wanted not in collection:
@@ -169,27 +165,27 @@ def _call(node: syntax.Call, item: str) -> Run:
     arguments = [program(argument, item) for argument in node.arguments]
     first = arguments[0]
 
-    def fault(mistake: SyntaxFault) -> SyntaxFault:
-        return type(mistake)(f"{name}(): {mistake.message}", at)
+    def fault(raised: SyntaxFault) -> SyntaxFault:
+        return type(raised)(f"{name}(): {raised.message}", at)
 
-    def of_one(frame: Frame) -> Any:
+    def of_one(frame: Frame) -> JsonValue:
         value = first(frame)
         try:
             return function(frame, value)
-        except SyntaxFault as mistake:
-            raise fault(mistake) from None
+        except SyntaxFault as raised:
+            raise fault(raised) from None
 
-    def run(frame: Frame) -> Any:
+    def run(frame: Frame) -> JsonValue:
         values = [argument(frame) for argument in arguments]
         try:
             return function(frame, *values)
-        except SyntaxFault as mistake:
-            raise fault(mistake) from None
+        except SyntaxFault as raised:
+            raise fault(raised) from None
 
     return of_one if len(arguments) == 1 else run
 
 
-def _macro(node: syntax.Macro) -> Run:
+def _macro(node: syntax.Macro, item: str) -> Run:
     target, body = program(node.target), program(node.body)
     condition = program(node.condition) if node.condition is not None else None
     alone = None
@@ -212,8 +208,8 @@ def _map(node: syntax.MapOf, item: str) -> Run:
         return _record({str(name): value for name, (_, value) in zip(names, node.entries, strict=True)}, item)
     entries = [(program(key, item), program(value, item), key.at) for key, value in node.entries]
 
-    def run(frame: Frame) -> dict[str, Any]:
-        result: dict[str, Any] = {}
+    def run(frame: Frame) -> JsonDict:
+        result: JsonDict = {}
         for key, value, at in entries:
             name = key(frame)
             if not isinstance(name, str):
@@ -227,13 +223,13 @@ def _map(node: syntax.MapOf, item: str) -> Run:
 
 
 def _record(members: Mapping[str, Node], item: str) -> Run:
-    """A map of known keys: a copy of what is the same each time, filled in."""
+    """Return the program of a map with known keys: a copy of its constant part, completed with the rest."""
     form = {name: node.value if isinstance(node, syntax.Constant) else None for name, node in members.items()}
     filled = [
         (name, program(node, item)) for name, node in members.items() if not isinstance(node, syntax.Constant)
     ]
 
-    def run(frame: Frame) -> dict[str, Any]:
+    def run(frame: Frame) -> JsonDict:
         result = form.copy()
         for name, member in filled:
             result[name] = member(frame)
@@ -245,7 +241,7 @@ def _record(members: Mapping[str, Node], item: str) -> Run:
 def _sign(node: syntax.Sign, item: str) -> Run:
     operand, at = program(node.operand, item), node.at
 
-    def negated(frame: Frame) -> Any:
+    def negated(frame: Frame) -> JsonValue:
         value = operand(frame)
         if not is_number(value):
             raise SyntaxFault(f"'-' is not defined for {type_name(value)}", at)
@@ -261,7 +257,7 @@ def _logic(node: syntax.Logic, item: str) -> Run:
     operands = [program(operand, item) for operand in node.operands]
     decisive, other, at = node.operator == "||", node.operator != "||", node.at
 
-    def run(frame: Frame) -> Any:
+    def run(frame: Frame) -> JsonValue:
         fault: SyntaxFault | None = None
         for operand in operands:
             try:
@@ -272,8 +268,8 @@ def _logic(node: syntax.Logic, item: str) -> Run:
                     truth(holds, at)
             except BudgetExceeded:
                 raise
-            except SyntaxFault as mistake:
-                fault = fault or mistake
+            except SyntaxFault as raised:
+                fault = fault or raised
         if fault is not None:
             raise fault
         return other
@@ -290,22 +286,22 @@ def _chain(node: syntax.Chain, item: str) -> Run:
         return _pair(first, _OPERATORS[symbol], program(operand, item), at)
     rest = [(_OPERATORS[symbol], program(operand, item), at) for symbol, operand, at in node.rest]
 
-    def run(frame: Frame) -> Any:
+    def run(frame: Frame) -> JsonValue:
         value = first(frame)
         for apply, operand, at in rest:
             other = operand(frame)
             try:
                 value = apply(frame, value, other)
-            except SyntaxFault as mistake:
-                mistake.at = at
+            except SyntaxFault as raised:
+                raised.at = at
                 raise
         return value
 
     return run
 
 
-def _comparison_with(constant: Any, operand: Run, wanted: bool) -> Run:
-    """Whether a value is a constant one, or is not. Nearly always they are of one kind."""
+def _comparison_with(constant: JsonValue, operand: Run, wanted: bool) -> Run:
+    """Return the program that compares a value with a constant. Both nearly always have the same type."""
     kind = type(constant)
 
     def run(frame: Frame) -> bool:
@@ -317,27 +313,27 @@ def _comparison_with(constant: Any, operand: Run, wanted: bool) -> Run:
     return run
 
 
-def _pair(first: Run, apply: Callable[[Frame, Any, Any], Any], second: Run, at: int) -> Run:
-    def run(frame: Frame) -> Any:
+def _pair(first: Run, apply: Callable[[Frame, JsonValue, JsonValue], JsonValue], second: Run, at: int) -> Run:
+    def run(frame: Frame) -> JsonValue:
         left, right = first(frame), second(frame)
         try:
             return apply(frame, left, right)
-        except SyntaxFault as mistake:
-            mistake.at = at
+        except SyntaxFault as raised:
+            raised.at = at
             raise
 
     return run
 
 
-def _comparison(symbol: str) -> Callable[[Frame, Any, Any], Any]:
+def _comparison(symbol: str) -> Callable[[Frame, JsonValue, JsonValue], JsonValue]:
     return lambda frame, left, right: compare(symbol, left, right)
 
 
-def _calculation(symbol: str) -> Callable[[Frame, Any, Any], Any]:
+def _calculation(symbol: str) -> Callable[[Frame, JsonValue, JsonValue], JsonValue]:
     return lambda frame, left, right: calculate(symbol, left, right)
 
 
-_OPERATORS: dict[str, Callable[[Frame, Any, Any], Any]] = {
+_OPERATORS: dict[str, Callable[[Frame, JsonValue, JsonValue], JsonValue]] = {
     "==": equals,
     "!=": lambda frame, left, right: not equals(frame, left, right),
     "in": contains,
@@ -351,7 +347,7 @@ def _choice(node: syntax.Choice, item: str) -> Run:
     condition, then, otherwise = (program(part, item) for part in (node.condition, node.then, node.otherwise))
     at = node.at
 
-    def run(frame: Frame) -> Any:
+    def run(frame: Frame) -> JsonValue:
         holds = condition(frame)
         if holds is True or (holds is not False and truth(holds, at)):
             return then(frame)
@@ -360,10 +356,32 @@ def _choice(node: syntax.Choice, item: str) -> Run:
     return run
 
 
-def _at(at: int, function: Callable[[Any], T], value: Any) -> T:
+def _at(at: int, function: Callable[[JsonValue], T], value: JsonValue) -> T:
     """``function(value)``, whose faults lie at this place."""
     try:
         return function(value)
-    except SyntaxFault as mistake:
-        mistake.at = at
+    except SyntaxFault as raised:
+        raised.at = at
         raise
+
+
+def _constant(node: syntax.Constant, item: str) -> Run:
+    value = node.value
+    return lambda frame: value
+
+
+_PROGRAMS: Mapping[type[Node], Callable[..., Run]] = {
+    syntax.Constant: _constant,
+    syntax.Name: _name,
+    syntax.Path: _path,
+    syntax.Index: _index,
+    syntax.Call: _call,
+    syntax.Macro: _macro,
+    syntax.ListOf: lambda node, item: _list(node.items, item),
+    syntax.MapOf: _map,
+    syntax.Sign: _sign,
+    syntax.Logic: _logic,
+    syntax.Chain: _chain,
+    syntax.Choice: _choice,
+}
+"""The compiler of each class of node."""

@@ -1,8 +1,8 @@
-"""Tokens to a syntax tree, bounded while it is built.
+"""Parser from tokens to a syntax tree. It enforces the limits of the tree.
 
-A tree is bounded in depth rather than only in size, since whatever walks it recurses: chains that
-read as one thing (``a.b.c``, ``1 + 2 + 3``, ``p && q && r``) are one node with many parts, so only
-brackets, calls, signs and ``?:`` make a tree deep.
+The tree is limited in depth and not only in size, since everything that walks it recurses. Chains that read
+as one operation (``a.b.c``, ``1 + 2 + 3``, ``p && q && r``) are one node with many parts. Only brackets,
+calls, signs and ``?:`` add depth.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _RESERVED = frozenset(
     | {"package", "namespace", "return", "var", "void", "while"}
 )
 _OTHERWISE = {"and": "&&", "or": "||", "is": "==", "mod": "%"}
-"""How other languages spell operators."""
+"""Operators of other languages, with those of CEL."""
 
 _LEVELS: tuple[tuple[str, ...], ...] = (
     ("||",),
@@ -38,7 +38,7 @@ _LEVELS: tuple[tuple[str, ...], ...] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """A part of an expression. ``at``: its offset; ``depth`` and ``weight``: of the tree below it."""
+    """A part of an expression. ``at`` is its offset, ``depth`` and ``weight`` are those of its subtree."""
 
     at: int
     depth: int = 1
@@ -72,7 +72,7 @@ class Index(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call(Node):
-    """``f(x, y)``, or ``x.f(y)``, which means the same."""
+    """``f(x, y)``, or ``x.f(y)``, which is the same call."""
 
     function: str
     arguments: tuple[Node, ...]
@@ -80,7 +80,7 @@ class Call(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Macro(Node):
-    """``target.map(variable, body)`` and its like; ``condition`` only in the long form of ``map``."""
+    """``target.map(variable, body)`` and similar; ``condition`` only in the long form of ``map``."""
 
     macro: str
     target: Node
@@ -142,7 +142,7 @@ class Syntax:
 
 
 def parse(source: str) -> Syntax:
-    """The syntax of an expression. Raises `Mistake`."""
+    """Return the syntax of an expression. Raises `SyntaxFault`."""
     if len(source) > MAX_LENGTH:
         raise SyntaxFault(
             f"an expression may have at most {MAX_LENGTH} characters, this has {len(source)}", 0
@@ -196,7 +196,7 @@ class _Parser:
         raise SyntaxFault(f"expected {wanted}, found {found}{hint}", self._token.at)
 
     def expect_end(self) -> None:
-        """Nothing may follow the expression."""
+        """Raise `SyntaxFault` if anything follows the expression."""
         if self._token.kind != "end":
             self._unexpected("the end of the expression")
 
@@ -219,7 +219,7 @@ class _Parser:
     # --- the grammar
 
     def expression(self) -> Node:
-        """``condition ? then : otherwise``, or just the condition."""
+        """Parse ``condition ? then : otherwise``, or only the condition."""
         self._enter()
         condition = self._operators(0)
         if self._sees("?"):
@@ -271,7 +271,7 @@ class _Parser:
         return operand
 
     def _selections(self, primary: Node | None, skip: int = 0) -> Node:
-        """A primary and what follows it: ``.field``, ``.method(…)``, ``[index]``."""
+        """Parse a primary and its selections: ``.field``, ``.method(…)``, ``[index]``."""
         self._next += skip
         node = primary if primary is not None else self._primary()
         while True:

@@ -1,4 +1,4 @@
-"""Text of an expression to tokens (the lexis of the CEL specification, JSON's types only)."""
+"""Scanner of expressions (the lexis of the CEL specification, JSON's types only)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MAX_INT = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One token at an offset of the text; ``value`` is a literal's value."""
+    """A token at an offset of the text. ``value`` is the value of a literal."""
 
     kind: Kind
     text: str
@@ -43,7 +43,7 @@ class Token:
 
 
 def scan(source: str) -> Iterator[Token]:
-    """The tokens of an expression, then one of kind ``end``. Raises `Mistake`."""
+    """Yield the tokens of an expression, then one of kind ``end``. Raises `SyntaxFault`."""
     at = 0
     while at < len(source):
         match = _TOKEN.match(source, at)

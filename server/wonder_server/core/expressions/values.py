@@ -1,7 +1,7 @@
 """The operators of CEL over JSON values, metered.
 
-`Frame` holds what an evaluation sees and what it may still spend. One unit is about one node of the
-tree evaluated once, one list element looked at, or 32 characters copied.
+`Frame` contains the variables of an evaluation and the rest of its budget. One unit is about one evaluation
+of one node, one list element, or 32 copied characters.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from wonder_server.core.expressions.faults import BudgetExceeded, SyntaxFault
+from wonder_server.core.json_types import JsonDict, JsonValue
 
 BUDGET = 250_000
 MAX_ITEMS = 10_000
@@ -19,13 +19,13 @@ MAX_RESULT_DEPTH = 32
 
 _INT_LIMIT = 2**63
 _NUMBERS = (int, float)
-_ORDERED: dict[str, Callable[[Any, Any], bool]] = {
+_ORDERED: dict[str, Callable[[JsonValue, JsonValue], bool]] = {
     "<": operator.lt,
     "<=": operator.le,
     ">": operator.gt,
     ">=": operator.ge,
 }
-_CALCULATED: dict[str, Callable[[Any, Any], Any]] = {"-": operator.sub, "*": operator.mul}
+_CALCULATED: dict[str, Callable[[JsonValue, JsonValue], JsonValue]] = {"-": operator.sub, "*": operator.mul}
 _SCALARS = frozenset({bool, int, float, type(None)})
 _TYPES = {
     bool: "bool",
@@ -39,31 +39,31 @@ _TYPES = {
 }
 
 
-class Frame(dict[str, Any]):
-    """One evaluation: the variables in sight, and the budget that is left."""
+class Frame(JsonDict):
+    """One evaluation: its variables, and the rest of its budget."""
 
     left = BUDGET
     patterns: frozenset[str] = frozenset()
-    """Regular expressions that were paid for."""
+    """Regular expressions whose compilation was paid for."""
 
     def spend(self, units: int) -> None:
-        """Pay for work before it is done. Raises `Exhausted`."""
+        """Pay for work before it is done. Raises `BudgetExceeded`."""
         self.left -= units
         if self.left < 0:
             raise BudgetExceeded(
                 "the expression does too much work: it handles too many items or too much text"
             )
 
-    def spend_on(self, value: Any) -> None:
-        """Pay for a whole value, as if it were copied. What is shared in memory counts each time:
-        written as JSON it would be there each time."""
+    def spend_on(self, value: JsonValue) -> None:
+        """Pay for a whole value as for a copy. A part that is shared in memory counts each time, as it would
+        in JSON."""
         left = _left_after(value, self.left)
         if left < 0:
-            self._spend_on(value, 0)  # Which finds out why.
+            self._spend_on(value, 0)  # Raises the fault.
         else:
             self.left = left
 
-    def _spend_on(self, value: Any, depth: int) -> None:
+    def _spend_on(self, value: JsonValue, depth: int) -> None:
         kind = type(value)
         if kind is str:
             self.spend(1 + (len(value) >> 5))
@@ -86,11 +86,13 @@ class Frame(dict[str, Any]):
         self.spend(units)
 
 
-def _left_after(value: Any, left: int) -> int:
-    """What is left after paying for a value; less than nothing if that is too little, or if the value is
-    nested too deeply or made of other things than most: `Frame._spend_on` says what holds then.
+def _left_after(value: JsonValue, left: int) -> int:
+    """Return the rest of the budget after paying for a value.
 
-    Goes down level by level, which counts the depth and needs no recursion."""
+    The result is negative if the budget is too small, or if the value is nested too deeply or has unusual
+    types; `Frame._spend_on` then finds the fault. The walk goes level by level, which counts the depth
+    without recursion.
+    """
     kind = type(value)
     if kind is str:
         return left - 1 - (len(value) >> 5)
@@ -98,44 +100,52 @@ def _left_after(value: Any, left: int) -> int:
         return left if kind in _SCALARS else -1
     level = [value]
     for _ in range(MAX_RESULT_DEPTH):
-        inner: list[Any] = []
+        inner: list[JsonValue] = []
         for container in level:
-            left -= 1 + len(container)
+            left = _left_after_members(container, left, inner)
             if left < 0:
                 return left
-            for item in container.values() if type(container) is dict else container:
-                kind = type(item)
-                if kind is str:
-                    left -= 1 + (len(item) >> 5)
-                elif kind is dict or kind is list:
-                    inner.append(item)
-                elif kind not in _SCALARS:
-                    return -1
         if not inner:
             return left
         level = inner
     return -1
 
 
-def type_name(value: Any) -> str:
-    """What CEL calls the type of a value."""
+def _left_after_members(container: JsonValue, left: int, inner: list[JsonValue]) -> int:
+    """Return the rest of the budget after paying for a container, and append its containers to ``inner``."""
+    left -= 1 + len(container)
+    if left < 0:
+        return left
+    for item in container.values() if type(container) is dict else container:
+        kind = type(item)
+        if kind is str:
+            left -= 1 + (len(item) >> 5)
+        elif kind is dict or kind is list:
+            inner.append(item)
+        elif kind not in _SCALARS:
+            return -1
+    return left
+
+
+def type_name(value: JsonValue) -> str:
+    """Return CEL's name of the type of a value."""
     return _TYPES.get(type(value), "map" if isinstance(value, Mapping) else "value")
 
 
-def truth(value: Any, at: int) -> bool:
-    """A condition's value. Raises `Mistake`."""
+def truth(value: JsonValue, at: int) -> bool:
+    """Return the value of a condition. Raises `SyntaxFault`."""
     if value is True or value is False:
         return bool(value)
     raise SyntaxFault(f"a condition is true or false, not {type_name(value)}", at)
 
 
-def is_number(value: Any) -> bool:
-    """Whether it is an int or a double; booleans are not numbers."""
+def is_number(value: JsonValue) -> bool:
+    """Return True for an int or a double. Booleans are not numbers."""
     return isinstance(value, _NUMBERS) and not isinstance(value, bool)
 
 
-def whole(value: Any) -> int:
-    """A number without a fraction, as an int: what a position or a count must be. Raises `Mistake`."""
+def whole(value: JsonValue) -> int:
+    """Return a number without a fraction as an int, for positions and counts. Raises `SyntaxFault`."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     if isinstance(value, float) and value.is_integer():
@@ -143,7 +153,7 @@ def whole(value: Any) -> int:
     raise SyntaxFault(f"a position is a whole number, not {type_name(value)}")
 
 
-def equals(frame: Frame, left: Any, right: Any) -> bool:
+def equals(frame: Frame, left: JsonValue, right: JsonValue) -> bool:
     """CEL's ``==``: numbers compare by value, other types only with their own kind."""
     if type(left) is str and type(right) is str:
         return bool(left == right)
@@ -162,7 +172,7 @@ def equals(frame: Frame, left: Any, right: Any) -> bool:
     return type(left) is type(right) and bool(left == right)
 
 
-def contains(frame: Frame, item: Any, collection: Any) -> bool:
+def contains(frame: Frame, item: JsonValue, collection: JsonValue) -> bool:
     """CEL's ``in``: an element of a list, or a key of a map."""
     if isinstance(collection, Mapping):
         return isinstance(item, str) and item in collection
@@ -172,7 +182,7 @@ def contains(frame: Frame, item: Any, collection: Any) -> bool:
     raise SyntaxFault(f"'in' looks into a list or a map, not into {type_name(collection)}")
 
 
-def compare(symbol: str, left: Any, right: Any) -> bool:
+def compare(symbol: str, left: JsonValue, right: JsonValue) -> bool:
     """CEL's ``<  <=  >  >=`` over numbers, texts and booleans."""
     comparable = (is_number(left) and is_number(right)) or (
         type(left) is type(right) and isinstance(left, (str, bool))
@@ -182,7 +192,7 @@ def compare(symbol: str, left: Any, right: Any) -> bool:
     return _ORDERED[symbol](left, right)
 
 
-def add(frame: Frame, left: Any, right: Any) -> Any:
+def add(frame: Frame, left: JsonValue, right: JsonValue) -> JsonValue:
     """CEL's ``+``: sums numbers, joins texts, joins lists."""
     if isinstance(left, str) and isinstance(right, str):
         frame.spend((len(left) + len(right)) >> 5)
@@ -194,7 +204,7 @@ def add(frame: Frame, left: Any, right: Any) -> Any:
     return fitting(left + right)
 
 
-def calculate(symbol: str, left: Any, right: Any) -> Any:
+def calculate(symbol: str, left: JsonValue, right: JsonValue) -> JsonValue:
     """CEL's ``-  *  /  %``. Integers divide towards zero; an int beside a double becomes a double."""
     _need_numbers(symbol, left, right)
     if symbol in _CALCULATED:
@@ -213,7 +223,8 @@ def calculate(symbol: str, left: Any, right: Any) -> Any:
 
 
 def fitting(number: int | float) -> int | float:
-    """A number that an expression may hold: 64 bits of integer, or a finite double."""
+    """Return the number if an expression may hold it: an integer of 64 bits, or a finite double. Raises
+    `SyntaxFault`."""
     if isinstance(number, float):
         if not math.isfinite(number):
             raise SyntaxFault("the result is not a finite number")
@@ -222,6 +233,6 @@ def fitting(number: int | float) -> int | float:
     return number
 
 
-def _need_numbers(symbol: str, left: Any, right: Any) -> None:
+def _need_numbers(symbol: str, left: JsonValue, right: JsonValue) -> None:
     if not (is_number(left) and is_number(right)):
         raise SyntaxFault(f"'{symbol}' is not defined for {type_name(left)} and {type_name(right)}")

@@ -1,0 +1,1 @@
+"""Memories: values, validation, chunking and ranking."""

@@ -1,4 +1,4 @@
-"""Long texts in passages, each of which gets a vector of its own: one for the whole would be a blur."""
+"""Chunks of long texts. Each chunk has its own vector, since one vector of a long text is too unspecific."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from typing import Final
 CHUNK_CHARACTERS: Final = 1_200
 """About 200 words."""
 OVERLAP_CHARACTERS: Final = 120
-"""What a passage takes of the one before, so that nothing is cut in two."""
+"""Characters that a chunk repeats from the one before, so that no sentence is only found in two halves."""
 MAX_CHUNKS: Final = 64
-"""Of a longer text the passages are longer."""
+"""Limit of chunks of one text. Chunks of a longer text are longer."""
 
 
 def chunks(text: str) -> list[str]:
-    """The text in its order; a short one is one passage. Cuts lie at white space where there is some."""
+    """Return the chunks of a text in order. A short text is one chunk. Cuts are at white space where
+    possible."""
     size = max(CHUNK_CHARACTERS, -(-len(text) // MAX_CHUNKS) + OVERLAP_CHARACTERS)
     found, start = [], 0
     while len(text) - start > size:

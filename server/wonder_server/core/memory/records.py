@@ -1,7 +1,7 @@
-"""What an agent remembers (document 1, section Memory; features E1, E3, E4, E6).
+"""Memories of agents (document 1, section Memory; features E1, E3, E4, E6).
 
-A memory belongs to exactly one agent. Its *significance* says how important it is in itself; how
-*relevant* it is depends on what is asked. Search combines both with *recency*, see `Weights`.
+A memory belongs to exactly one agent. Its *significance* is its importance on its own; its *relevance*
+depends on the query. Search combines both with *recency*; see `Weights`.
 """
 
 from __future__ import annotations
@@ -12,32 +12,34 @@ import math
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
+
+from wonder_server.core.json_types import JsonDict
 
 RECENCY_HALF_LIFE_MS: Final = 30 * 24 * 3600 * 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Where a memory came from (feature E6). Empty: not from there."""
+    """Origin of a memory (feature E6). An empty field does not apply."""
 
     conversation_id: str = ""
     turn_id: str = ""
     move_id: str = ""
     run_id: str = ""
     speaker: str = ""
-    """Who said it, by name."""
+    """Name of the participant who wrote the message."""
     ordinal: int = 0
-    """Its place among what was said in the conversation, from 1; 0: not known."""
+    """Number of the message in the conversation, from 1; 0 is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """One stored memory. ``type`` is the library's own word; ``significance`` lies in 0..1;
-    ``version`` starts at 1 and grows with each change, also of its links.
+    """One stored memory. ``type`` is a name that the library chooses. ``significance`` is between 0 and 1.
+    ``version`` starts at 1 and increases with each change, including changes of links.
 
-    A content that is too long for a row lies in the object ``content_ref``; a store of rows leaves it
-    out then, and the memory service puts it in. ``size_bytes`` is its length in UTF-8.
+    A content that is too long for a row is stored in the object ``content_ref``. The store then leaves it
+    out, and the memory service adds it. ``size_bytes`` is its length in UTF-8.
     """
 
     id: str
@@ -45,7 +47,7 @@ class Memory:
     type: str
     content: str
     significance: float
-    metadata: dict[str, Any]
+    metadata: JsonDict
     source: Source
     created_ms: int
     updated_ms: int
@@ -56,11 +58,11 @@ class Memory:
     superseded_by_id: str = ""
     contradicts_ids: tuple[str, ...] = ()
     archived_ms: int = 0
-    """When it was archived; 0: it was not."""
+    """Time of archiving; 0 if it is not archived."""
 
     @property
     def etag(self) -> str:
-        """What a caller hands back to change exactly what it saw."""
+        """Value that a caller returns to change exactly the version it has read."""
         return str(self.version)
 
 
@@ -68,47 +70,47 @@ class Memory:
 class Draft:
     """A memory to be written.
 
-    ``idempotency_key``: the same key of the same agent never writes twice; the first record is
-    answered. ``unless_known``: a memory of the same type whose content is the same but for case and
-    white space is answered in place of a second one; what extraction wants.
+    ``idempotency_key``: the same key of the same agent writes once; later writes return the first record.
+    ``unless_known``: if a memory of the same type has the same content except for case and white space,
+    return that memory and write nothing. Extraction sets it.
     """
 
     type: str
     content: str
     significance: float = 0.5
-    metadata: dict[str, Any] = field(default_factory=dict)
+    metadata: JsonDict = field(default_factory=dict)
     source: Source = Source()
     contradicts_ids: tuple[str, ...] = ()
     archives_ids: tuple[str, ...] = ()
-    """Memories that it stands for from now on: they are archived in the same commit."""
+    """Memories that this one replaces: they are archived in the same commit."""
     idempotency_key: str = ""
     unless_known: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """New values for a stored memory; None leaves a field as it is."""
+    """New values for a stored memory; None leaves a field unchanged."""
 
     type: str | None = None
     content: str | None = None
     significance: float | None = None
-    metadata: dict[str, Any] | None = None
+    metadata: JsonDict | None = None
     contradicts_ids: tuple[str, ...] | None = None
     archived_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filter:
-    """Which memories a list or a search is about; what is empty or None does not narrow it.
+    """Filter of a list or a search. An empty field or None does not filter.
 
-    ``metadata``: those whose metadata has all of its fields with these values, nested objects likewise.
-    ``start_ms``: written then or later; ``end_ms``: written before. Superseded and archived ones are left
-    out unless ``set_aside``. ``other_types``: none of these.
+    ``metadata``: memories whose metadata contains all of these fields with these values; nested objects
+    likewise. ``start_ms``: written at or after; ``end_ms``: written before. Superseded and archived memories
+    are omitted unless ``set_aside``. ``other_types``: types to omit.
     """
 
     types: tuple[str, ...] = ()
     other_types: tuple[str, ...] = ()
-    metadata: dict[str, Any] = field(default_factory=dict)
+    metadata: JsonDict = field(default_factory=dict)
     conversation_id: str = ""
     turn_id: str = ""
     start_ms: int | None = None
@@ -117,7 +119,7 @@ class Filter:
 
     @property
     def narrows(self) -> bool:
-        """Whether it asks for more than that a memory is not set aside."""
+        """True if the filter excludes more than superseded and archived memories."""
         return self != Filter(set_aside=self.set_aside)
 
 
@@ -126,10 +128,10 @@ EVERYTHING: Final = Filter(set_aside=True)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weights:
-    """How much each part counts in a hit's score. Only their proportions matter.
+    """Weights of the parts of a hit's score. Only their proportions matter.
 
-    ``vector``: which part of relevance, 0 to 1, the vectors decide, the rest being full text; None: as much
-    as the embedder is worth.
+    ``vector``: the part of relevance, 0 to 1, that the vectors decide; full text decides the rest. None uses
+    the embedder's ``share``.
     """
 
     relevance: float = 0.7
@@ -140,11 +142,10 @@ class Weights:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A memory that full text or vectors found, before it is ranked.
+    """A memory that full text or vectors found, before ranking.
 
-    ``text`` is its BM25 score (more is better, 0: no word matched), ``vector`` its cosine (0: not
-    among the nearest). ``words`` is its length, 0 if not known; ``memory`` the record itself, where it was
-    asked for.
+    ``text`` is its BM25 score (higher is better, 0: no word matched), ``vector`` its cosine (0: not among the
+    nearest). ``words`` is its length, 0 if unknown. ``memory`` is the record, if the caller requested it.
     """
 
     id: str
@@ -158,7 +159,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ranked:
-    """A candidate's id with its score and the parts that made it, each in 0..1."""
+    """A candidate's id with its score and the parts of the score, each between 0 and 1."""
 
     id: str
     score: float
@@ -169,7 +170,7 @@ class Ranked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hit:
-    """A memory found, and why: the parts are 0..1, ``score`` is their weighted mean."""
+    """A memory found by a search. The parts are between 0 and 1; ``score`` is their weighted mean."""
 
     memory: Memory
     score: float
@@ -179,19 +180,19 @@ class Hit:
 
 
 FULL_WORDS: Final = 20
-"""From how many words on a memory's vector counts in full: that of a few words says little that full text
-does not say better."""
+"""Number of words from which a memory's vector has its full weight. For fewer words full text is more
+reliable."""
 
 
 def rank(
     candidates: Sequence[Candidate], weights: Weights, now_ms: int, limit: int, share: float = 0.15
 ) -> list[Ranked]:
-    """The best ``limit`` candidates, best first; equal scores in order of id.
+    """Return the best ``limit`` candidates, best first; equal scores in order of id.
 
-    Score fusion: BM25 and cosine are each divided by the best of the candidates, since neither has a
-    scale of its own, and mixed. ``share`` is what the cosine counts for, by the embedder's strength, where
-    ``weights.vector`` does not say; for a short memory it counts for less, and full text for more. Where one
-    of the two found nothing, the other stands alone.
+    BM25 and cosine have no common scale, so each is divided by the best of the candidates before they are
+    mixed. ``share`` is the weight of the cosine if ``weights.vector`` is None. A short memory has a lower
+    weight of the cosine and a higher one of full text. If one of the two found nothing, only the other
+    counts.
     """
     share = share if weights.vector is None else weights.vector
     best_text = max((c.text for c in candidates), default=0.0)
@@ -223,6 +224,6 @@ def rank(
 
 
 def fingerprint(kind: str, content: str) -> bytes:
-    """Equal for memories that say the same but for case, white space and Unicode spelling."""
+    """Return a hash that is equal for contents that differ only in case, white space and Unicode spelling."""
     words = " ".join(unicodedata.normalize("NFKC", content).casefold().split())
     return hashlib.blake2b(f"{kind}\n{words}".encode(), digest_size=16).digest()

@@ -1,7 +1,7 @@
-"""English words that say little of what a text is about.
+"""English words that say little about a text's subject.
 
-Full text and the built-in embedder count them for a part of what other words count. The list is short and
-general on purpose: what is common in one agent's memories shows in how many of them hold it.
+Full text and the built-in embedder give them a lower weight. The list is short and general: words that are
+common in one agent's memories are recognised by the number of memories that contain them.
 """
 
 from __future__ import annotations

@@ -1,20 +1,21 @@
-"""What may be stored as a memory, and asked for: each check raises the WonderError that names the field."""
+"""Validation of memories and filters. Each check raises a WonderError that names the field."""
 
 from __future__ import annotations
 
 import json
 import math
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from wonder_server.core.errors import Reason, error
+from wonder_server.core.json_types import JsonDict, JsonValue
 from wonder_server.core.memory.records import Change, Draft, Filter, Source, Weights
 
 MAX_CONTENT_BYTES: Final = 1 << 20
 MAX_METADATA_BYTES: Final = 64 << 10
 MAX_METADATA_DEPTH: Final = 30
 MAX_INTEGER: Final = 1 << 53
-"""What a JSON number carries exactly."""
+"""Largest integer that a JSON number represents exactly."""
 MAX_NAME: Final = 128
 MAX_KEY: Final = 256
 MAX_TYPES: Final = 100
@@ -22,7 +23,7 @@ MAX_LINKS: Final = 100
 
 
 def check_draft(draft: Draft, path: str = "") -> None:
-    """Refuse what may not be stored; ``path`` goes before the field's name."""
+    """Check a memory to be written; ``path`` precedes the field's name."""
     check_name(draft.type, f"{path}type")
     check_content(draft.content, f"{path}content")
     check_significance(draft.significance, f"{path}significance")
@@ -37,7 +38,7 @@ def check_draft(draft: Draft, path: str = "") -> None:
 
 
 def check_change(change: Change) -> None:
-    """The same for what is to be changed."""
+    """Check a change of a memory."""
     if change.type is not None:
         check_name(change.type, "type")
     if change.content is not None:
@@ -51,7 +52,7 @@ def check_change(change: Change) -> None:
 
 
 def check_filter(wanted: Filter) -> None:
-    """Types that can be, metadata that could have been written."""
+    """Check the types and the metadata of a filter."""
     if len(wanted.types) > MAX_TYPES:
         raise error(Reason.FIELD_INVALID, f"Give at most {MAX_TYPES} types.", field="types")
     for position, name in enumerate(wanted.types):
@@ -60,7 +61,7 @@ def check_filter(wanted: Filter) -> None:
 
 
 def check_source(source: Source, path: str) -> None:
-    """Ids and names of a bearable length, a place that is one."""
+    """Check the lengths of a source's ids and names, and its ordinal."""
     for name in ("conversation_id", "turn_id", "move_id", "run_id", "speaker"):
         value = getattr(source, name)
         if len(value) > MAX_NAME or not _encodable(value):
@@ -70,19 +71,19 @@ def check_source(source: Source, path: str) -> None:
 
 
 def check_links(ids: Sequence[str], path: str) -> None:
-    """At most so many; whether they are there, the store knows."""
+    """Check the number of linked memories. The store checks that they exist."""
     if len(ids) > MAX_LINKS:
         raise error(Reason.FIELD_INVALID, f"Give at most {MAX_LINKS} memories.", field=path)
 
 
 def check_name(value: str, path: str) -> None:
-    """A type or an agent's id."""
+    """Check a type or an agent's id."""
     if not 1 <= len(value) <= MAX_NAME or not _encodable(value):
         raise error(Reason.FIELD_INVALID, f"Give 1 to {MAX_NAME} characters.", field=path)
 
 
 def check_content(content: str, path: str) -> None:
-    """Not blank, at most 1 MiB of UTF-8."""
+    """Check that a content is not blank and has at most 1 MiB of UTF-8."""
     if not content.strip():
         raise error(Reason.FIELD_INVALID, "The content is empty.", field=path)
     if not _encodable(content):
@@ -92,13 +93,14 @@ def check_content(content: str, path: str) -> None:
 
 
 def check_significance(value: float, path: str) -> None:
-    """A number in 0..1."""
+    """Check that a significance is between 0 and 1."""
     if not 0.0 <= value <= 1.0:  # Also refuses NaN.
-        raise error(Reason.FIELD_INVALID, "Significance lies between 0 and 1.", field=path)
+        raise error(Reason.FIELD_INVALID, "Significance must be between 0 and 1.", field=path)
 
 
-def check_metadata(metadata: dict[str, Any], path: str) -> None:
-    """A JSON object of at most 30 levels and 64 KiB, its integers exact in JSON."""
+def check_metadata(metadata: JsonDict, path: str) -> None:
+    """Check that metadata is a JSON object of at most 30 levels and 64 KiB with integers that JSON represents
+    exactly."""
     if not metadata:
         return
     _check_json(metadata, path, MAX_METADATA_DEPTH)
@@ -110,17 +112,17 @@ def check_metadata(metadata: dict[str, Any], path: str) -> None:
 
 
 def check_weights(weights: Weights) -> None:
-    """Finite, none negative, not all zero."""
+    """Check that weights are finite, not negative, and not all 0."""
     values = (weights.relevance, weights.significance, weights.recency)
     if not all(math.isfinite(value) and value >= 0 for value in values) or not 0 < sum(values) < math.inf:
         raise error(
             Reason.FIELD_INVALID, "Weights are numbers from 0 up, and not all are 0.", field="weights"
         )
     if weights.vector is not None and not 0.0 <= weights.vector <= 1.0:  # Also refuses NaN.
-        raise error(Reason.FIELD_INVALID, "It lies between 0 and 1.", field="weights.vector")
+        raise error(Reason.FIELD_INVALID, "weights.vector must be between 0 and 1.", field="weights.vector")
 
 
-def _check_json(value: Any, path: str, levels: int) -> None:
+def _check_json(value: JsonValue, path: str, levels: int) -> None:
     if isinstance(value, dict | list):
         if levels == 0:
             raise error(

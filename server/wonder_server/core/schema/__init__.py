@@ -1,0 +1,1 @@
+"""Validation of JSON: schemas, patterns and payload limits."""

@@ -1,12 +1,12 @@
-"""JSON Schema 2020-12 applied to a value, every step of it metered.
+"""Metered validation of values by JSON Schema 2020-12.
 
-Both the schema and the value may come from strangers, and a short schema can ask for endless work: a
-list of 20,000 objects compared pairwise, 300 forms tried on 300 items, references that double. So all
-work is paid for out of one budget per check: a unit is roughly a microsecond at most, and what is
-proportional to a size costs that size. Features A6, C7, G3.
+Untrusted users may write both the schema and the value, and a short schema can cause endless work: a list of
+20,000 objects compared pairwise, 300 forms tried on 300 items, references that double. All work is therefore
+paid out of one budget per check. A unit is at most about a microsecond, and work that is proportional to a
+size costs that size. Features A6, C7, G3.
 
-Left out, since `schemas.check_schema` refuses them: references out of the schema and dynamic ones.
-``format`` only informs. Values are JSON: dict, list, str, int, float, bool, None.
+Not supported, since `schemas.check_schema` refuses them: references out of the schema, and dynamic
+references. ``format`` is only informative. Values are JSON: dict, list, str, int, float, bool, None.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import re2
 
+from wonder_server.core.json_types import JsonDict, JsonValue
 from wonder_server.core.schema import patterns
 
 BUDGET: Final = 200_000
-# A value nests 30 levels; references and alternatives add theirs. Well below Python's own limit.
+# A value has at most 30 levels; references and alternatives add levels. Well below Python's recursion limit.
 _MAX_LEVELS: Final = 200
 _CHARACTERS_A_UNIT: Final = 64
 _COMPILING: Final = 50
@@ -31,47 +32,47 @@ _STEPS_A_UNIT: Final = 200
 _EXACT: Final = 2**53
 _one_text: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 
-Trail = tuple[Any, ...]
-"""A place, innermost step first: ``(outer, step)``, or ``()``: long paths cost nothing until shown."""
+Trail = tuple[JsonValue, ...]
+"""A path, innermost step first: ``(outer, step)``, or ``()``. A long path costs nothing until it is shown."""
 
 
 class TooMuchWorkError(Exception):
-    """The budget of one check is spent."""
+    """The budget of one check is exhausted."""
 
 
 class Failure(NamedTuple):
-    """One thing wrong: where, and the keyword and what it was set to."""
+    """One fault: its path, and the keyword with its value."""
 
     trail: Trail
     keyword: str
-    wanted: Any
+    wanted: JsonValue
 
 
 Failures = Iterator[Failure]
 
 
 class Check:
-    """One check of one value against ``root``. Made for one use.
+    """One check of one value against ``root``. An instance is used once.
 
-    Raises `TooMuchWorkError`, `RecursionError`, or anything for a schema that is not valid.
+    Raises `TooMuchWorkError`, `RecursionError`, or any exception for a schema that is not valid.
     """
 
-    def __init__(self, root: Any, budget: int = BUDGET) -> None:
+    def __init__(self, root: JsonValue, budget: int = BUDGET) -> None:
         self.left = budget
         self._root = root
         self._levels = 0
-        self._references: dict[str, Any] = {}
+        self._references: JsonDict = {}
         self._patterns: dict[str, tuple[patterns.Pattern, int]] = {}
-        self._enums: dict[int, set[Any]] = {}
+        self._enums: dict[int, set[JsonValue]] = {}
 
     def pay(self, units: int) -> None:
-        """Take units of work out of the budget. Raises `TooMuchWorkError` when there are too few."""
+        """Take units of work from the budget. Raises `TooMuchWorkError` if the budget is exhausted."""
         self.left -= units
         if self.left < 0:
             raise TooMuchWorkError
 
-    def failures(self, value: Any, schema: Any, trail: Trail = ()) -> Failures:
-        """All that is wrong with ``value``, in the order of the schema's keywords."""
+    def failures(self, value: JsonValue, schema: JsonValue, trail: Trail = ()) -> Failures:
+        """Yield all faults of ``value``, in the order of the schema's keywords."""
         if schema is True:
             return
         if schema is False:
@@ -91,19 +92,19 @@ class Check:
         finally:
             self._levels -= 1
 
-    def fits(self, value: Any, schema: Any) -> bool:
-        """Whether nothing is wrong; found out up to the first failure only."""
+    def fits(self, value: JsonValue, schema: JsonValue) -> bool:
+        """Return True if ``value`` is valid. The check ends at the first fault."""
         found = self.failures(value, schema)
         try:
             return next(found, None) is None
         finally:
             found.close()  # type: ignore[attr-defined]
 
-    def key(self, value: Any) -> Any:
-        """What two values have in common exactly when JSON Schema calls them equal.
+    def key(self, value: JsonValue) -> JsonValue:
+        """Return a key that is equal for two values exactly if JSON Schema calls them equal.
 
-        1 equals 1.0, but not true; the order of an object's fields does not count. It is a text or
-        holds one, never a bare number: only the hashes of texts cannot be made to collide on purpose.
+        1 equals 1.0 but not true; the order of an object's fields does not count. The key is a text or
+        contains one, never a bare number: only hashes of texts are protected against chosen collisions.
         """
         if type(value) is str:
             self.pay(1 + len(value) // _CHARACTERS_A_UNIT)
@@ -112,7 +113,7 @@ class Check:
         return (_one_text(self._plain(value)),)
 
     def found(self, expression: str, text: str) -> bool:
-        """Whether a regular expression matches anywhere in the text."""
+        """Return True if a regular expression matches anywhere in the text."""
         if expression not in self._patterns:
             self.pay(_COMPILING)
             pattern = patterns.compiled(expression)
@@ -123,8 +124,8 @@ class Check:
         self.pay(10 + len(text) * (size + 4) // _STEPS_A_UNIT)
         return pattern.found_in(text)
 
-    def target(self, reference: str) -> Any:
-        """The schema in this schema that ``#/a/b`` points to."""
+    def target(self, reference: str) -> JsonValue:
+        """Return the schema that ``#/a/b`` points to."""
         if reference not in self._references:
             if not reference.startswith("#"):
                 raise ValueError(reference)
@@ -135,15 +136,15 @@ class Check:
             self._references[reference] = found
         return self._references[reference]
 
-    def one_of(self, allowed: list[Any], value: Any) -> bool:
-        """Whether the value is among the allowed ones, whose keys are prepared once."""
+    def one_of(self, allowed: list[JsonValue], value: JsonValue) -> bool:
+        """Return True if the value is one of the allowed ones. Their keys are computed once."""
         keys = self._enums.get(id(allowed))
         if keys is None:
             keys = self._enums[id(allowed)] = {self.key(each) for each in allowed}
         return self.key(value) in keys
 
-    def _plain(self, value: Any) -> Any:
-        """The value with whole floats as integers, so that equal values have one text."""
+    def _plain(self, value: JsonValue) -> JsonValue:
+        """Return the value with whole floats as integers, so that equal values have one text."""
         self.pay(1)
         if isinstance(value, str):
             self.pay(len(value) // _CHARACTERS_A_UNIT)
@@ -158,20 +159,20 @@ class Check:
         return value
 
 
-# --- keywords that look at the value itself: whether it is as wanted ------------------------------
+# --- keywords that test the value itself ---------------------------------------------------------
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: JsonValue) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _is_whole(value: Any) -> bool:
+def _is_whole(value: JsonValue) -> bool:
     return (isinstance(value, int) and not isinstance(value, bool)) or (
         isinstance(value, float) and value.is_integer()
     )
 
 
-_IS: Final[dict[str, Callable[[Any], bool]]] = {
+_IS: Final[dict[str, Callable[[JsonValue], bool]]] = {
     "object": lambda value: isinstance(value, dict),
     "array": lambda value: isinstance(value, list),
     "string": lambda value: isinstance(value, str),
@@ -182,14 +183,14 @@ _IS: Final[dict[str, Callable[[Any], bool]]] = {
 }
 
 
-def _type(check: Check, wanted: Any, value: Any) -> bool:
+def _type(check: Check, wanted: JsonValue, value: JsonValue) -> bool:
     if isinstance(wanted, str):
         return _IS[wanted](value)
     check.pay(len(wanted))
     return any(_IS[name](value) for name in wanted)
 
 
-def _multiple_of(check: Check, wanted: Any, value: Any) -> bool:
+def _multiple_of(check: Check, wanted: JsonValue, value: JsonValue) -> bool:
     if not _is_number(value):
         return True
     if isinstance(value, int) and isinstance(wanted, int):
@@ -198,17 +199,17 @@ def _multiple_of(check: Check, wanted: Any, value: Any) -> bool:
     return bool(math.fmod(value, wanted) == 0 if math.isinf(quotient) else quotient == int(quotient))
 
 
-def _unique(check: Check, wanted: Any, value: Any) -> bool:
+def _unique(check: Check, wanted: JsonValue, value: JsonValue) -> bool:
     if not wanted or not isinstance(value, list):
         return True
     return len({check.key(item) for item in value}) == len(value)
 
 
-Assertion = Callable[[Check, Any, Any], bool]
+Assertion = Callable[[Check, JsonValue, JsonValue], bool]
 
 
-def _when(kind: Callable[[Any], bool], fits: Callable[[Any, Any], bool]) -> Assertion:
-    """A keyword that is about values of one kind only."""
+def _when(kind: Callable[[JsonValue], bool], fits: Callable[[JsonValue, JsonValue], bool]) -> Assertion:
+    """Return the assertion of a keyword that applies to values of one kind only."""
     return lambda check, wanted, value: not kind(value) or fits(wanted, value)
 
 
@@ -233,35 +234,41 @@ _ASSERTIONS: Final[dict[str, Assertion]] = {
 }
 
 
-# --- keywords that apply other schemas, or say what is wrong more closely ---------------------------
+# --- keywords that apply other schemas, or report several faults ------------------------------------
 
 
-def _reference(check: Check, wanted: str, value: Any, schema: Any, trail: Trail) -> Failures:
+def _reference(check: Check, wanted: str, value: JsonValue, schema: JsonValue, trail: Trail) -> Failures:
     return check.failures(value, check.target(wanted), trail)
 
 
-def _all_of(check: Check, wanted: list[Any], value: Any, schema: Any, trail: Trail) -> Failures:
+def _all_of(
+    check: Check, wanted: list[JsonValue], value: JsonValue, schema: JsonValue, trail: Trail
+) -> Failures:
     for part in wanted:
         yield from check.failures(value, part, trail)
 
 
-def _any_of(check: Check, wanted: list[Any], value: Any, schema: Any, trail: Trail) -> Failures:
+def _any_of(
+    check: Check, wanted: list[JsonValue], value: JsonValue, schema: JsonValue, trail: Trail
+) -> Failures:
     if not any(check.fits(value, part) for part in wanted):
         yield Failure(trail, "anyOf", wanted)
 
 
-def _one_of(check: Check, wanted: list[Any], value: Any, schema: Any, trail: Trail) -> Failures:
+def _one_of(
+    check: Check, wanted: list[JsonValue], value: JsonValue, schema: JsonValue, trail: Trail
+) -> Failures:
     if sum(check.fits(value, part) for part in wanted) != 1:
         yield Failure(trail, "oneOf", wanted)
 
 
-def _if(check: Check, wanted: Any, value: Any, schema: Any, trail: Trail) -> Failures:
+def _if(check: Check, wanted: JsonValue, value: JsonValue, schema: JsonValue, trail: Trail) -> Failures:
     branch = "then" if check.fits(value, wanted) else "else"
     if branch in schema:
         yield from check.failures(value, schema[branch], trail)
 
 
-def _required(check: Check, wanted: list[str], value: Any, schema: Any, trail: Trail) -> Failures:
+def _required(check: Check, wanted: list[str], value: JsonValue, schema: JsonValue, trail: Trail) -> Failures:
     if isinstance(value, dict):
         check.pay(len(wanted) // 4)
         for name in wanted:
@@ -269,7 +276,9 @@ def _required(check: Check, wanted: list[str], value: Any, schema: Any, trail: T
                 yield Failure((trail, name), "required", wanted)
 
 
-def _dependent_required(check: Check, wanted: Any, value: Any, schema: Any, trail: Trail) -> Failures:
+def _dependent_required(
+    check: Check, wanted: JsonValue, value: JsonValue, schema: JsonValue, trail: Trail
+) -> Failures:
     if isinstance(value, dict):
         check.pay(len(wanted))
         for name, needed in wanted.items():
@@ -277,7 +286,9 @@ def _dependent_required(check: Check, wanted: Any, value: Any, schema: Any, trai
                 yield from _required(check, needed, value, schema, trail)
 
 
-def _dependent_schemas(check: Check, wanted: Any, value: Any, schema: Any, trail: Trail) -> Failures:
+def _dependent_schemas(
+    check: Check, wanted: JsonValue, value: JsonValue, schema: JsonValue, trail: Trail
+) -> Failures:
     if isinstance(value, dict):
         check.pay(len(wanted))
         for name, part in wanted.items():
@@ -285,7 +296,9 @@ def _dependent_schemas(check: Check, wanted: Any, value: Any, schema: Any, trail
                 yield from check.failures(value, part, trail)
 
 
-def _properties(check: Check, wanted: Any, value: Any, schema: Any, trail: Trail) -> Failures:
+def _properties(
+    check: Check, wanted: JsonValue, value: JsonValue, schema: JsonValue, trail: Trail
+) -> Failures:
     if isinstance(value, dict):
         check.pay(len(wanted))
         for name, part in wanted.items():
@@ -293,7 +306,9 @@ def _properties(check: Check, wanted: Any, value: Any, schema: Any, trail: Trail
                 yield from check.failures(value[name], part, (trail, name))
 
 
-def _pattern_properties(check: Check, wanted: Any, value: Any, schema: Any, trail: Trail) -> Failures:
+def _pattern_properties(
+    check: Check, wanted: JsonValue, value: JsonValue, schema: JsonValue, trail: Trail
+) -> Failures:
     if isinstance(value, dict):
         for expression, part in wanted.items():
             for name, member in value.items():
@@ -301,8 +316,8 @@ def _pattern_properties(check: Check, wanted: Any, value: Any, schema: Any, trai
                     yield from check.failures(member, part, (trail, name))
 
 
-def _rest(check: Check, value: Any, schema: Any) -> Iterator[str]:
-    """The fields that ``additionalProperties`` is about."""
+def _rest(check: Check, value: JsonValue, schema: JsonValue) -> Iterator[str]:
+    """Yield the fields to which ``additionalProperties`` applies."""
     named, expressions = schema.get("properties", {}), schema.get("patternProperties", ())
     for name in value:
         check.pay(1)
@@ -310,7 +325,9 @@ def _rest(check: Check, value: Any, schema: Any) -> Iterator[str]:
             yield name
 
 
-def _additional_properties(check: Check, wanted: Any, value: Any, schema: Any, trail: Trail) -> Failures:
+def _additional_properties(
+    check: Check, wanted: JsonValue, value: JsonValue, schema: JsonValue, trail: Trail
+) -> Failures:
     if isinstance(value, dict) and wanted is not True:
         for name in _rest(check, value, schema):
             if wanted is False:
@@ -319,26 +336,30 @@ def _additional_properties(check: Check, wanted: Any, value: Any, schema: Any, t
                 yield from check.failures(value[name], wanted, (trail, name))
 
 
-def _property_names(check: Check, wanted: Any, value: Any, schema: Any, trail: Trail) -> Failures:
+def _property_names(
+    check: Check, wanted: JsonValue, value: JsonValue, schema: JsonValue, trail: Trail
+) -> Failures:
     if isinstance(value, dict):
         for name in value:
             if not check.fits(name, wanted):
                 yield Failure((trail, name), "propertyNames", wanted)
 
 
-def _prefix_items(check: Check, wanted: list[Any], value: Any, schema: Any, trail: Trail) -> Failures:
+def _prefix_items(
+    check: Check, wanted: list[JsonValue], value: JsonValue, schema: JsonValue, trail: Trail
+) -> Failures:
     if isinstance(value, list):
         for index, (item, part) in enumerate(zip(value, wanted, strict=False)):
             yield from check.failures(item, part, (trail, index))
 
 
-def _items(check: Check, wanted: Any, value: Any, schema: Any, trail: Trail) -> Failures:
+def _items(check: Check, wanted: JsonValue, value: JsonValue, schema: JsonValue, trail: Trail) -> Failures:
     if isinstance(value, list):
         for index in range(len(schema.get("prefixItems", ())), len(value)):
             yield from check.failures(value[index], wanted, (trail, index))
 
 
-def _contains(check: Check, wanted: Any, value: Any, schema: Any, trail: Trail) -> Failures:
+def _contains(check: Check, wanted: JsonValue, value: JsonValue, schema: JsonValue, trail: Trail) -> Failures:
     if isinstance(value, list):
         least, most = schema.get("minContains", 1), schema.get("maxContains", math.inf)
         fitting = sum(check.fits(item, wanted) for item in value)
@@ -348,21 +369,25 @@ def _contains(check: Check, wanted: Any, value: Any, schema: Any, trail: Trail) 
             yield Failure(trail, "maxContains", most)
 
 
-def _unevaluated_properties(check: Check, wanted: Any, value: Any, schema: Any, trail: Trail) -> Failures:
+def _unevaluated_properties(
+    check: Check, wanted: JsonValue, value: JsonValue, schema: JsonValue, trail: Trail
+) -> Failures:
     if isinstance(value, dict):
         seen = _seen(check, value, schema)
         if any(name not in seen and not check.fits(member, wanted) for name, member in value.items()):
             yield Failure(trail, "unevaluatedProperties", wanted)
 
 
-def _unevaluated_items(check: Check, wanted: Any, value: Any, schema: Any, trail: Trail) -> Failures:
+def _unevaluated_items(
+    check: Check, wanted: JsonValue, value: JsonValue, schema: JsonValue, trail: Trail
+) -> Failures:
     if isinstance(value, list):
         seen = _seen(check, value, schema)
         if any(index not in seen and not check.fits(item, wanted) for index, item in enumerate(value)):
             yield Failure(trail, "unevaluatedItems", wanted)
 
 
-Applicator = Callable[[Check, Any, Any, Any, Trail], Failures]
+Applicator = Callable[[Check, JsonValue, JsonValue, JsonValue, Trail], Failures]
 
 _APPLICATORS: Final[dict[str, Applicator]] = {
     "$ref": _reference,
@@ -385,16 +410,16 @@ _APPLICATORS: Final[dict[str, Applicator]] = {
 }
 
 
-# --- what the keywords of a schema have looked at, for the unevaluated ones ------------------------
+# --- evaluated fields and items, for the unevaluated keywords --------------------------------------
 
 
-def _seen(check: Check, value: Any, schema: Any, *, nested: bool = False) -> set[Any]:
-    """The fields of an object, or indices of a list, that a schema's keywords have looked at."""
+def _seen(check: Check, value: JsonValue, schema: JsonValue, *, nested: bool = False) -> set[JsonValue]:
+    """Return the fields of an object, or the indices of a list, that a schema's keywords evaluate."""
     if isinstance(schema, bool):
         return set()
     check.pay(1 + len(schema))
     if isinstance(value, dict):
-        seen: set[Any] = _seen_fields(check, value, schema, nested)
+        seen: set[JsonValue] = _seen_fields(check, value, schema, nested)
     else:
         seen = _seen_items(check, value, schema, nested)
     for part in _in_place(check, value, schema):
@@ -404,7 +429,7 @@ def _seen(check: Check, value: Any, schema: Any, *, nested: bool = False) -> set
     return seen
 
 
-def _seen_fields(check: Check, value: dict[str, Any], schema: Any, nested: bool) -> set[Any]:
+def _seen_fields(check: Check, value: JsonDict, schema: JsonValue, nested: bool) -> set[JsonValue]:
     check.pay(len(value))
     if "additionalProperties" in schema or (nested and "unevaluatedProperties" in schema):
         return set(value)
@@ -414,7 +439,7 @@ def _seen_fields(check: Check, value: dict[str, Any], schema: Any, nested: bool)
     return seen
 
 
-def _seen_items(check: Check, value: list[Any], schema: Any, nested: bool) -> set[Any]:
+def _seen_items(check: Check, value: list[JsonValue], schema: JsonValue, nested: bool) -> set[JsonValue]:
     check.pay(len(value))
     if "items" in schema or (nested and "unevaluatedItems" in schema):
         return set(range(len(value)))
@@ -424,8 +449,8 @@ def _seen_items(check: Check, value: list[Any], schema: Any, nested: bool) -> se
     return seen
 
 
-def _in_place(check: Check, value: Any, schema: Any) -> Iterator[Any]:
-    """The schemas that a schema applies to the value itself and that it fits."""
+def _in_place(check: Check, value: JsonValue, schema: JsonValue) -> Iterator[JsonValue]:
+    """Yield the schemas that a schema applies to the value itself and that the value matches."""
     if "$ref" in schema:
         yield check.target(schema["$ref"])
     yield from schema.get("allOf", ())

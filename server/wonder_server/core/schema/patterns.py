@@ -1,9 +1,9 @@
-"""Regular expressions that take linear time: RE2, for what users and models write."""
+"""Regular expressions of users and models. RE2 matches them in linear time."""
 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
+from typing import Protocol
 
 import re2
 
@@ -12,7 +12,11 @@ _MAX_MEMORY = 1 << 20
 
 
 class PatternError(ValueError):
-    """The text is no regular expression that RE2 takes (back references and look-around are not)."""
+    """The text is not a valid regular expression of RE2, which has no back references and no look-around."""
+
+
+class _Compiled(Protocol):
+    def search(self, text: str, /) -> object: ...
 
 
 class Pattern:
@@ -20,17 +24,17 @@ class Pattern:
 
     __slots__ = ("_compiled",)
 
-    def __init__(self, compiled: Any) -> None:
+    def __init__(self, compiled: _Compiled) -> None:
         self._compiled = compiled
 
     def found_in(self, text: str) -> bool:
-        """Whether it matches anywhere in the text."""
+        """Return True if the pattern matches anywhere in the text."""
         return self._compiled.search(text) is not None
 
 
 @lru_cache(maxsize=512)
 def compiled(text: str) -> Pattern:
-    """The pattern for a regular expression's text. Raises `PatternError`."""
+    """Return the pattern of a regular expression. Raises `PatternError`."""
     options = re2.Options()
     options.log_errors = False
     options.max_mem = _MAX_MEMORY

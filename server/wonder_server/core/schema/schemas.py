@@ -1,8 +1,8 @@
-"""JSON Schema 2020-12: checked when a definition is saved, applied when it runs.
+"""JSON Schema 2020-12: checks of schemas when a definition is saved, validation of values when it runs.
 
-Schemas come from users and models, so what they may do is narrowed: ``$ref`` points only to a place in
-the same schema (nothing is ever fetched), regular expressions run on RE2 in linear time, and all the
-work of a check is metered (`json_schema`), since a few lines can describe endless work. Features A6, C7, G3.
+Users and models write schemas, so a schema's abilities are limited. ``$ref`` only points into the same
+schema, and nothing is fetched. Regular expressions run on RE2 in linear time. All work of a check is metered
+(`json_schema`), since a few lines can describe endless work. Features A6, C7, G3.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 
 from jsonschema_rs import Draft202012Validator, ValidationError, ValidationErrorKind
 
+from wonder_server.core.json_types import JsonObject, JsonValue
 from wonder_server.core.schema import patterns, payloads
 from wonder_server.core.schema.json_schema import Check, Failure, TooMuchWorkError, Trail
 
@@ -22,18 +23,18 @@ MAX_SCHEMA_BYTES = 128 * 1024
 MAX_PARTS = 3_000  # The meta-schema costs 0.4 µs a part; the checks of this module cost 8 µs.
 MAX_SENTENCES = 20
 
-Schema = Mapping[str, Any]
+Schema = JsonObject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """What is wrong with a schema, and the place in it (``properties.name.pattern``)."""
+    """A fault of a schema and its path in the schema (``properties.name.pattern``)."""
 
     message: str
     path: str = ""
 
 
-# --- when saved ---------------------------------------------------------------------------------
+# --- checks of schemas ---------------------------------------------------------------------------
 
 _NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 _LISTED = ("allOf", "anyOf", "oneOf", "prefixItems")
@@ -44,13 +45,13 @@ _SINGLE = (
 _UNSUPPORTED = ("$dynamicRef", "$dynamicAnchor", "$recursiveRef")
 
 _META_SCHEMA: Final = Draft202012Validator({"$ref": "https://json-schema.org/draft/2020-12/schema"})
-"""The meta-schema, which the library contains. Nothing else is checked by it: it has no budget."""
+"""The meta-schema, which the library contains. The library checks nothing else: it has no budget of work."""
 
 Place = tuple[str | int, ...]
 
 
 def check_schema(schema: Schema) -> Problem | None:
-    """The first reason why a schema cannot be used, or None."""
+    """Return the first fault that makes a schema unusable, or None."""
     fault = payloads.check(schema, max_bytes=MAX_SCHEMA_BYTES)
     if fault is not None:
         return Problem(message=fault.message.replace("payload", "schema"), path=fault.field)
@@ -79,8 +80,9 @@ def _problem(error: ValidationError) -> Problem:
     return Problem(message=_sentence(error.kind.name, wanted), path=_dotted(place))
 
 
-def _size(value: Any) -> int:
-    """How many schemas there may be in a value: objects and booleans, those in data included."""
+def _size(value: JsonValue) -> int:
+    """Return an upper bound of the number of schemas in a value: objects and booleans, including those in
+    data."""
     if isinstance(value, Mapping):
         return 1 + sum(map(_size, value.values()))
     if isinstance(value, list | tuple):
@@ -88,8 +90,8 @@ def _size(value: Any) -> int:
     return int(isinstance(value, bool))
 
 
-def _parts(schema: Any, place: Place) -> Iterator[tuple[Place, Mapping[str, Any]]]:
-    """Every schema inside a schema, with its place; data such as ``const`` and ``enum`` left out."""
+def _parts(schema: JsonValue, place: Place) -> Iterator[tuple[Place, JsonObject]]:
+    """Yield every schema inside a schema with its path. Data such as ``const`` and ``enum`` is left out."""
     if not isinstance(schema, Mapping):
         return
     yield place, schema
@@ -104,7 +106,7 @@ def _parts(schema: Any, place: Place) -> Iterator[tuple[Place, Mapping[str, Any]
 
 
 def _check_part(
-    place: Place, part: Mapping[str, Any], targets: set[tuple[str, ...]], has_patterns: bool
+    place: Place, part: JsonObject, targets: set[tuple[str, ...]], has_patterns: bool
 ) -> Problem | None:
     def problem(message: str, *steps: str) -> Problem:
         return Problem(message=message, path=_dotted((*place, *steps)))
@@ -122,14 +124,19 @@ def _check_part(
         message = _check_reference(part["$ref"], targets)
         if message:
             return problem(message, "$ref")
+    if (invalid := _check_patterns(part)) is not None:
+        message, *steps = invalid
+        return problem(message, *steps)
+    return None
+
+
+def _check_patterns(part: Schema) -> tuple[str, ...] | None:
+    """Return the message and the path of the first invalid regular expression, or None."""
     for expression in part.get("patternProperties", ()):
-        message = _check_pattern(expression)
-        if message:
-            return problem(message, "patternProperties", expression)
-    if "pattern" in part:
-        message = _check_pattern(part["pattern"])
-        if message:
-            return problem(message, "pattern")
+        if message := _check_pattern(expression):
+            return message, "patternProperties", expression
+    if "pattern" in part and (message := _check_pattern(part["pattern"])):
+        return message, "pattern"
     return None
 
 
@@ -152,18 +159,18 @@ def _check_pattern(expression: str) -> str:
     return ""
 
 
-# --- when run -----------------------------------------------------------------------------------
+# --- validation of values ------------------------------------------------------------------------
 
 _ANY_OBJECT = {"type": "object"}
-"""The schema of most values; what fits it is seen at a glance."""
+"""The schema of most values, which needs no full check."""
 
 
-def validate(schema: Schema, value: Any, *, name: str = "") -> list[str]:
-    """What is wrong with ``value``, one plain sentence each, at most 20; empty if it fits.
+def validate(schema: Schema, value: JsonValue, *, name: str = "") -> list[str]:
+    """Return the faults of ``value``, one plain sentence each, at most 20; empty if it is valid.
 
-    A sentence starts with the place, before which ``name`` is put: ``input.items[2].id: is missing``.
-    One sentence says so when checking takes more than `json_schema.BUDGET` units of work.
-    The schema must have passed `check_schema`; if not, that is a sentence too.
+    A sentence starts with the path, which starts with ``name``: ``input.items[2].id: is missing``. A check
+    that needs more than `json_schema.BUDGET` units of work returns one sentence about that. A schema that did
+    not pass `check_schema` returns one sentence as well.
     """
     if not schema or (type(value) is dict and schema == _ANY_OBJECT):
         return []
@@ -172,7 +179,7 @@ def validate(schema: Schema, value: Any, *, name: str = "") -> list[str]:
         return [_located(failure, name) for failure in islice(found, MAX_SENTENCES)]
     except (TooMuchWorkError, RecursionError):
         return [f"{name or 'the value'}: checking this takes too long: the schema or the value is too large"]
-    except Exception:  # a schema that was never checked: it raises anything then
+    except Exception:  # A schema that was never checked can raise any exception.
         return [f"{name or 'the value'}: cannot be checked: the schema is not valid"]
 
 
@@ -189,16 +196,16 @@ _TYPES = {
 }
 
 
-def _shown(value: Any) -> str:
+def _shown(value: JsonValue) -> str:
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= 200 else text[:199] + "…"
 
 
-def _one_of(names: Any) -> str:
+def _one_of(names: JsonValue) -> str:
     return " or ".join(_TYPES.get(name, str(name)) for name in ([names] if isinstance(names, str) else names))
 
 
-_SENTENCES: dict[str, Callable[[Any], str]] = {
+_SENTENCES: dict[str, Callable[[JsonValue], str]] = {
     "type": lambda wanted: f"must be {_one_of(wanted)}",
     "enum": lambda wanted: f"must be one of {_shown(wanted)}",
     "const": lambda wanted: f"must be {_shown(wanted)}",
@@ -229,7 +236,7 @@ _SENTENCES: dict[str, Callable[[Any], str]] = {
 }
 
 
-def _sentence(keyword: str, wanted: Any) -> str:
+def _sentence(keyword: str, wanted: JsonValue) -> str:
     known = _SENTENCES.get(keyword)
     return known(wanted) if known else f"does not satisfy '{keyword or 'the schema'}'"
 
