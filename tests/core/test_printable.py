@@ -26,8 +26,8 @@ def test_a_text_stands_on_one_line_and_has_its_length_at_most(text: str, most: i
     ("text", "shown"),
     [
         ("The disk is full.\nTraceback (most recent call last):\n  File", "The disk is full."),
-        ("Traceback (most recent call last):\n  File", "it does not say why"),
-        (" \n", "it does not say why"),
+        ("Traceback (most recent call last):\n  File", "no reason was given"),
+        (" \n", "no reason was given"),
     ],
 )
 def test_a_reason_is_quoted_without_a_stack_trace(text: str, shown: str) -> None:

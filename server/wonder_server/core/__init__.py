@@ -1,5 +1,5 @@
-"""The pure room: no await, no clock, no randomness, no I/O, no protobuf.
+"""Pure code: no await, clock, randomness, I/O or protobuf.
 
-What lives here takes values and returns values. It may import the standard library, the CEL
-expression library and the JSON Schema library, and nothing else of this project but itself.
+Modules here take values and return values. They import the standard library, the libraries for JSON Schema,
+regular expressions and frozen values, and other modules of this package.
 """

@@ -1,30 +1,33 @@
-"""What may be spent: the contract's ``Budget``. 0 means: no limit of that kind."""
+"""Budgets and accounts. A limit of 0 means unlimited."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 import msgspec
 
 from wonder_server.core.frozen import Value
+from wonder_server.core.json_types import JsonDict, JsonObject
 
 
 class Budget(Value, frozen=True, kw_only=True):
-    """Tokens of requests and answers together, millionths of a US dollar, milliseconds."""
+    """A budget (the contract's ``Budget``): tokens of requests and answers together, cost, and duration.
+
+    Costs are in millionths of a US dollar.
+    """
 
     max_tokens: int = 0
     max_cost_micros: int = 0
     max_duration_ms: int = 0
 
-    def to_document(self) -> dict[str, Any]:
-        """As the catalog keeps it."""
-        document: dict[str, Any] = msgspec.to_builtins(self)
+    def to_document(self) -> JsonDict:
+        """Return the stored form of the catalog."""
+        document: JsonDict = msgspec.to_builtins(self)
         return document
 
     @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> Budget:
-        """`to_document` read."""
+    def from_document(cls, document: JsonObject) -> Budget:
+        """Return the budget of a stored form."""
         return cls(**document)
 
 
@@ -32,8 +35,11 @@ NO_BUDGET = Budget()
 
 
 class Account(Value, frozen=True, kw_only=True):
-    """What an agent has spent in its life, or a part of that: the fields of `spending.Spent`, and for how
-    many milliseconds its turns were active, as far as its budget asked."""
+    """Usage of an agent over all its conversations, or a part of it.
+
+    The fields are those of `UsageDelta`. ``busy_ms`` is the active time of its turns, counted only while
+    its budget limits time.
+    """
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -44,13 +50,13 @@ class Account(Value, frozen=True, kw_only=True):
 
 
 CHARGES = "charges"
-"""The table whose rows (`wonder_server.core.actor.changes.Put`), each an `Account`, are added to the account
-of
-their ``parent``, the agent, rather than kept. Each row needs an id that no other has."""
+"""Table of charges. The store adds each row, an `Account`, to the account of the agent ``parent`` and drops
+it. The id of each row is unique.
+"""
 
 
 def add_accounts(accounts: Iterable[Account]) -> Account:
-    """All of them together."""
+    """Return the sum of the accounts."""
     sums = dict.fromkeys(Account.__struct_fields__, 0)
     for account in accounts:
         for name in sums:
@@ -59,13 +65,13 @@ def add_accounts(accounts: Iterable[Account]) -> Account:
 
 
 def tightest(*budgets: Budget) -> Budget:
-    """What keeps within all of them."""
+    """Return the budget with the smallest limit of each kind."""
     return Budget(
-        max_tokens=_least(budget.max_tokens for budget in budgets),
-        max_cost_micros=_least(budget.max_cost_micros for budget in budgets),
-        max_duration_ms=_least(budget.max_duration_ms for budget in budgets),
+        max_tokens=_smallest_limit(budget.max_tokens for budget in budgets),
+        max_cost_micros=_smallest_limit(budget.max_cost_micros for budget in budgets),
+        max_duration_ms=_smallest_limit(budget.max_duration_ms for budget in budgets),
     )
 
 
-def _least(limits: Iterable[int]) -> int:
+def _smallest_limit(limits: Iterable[int]) -> int:
     return min((limit for limit in limits if limit > 0), default=0)

@@ -1,12 +1,12 @@
-"""Errors that a user can cause, as values.
+"""Errors with a reason that callers receive, as values.
 
-Two shapes, one content::
+Two shapes have one content::
 
-    Fault         a frozen value: what planners return, what the journal and events record
+    Fault         a frozen value: planners return it; the journal and events record it
     WonderError   the exception that carries a Fault through services and rpc
 
-``rpc/server/status.py`` holds the one table from `Reason` to gRPC status; `Reason` mirrors the enum
-``ErrorReason`` of the contract name for name (a test asserts it).
+``rpc/server/status.py`` holds the only table from `Reason` to gRPC status. `Reason` has the names of the
+contract's enum ``ErrorReason`` (a test asserts it).
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from enum import StrEnum
 
 
 class Reason(StrEnum):
-    """Every reason Wonder ever gives; documented with examples in ``errors.proto``."""
+    """Reason of an error. ``errors.proto`` documents each one with an example."""
 
-    # The request itself is wrong (INVALID_ARGUMENT).
+    # The request is invalid (INVALID_ARGUMENT).
     MALFORMED_REQUEST = "MALFORMED_REQUEST"
     FIELD_INVALID = "FIELD_INVALID"
     FIELD_MASK_UNSUPPORTED = "FIELD_MASK_UNSUPPORTED"
@@ -30,7 +30,7 @@ class Reason(StrEnum):
     REQUEST_ID_REUSED = "REQUEST_ID_REUSED"
     DEFINITION_INVALID = "DEFINITION_INVALID"
     INPUT_INVALID = "INPUT_INVALID"
-    # Something named does not exist (NOT_FOUND).
+    # A named resource does not exist (NOT_FOUND).
     CONVERSATION_NOT_FOUND = "CONVERSATION_NOT_FOUND"
     TURN_NOT_FOUND = "TURN_NOT_FOUND"
     MESSAGE_NOT_FOUND = "MESSAGE_NOT_FOUND"
@@ -44,7 +44,7 @@ class Reason(StrEnum):
     ARTIFACT_NOT_FOUND = "ARTIFACT_NOT_FOUND"
     # The name is taken (ALREADY_EXISTS).
     ALREADY_EXISTS = "ALREADY_EXISTS"
-    # Someone else changed it first (ABORTED).
+    # A concurrent change came first (ABORTED).
     ETAG_MISMATCH = "ETAG_MISMATCH"
     MERGE_CONFLICT = "MERGE_CONFLICT"
     # The state forbids it (FAILED_PRECONDITION).
@@ -62,16 +62,16 @@ class Reason(StrEnum):
     SLOW_READER = "SLOW_READER"
     MAX_MOVES_REACHED = "MAX_MOVES_REACHED"
     BUDGET_EXHAUSTED = "BUDGET_EXHAUSTED"
-    # Who is calling (UNAUTHENTICATED, PERMISSION_DENIED).
+    # The caller is unknown or lacks a scope (UNAUTHENTICATED, PERMISSION_DENIED).
     UNAUTHENTICATED = "UNAUTHENTICATED"
     PERMISSION_DENIED = "PERMISSION_DENIED"
-    # A cursor lies beyond the record (OUT_OF_RANGE).
+    # A cursor is beyond the record (OUT_OF_RANGE).
     CURSOR_OUT_OF_RANGE = "CURSOR_OUT_OF_RANGE"
-    # It was stopped (CANCELLED).
+    # The work was cancelled (CANCELLED).
     CANCELLED = "CANCELLED"
-    # It took too long (DEADLINE_EXCEEDED).
+    # The work exceeded its timeout (DEADLINE_EXCEEDED).
     TIMEOUT = "TIMEOUT"
-    # Work failed inside (turns, runs and tasks carry these; as a status: FAILED_PRECONDITION/ABORTED).
+    # The work failed (in turns, runs and tasks; as a status: FAILED_PRECONDITION or ABORTED).
     CONTEXT_ASSEMBLY_FAILED = "CONTEXT_ASSEMBLY_FAILED"
     MEMORY_EXTRACTION_FAILED = "MEMORY_EXTRACTION_FAILED"
     MODEL_FAILED = "MODEL_FAILED"
@@ -80,13 +80,13 @@ class Reason(StrEnum):
     ASSERTION_FAILED = "ASSERTION_FAILED"
     EXPRESSION_FAILED = "EXPRESSION_FAILED"
     OUTCOME_UNKNOWN = "OUTCOME_UNKNOWN"
-    # The server cannot do it now (UNAVAILABLE).
+    # The server is temporarily unable (UNAVAILABLE).
     SERVER_DRAINING = "SERVER_DRAINING"
     STORAGE_UNAVAILABLE = "STORAGE_UNAVAILABLE"
     MODEL_UNAVAILABLE = "MODEL_UNAVAILABLE"
-    # Its turn has not come (UNIMPLEMENTED).
+    # The method is not implemented (UNIMPLEMENTED).
     NOT_IMPLEMENTED = "NOT_IMPLEMENTED"
-    # Our fault (INTERNAL).
+    # An error of the server itself (INTERNAL).
     INTERNAL = "INTERNAL"
 
 
@@ -94,11 +94,10 @@ class Reason(StrEnum):
 class Fault:
     """One error, as data.
 
-    ``message`` is a plain sentence for people: what is wrong and what to do; never a class name,
-    a stack trace or a secret. ``field`` is the path of the offending request field
-    (``content``, ``spec.nodes[2].condition``). ``transient`` marks infrastructure errors, which the
-    platform retries unseen (feature I1); everything else is a business error.
-    ``retry_after_ms`` becomes ``RetryInfo``.
+    ``message`` is a plain sentence for people: the problem and the remedy. It never contains a class name,
+    a stack trace or a secret. ``field`` is the path of the offending request field (``content``,
+    ``spec.nodes[2].condition``). ``transient`` marks infrastructure errors, which the platform retries
+    (feature I1); any other error is final. ``retry_after_ms`` becomes ``RetryInfo``.
     """
 
     reason: Reason
@@ -110,13 +109,13 @@ class Fault:
 
 
 class WonderError(Exception):
-    """Carries a `Fault` out of services and adapters to whoever must answer."""
+    """Exception that carries a `Fault` from services and adapters to the caller."""
 
     def __init__(self, fault: Fault, *, faults: tuple[Fault, ...] = ()) -> None:
         super().__init__(f"{fault.reason}: {fault.message}")
         self.fault = fault
         self.faults = faults or (fault,)
-        """Every violation found, when one request has several (``BadRequest`` lists them all)."""
+        """All violations of the request; ``BadRequest`` lists them."""
 
 
 def error(
@@ -128,7 +127,7 @@ def error(
     retry_after_ms: int | None = None,
     **metadata: str,
 ) -> WonderError:
-    """Short form for ``raise error(Reason.X, "sentence", field="a.b", id=…)``."""
+    """Return the exception for ``raise error(Reason.X, "sentence", field="a.b", id=…)``."""
     return WonderError(
         Fault(
             reason=reason,
@@ -142,32 +141,32 @@ def error(
 
 
 def system_fault(problem: BaseException) -> Fault | None:
-    """The fault for an error that is the machine's want of something: descriptors, or room on the disk."""
+    """Return the fault for exhausted file descriptors or a full disk; None for any other error."""
     seen: set[int] = set()
-    left: list[BaseException] = [problem]
-    while left:
-        each = left.pop()
+    pending: list[BaseException] = [problem]
+    while pending:
+        each = pending.pop()
         if id(each) in seen:
             continue
         seen.add(id(each))
-        if isinstance(each, OSError) and each.errno in _WANTS:
-            reason, message = _WANTS[each.errno]
+        if isinstance(each, OSError) and each.errno in _SHORTAGES:
+            reason, message = _SHORTAGES[each.errno]
             return Fault(reason=reason, message=message, transient=True)
-        left += [more for more in (each.__cause__, each.__context__) if more is not None]
+        pending += [cause for cause in (each.__cause__, each.__context__) if cause is not None]
         if isinstance(each, BaseExceptionGroup):
-            left += each.exceptions
+            pending += each.exceptions
     return None
 
 
 _DESCRIPTORS = (
     Reason.LIMIT_EXCEEDED,
-    "The server has no file descriptors left; try again later. Its operator can raise the limit (ulimit -n).",
+    "The server has no free file descriptors. Retry later. Its operator can raise the limit (ulimit -n).",
 )
 _FULL = (
     Reason.STORAGE_UNAVAILABLE,
-    "The server's disk is full; try again when there is room. Its operator has to free some.",
+    "The server's disk is full. Retry after its operator has freed space.",
 )
-_WANTS = {
+_SHORTAGES = {
     errno.EMFILE: _DESCRIPTORS,
     errno.ENFILE: _DESCRIPTORS,
     errno.ENOSPC: _FULL,

@@ -1,7 +1,7 @@
-"""Frozen values that are made by the thousand.
+"""Base of frozen values that planners make by the thousand.
 
-A planner makes a dozen values for each node of a run: a frozen dataclass costs 1.7 µs to make and 3 µs to
-change, a ``msgspec.Struct`` a tenth of it, and it is written to JSON without a detour (docs/adr/0009).
+A planner makes a dozen values for each node of a run. A frozen dataclass takes 1.7 µs to make and 3 µs to
+change; a ``msgspec.Struct`` takes a tenth of it, and msgspec encodes it to JSON directly (docs/adr/0009).
 """
 
 from __future__ import annotations
@@ -9,25 +9,28 @@ from __future__ import annotations
 import msgspec
 
 field = msgspec.field
-"""Says how a field gets its default, ``field(default_factory=dict)``, and its stored name, ``name="…"``."""
+"""Declare a field's default, ``field(default_factory=dict)``, or its stored name, ``name="…"``."""
 
 replace = msgspec.structs.replace
-"""A copy of a value with some fields changed."""
+"""Return a copy of a value with some fields changed."""
 
 
 class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """Base of frozen values with named fields; each says ``frozen=True, kw_only=True`` for itself, since
-    type checkers do not inherit it. Equal when their fields are.
+    """Base of frozen values with named fields. Values are equal if their fields are.
 
-    Fields that have their default are not written down, so a default never changes: what is on disk would
-    come to say something else. A stored name never changes either: a field that is renamed keeps its first
-    name as ``field(name="first_name")``."""
+    Each subclass repeats ``frozen=True, kw_only=True``, since type checkers do not inherit them.
+
+    A field with its default value is not stored, so a default never changes: stored values would change
+    with it. A stored name never changes either: a renamed field keeps its first name as
+    ``field(name="first_name")``.
+    """
 
 
 def stored_text(tag: str, value: Value) -> str:
-    """Return a value as text: the form of `repr`, with ``tag`` for the class and the stored field names.
+    """Return a value as text: the form of `repr` with ``tag`` for the class and the stored field names.
 
-    Fingerprints of requests are made of this text, so renaming a class or a field does not change them.
+    Fingerprints of requests are computed from this text, so renaming a class or a field does not change
+    them.
     """
     fields = zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True)
     return f"{tag}({', '.join(f'{stored}={getattr(value, name)!r}' for stored, name in fields)})"

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
-from typing import Any
 
 from wonder_server.core.errors import Reason, error
 
@@ -18,7 +17,8 @@ from wonder_server.core.errors import Reason, error
 class Request:
     """A client's ``request_id`` and a fingerprint of the request's content.
 
-    ``scope`` is where the id counts: an actor's id, or a word for creations (``conversations``).
+    ``scope`` is the range in which the id is unique: an actor's id, or a collection (``conversations``) for
+    creations.
     """
 
     scope: str
@@ -34,10 +34,10 @@ class CompletedRequest:
     answer: dict[str, str]
 
 
-def request_identity(scope: str, request_id: str, **content: Any) -> Request | None:
-    """Return the identity of a request, or None if the client gave it no id.
+def request_identity(scope: str, request_id: str, **content: object) -> Request | None:
+    """Return the identity of a request; None if the client gave it no id.
 
-    ``request_id`` is the key that rpc makes of the client's id and the caller's name. ``asked`` is the
+    ``request_id`` is the key that rpc makes from the client's id and the caller's name. ``content`` is the
     content that two requests with one id must share.
     """
     if not request_id:
@@ -52,7 +52,7 @@ def check_replay(earlier: CompletedRequest | None, request: Request) -> dict[str
     if earlier is not None and earlier.fingerprint != request.fingerprint:
         raise error(
             Reason.REQUEST_ID_REUSED,
-            "This request_id was used before for a different request; use a fresh one.",
+            "This request_id was used before for a different request. Use a new one.",
             field="request_id",
         )
     return None if earlier is None else earlier.answer

@@ -1,11 +1,11 @@
 """Identifiers: a prefix and a ULID, ``turn_01J9ZQ3V8M6T0A4C1R5W7E2KXB``.
 
-A ULID is 10 characters of milliseconds and 16 of randomness, in Crockford's base 32, so ids sort
-by time. Planners may not be random: `Minter` derives the random part from a seed that came with the
-input, so that the same input always gives the same ids.
+A ULID is 10 characters of milliseconds and 16 of randomness in Crockford's base 32, so ids sort by time.
+Planners are deterministic: `Minter` derives the random part from a seed in the input, so the same input
+gives the same ids.
 
-The ids of actors (conversations and runs) end with a character that names their shard; a run that is
-started by a conversation takes its parent's, so that both can change in one commit.
+The last character of an actor's id (conversation or run) names its shard. A run that a conversation starts
+has the shard of the conversation, so that one commit can change both.
 """
 
 from __future__ import annotations
@@ -24,16 +24,17 @@ _MASK_40 = (1 << 40) - 1
 _PATTERN = re.compile(r"([a-z]{2,5})_([0-7][0-9A-HJKMNP-TV-Z]{25})\Z")
 
 MAX_SHARDS = len(_ALPHABET)
+"""Number of shards that the last character of an id can name."""
 
 
 def encode(now_ms: int, entropy: int) -> str:
-    """26 characters for a time in milliseconds since 1970 and 80 bits of entropy."""
+    """Return the 26 characters of a ULID for a time in milliseconds since 1970 and 80 bits of entropy."""
     return _time(now_ms) + _random(entropy)
 
 
 def _random(entropy: int) -> str:
-    """The last sixteen characters."""
-    # By halves, since shifting small numbers costs less.
+    """Return the last sixteen characters of a ULID."""
+    # Encode two halves, since shifting small numbers is cheaper.
     high, low, pairs = entropy >> 40 & _MASK_40, entropy & _MASK_40, _PAIRS
     return (
         f"{pairs[high >> 30]}{pairs[high >> 20 & 1023]}{pairs[high >> 10 & 1023]}{pairs[high & 1023]}"
@@ -43,20 +44,21 @@ def _random(entropy: int) -> str:
 
 @lru_cache(maxsize=64)
 def _time(now_ms: int) -> str:
-    """The first ten characters, which many ids of one moment share."""
+    """Return the first ten characters of a ULID. Many ids of one moment share them."""
     return "".join([_PAIRS[now_ms >> shift & 1023] for shift in (40, 30, 20, 10, 0)])
 
 
 _pool: list[bytes] = []
 """Random bytes drawn in advance. A draw from the system releases the interpreter lock, which a busy server
-gets back late."""
+reacquires late.
+"""
 
 _draw: Callable[[int], bytes] = os.urandom
 
 
 @contextmanager
 def entropy_from(source: Callable[[int], bytes]) -> Iterator[None]:
-    """Take the randomness of all ids of this process from ``source`` within the context."""
+    """Use ``source`` for the randomness of all ids of this process within the context."""
     global _draw
     before, _draw = _draw, source
     _pool.clear()
@@ -68,7 +70,7 @@ def entropy_from(source: Callable[[int], bytes]) -> Iterator[None]:
 
 
 def random_id(prefix: str, now_ms: int) -> str:
-    """A fresh id; for the edges (rpc, services), never for a planner."""
+    """Return a new id. Only rpc and services call this, never a planner."""
     try:
         entropy = _pool.pop()
     except IndexError:
@@ -79,48 +81,48 @@ def random_id(prefix: str, now_ms: int) -> str:
 
 
 def actor_id(prefix: str, now_ms: int, shard: int) -> str:
-    """A fresh id of a conversation or run that lives in ``shard``."""
+    """Return a new id of a conversation or run in ``shard``."""
     return random_id(prefix, now_ms)[:-1] + _ALPHABET[shard]
 
 
 def shard_of(identifier: str) -> int:
-    """The shard that a conversation's or run's id names. Raises ValueError or IndexError for what is no
-    id."""
+    """Return the shard of a conversation's or run's id. Raises ValueError or IndexError for an invalid id."""
     return _ALPHABET.index(identifier[-1])
 
 
 def in_shard(identifier: str, shard: int) -> str:
-    """The same id, living in ``shard``."""
+    """Return the id with ``shard`` as its shard."""
     return identifier[:-1] + _ALPHABET[shard]
 
 
 def spread(key: str, count: int) -> int:
-    """One of ``count`` shards for a new actor, the same for the same key."""
+    """Return one of ``count`` shards for a new actor, always the same for one key."""
     return hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=2).digest()[0] % count
 
 
 def ulid_bits(identifier: str) -> int:
-    """The 128 bits of an id's ULID; of what is no id, as many that are its alone."""
+    """Return the 128 bits of an id's ULID; for any other text, 128 bits of its hash."""
     if _PATTERN.match(identifier) is None:
         return int.from_bytes(hashlib.blake2b(identifier.encode(), digest_size=16).digest(), "big") or 1
     return int(identifier[-26:].translate(_DIGITS), 32)
 
 
 def is_id(prefix: str, value: str) -> bool:
-    """Whether ``value`` is a well-formed id with this prefix."""
+    """Return True if ``value`` is a well-formed id with this prefix."""
     match = _PATTERN.match(value)
     return match is not None and match[1] == prefix
 
 
 def derived(prefix: str, key: str, parent: str) -> str:
-    """The id of whatever ``key`` names, in the shard of ``parent`` and with its time: asked again, however
-    much later, the same."""
+    """Return the id for ``key``, with the shard and the time of ``parent``. The same arguments give the same
+    id.
+    """
     digest = hashlib.blake2b(key.encode(), digest_size=10).digest()
     return f"{prefix}_{parent[-26:-16]}{_random(int.from_bytes(digest, 'big'))[:-1]}{parent[-1]}"
 
 
 class Minter:
-    """Ids for one input, each derived from the input's seed: pure, so replay mints the same."""
+    """Ids for one input, derived from its seed, so that a replay mints the same ids."""
 
     __slots__ = ("_count", "_seed", "_time")
 
@@ -130,11 +132,11 @@ class Minter:
         self._count = 0
 
     def new(self, prefix: str) -> str:
-        """The next id with this prefix."""
+        """Return the next id with this prefix."""
         digest = hashlib.blake2b(f"{self._seed}/{self._count}".encode(), digest_size=10).digest()
         self._count += 1
         return f"{prefix}_{self._time}{_random(int.from_bytes(digest, 'big'))}"
 
     def child(self, prefix: str, parent: str) -> str:
-        """The next id, in the same shard as ``parent``."""
+        """Return the next id with this prefix, in the shard of ``parent``."""
         return self.new(prefix)[:-1] + parent[-1]

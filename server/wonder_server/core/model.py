@@ -1,34 +1,34 @@
-"""What a language model said, in one neutral shape for every provider's format."""
+"""Answers of language models, in one shape for all request formats."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
 
+from wonder_server.core.json_types import JsonDict
 from wonder_server.core.token_estimates import BYTES_PER_TOKEN, json_tokens, text_tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
-    """One tool call of a model response.
+    """One tool call of a model's answer.
 
-    ``arguments`` is None when what the model sent does not parse as a JSON object; ``malformed``
-    then holds the text, and the call is answered with INVALID_INPUT and never run.
+    ``arguments`` is None if the model's text is no JSON object. ``malformed`` then holds the text, and the
+    call is answered with INVALID_INPUT without running.
     """
 
     id: str
     name: str
-    arguments: dict[str, Any] | None
+    arguments: JsonDict | None
     malformed: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """Tokens as the provider counted them; None where it did not say.
+    """Usage of a call as the provider reported it; None for numbers that it did not report.
 
     ``cached_input_tokens`` are part of ``input_tokens``, ``reasoning_tokens`` of ``output_tokens``.
-    ``cost_micros``: what it cost in millionths of a US dollar, by the price table; None if not known.
-    ``estimated``: the call ended before its provider had counted everything, so that a part is our estimate.
+    ``cost_micros`` is the cost by the price table in millionths of a US dollar; None if unknown.
+    ``estimated``: the call ended before the provider reported all usage, so a part is an estimate.
     """
 
     input_tokens: int | None = None
@@ -40,22 +40,21 @@ class Usage:
 
 
 NO_USAGE = Usage(cost_micros=0)
-"""What a call has used of whose answer nothing has come: no cost that anybody knows of."""
+"""Usage of a call without any answer: no known cost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelResult:
-    """A whole model response.
+    """A complete answer of a model.
 
-    ``raw`` is the assistant's message in the provider's own format: what is appended to the request
-    when the conversation goes on, and what a move records. ``stop_reason`` is one of ``end``,
-    ``tool_calls``, ``length``, ``refusal``, ``other``. ``reasoning`` is what the model thought before it
-    answered, where the format shows it; it is no part of ``text``.
+    ``raw`` is the assistant's message in the provider's format. The next request appends it, and the move
+    records it. ``stop_reason`` is ``end``, ``tool_calls``, ``length``, ``refusal`` or ``other``.
+    ``reasoning`` is the model's reasoning, if the format returns it; ``text`` does not include it.
     """
 
     text: str
     tool_calls: tuple[ToolCall, ...] = ()
-    raw: dict[str, Any] = field(default_factory=dict)
+    raw: JsonDict = field(default_factory=dict)
     usage: Usage = field(default_factory=Usage)
     stop_reason: str = "end"
     model: str = ""
@@ -63,7 +62,7 @@ class ModelResult:
 
 
 class Meter:
-    """Counts what a call under way has used, for the case that it does not come to its end."""
+    """Usage of a call in progress, for calls that end without a complete answer."""
 
     __slots__ = ("_characters", "_texts", "_usage", "started")
 
@@ -74,25 +73,30 @@ class Meter:
         self._usage = Usage()
 
     def add_text(self, text: str) -> None:
-        """A piece of the answer's text has arrived."""
+        """Count a piece of the answer's text."""
         self.started = True
         self._texts.append(text)
 
     def set_usage(self, usage: Usage, characters: int) -> None:
-        """The provider has counted ``told`` so far, and has sent ``letters`` in all that are no text."""
+        """Set the usage that the provider has reported so far.
+
+        ``characters`` is the number of characters of the answer that are not text.
+        """
         self.started = True
         self._usage, self._characters = usage, characters
 
-    def estimate_usage(self, request: dict[str, Any]) -> Usage | None:
-        """What the call with ``request`` has used: as its provider counted, and an estimate for the rest.
-        None if nothing of an answer has come: nobody knows then whether anything was used."""
+    def estimate_usage(self, request: JsonDict) -> Usage | None:
+        """Return the usage of the call with ``request``: the reported numbers and an estimate of the rest.
+
+        Returns None if no part of an answer has arrived, since the usage is then unknown.
+        """
         if not self.started:
             return None
-        told = self._usage
-        written = text_tokens("".join(self._texts)) + -(-self._characters // BYTES_PER_TOKEN)
+        reported = self._usage
+        output_tokens = text_tokens("".join(self._texts)) + -(-self._characters // BYTES_PER_TOKEN)
         return replace(
-            told,
-            input_tokens=json_tokens(request) if told.input_tokens is None else told.input_tokens,
-            output_tokens=max(told.output_tokens or 0, written),
+            reported,
+            input_tokens=json_tokens(request) if reported.input_tokens is None else reported.input_tokens,
+            output_tokens=max(reported.output_tokens or 0, output_tokens),
             estimated=True,
         )

@@ -1,7 +1,7 @@
-"""Hosts and addresses of the network: their spelling, and whether they are public or a metadata service.
+"""Hosts and network addresses: their spelling, and whether they are public or belong to a metadata service.
 
-Nothing here does I/O. An address counts as its target: IPv4 inside IPv6 (mapped, 6to4, NAT64) counts as that
-IPv4 address.
+The functions do no I/O. An IPv4 address inside an IPv6 address (mapped, 6to4, NAT64) counts as the IPv4
+address.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 MAX_HOST: Final = 253
+"""Maximum length of a host name."""
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
@@ -49,10 +50,10 @@ _NUMBER: Final = re.compile(r"([0-9]+|0x[0-9a-f]*)\Z")
 
 
 def host_problem(host: str) -> str:
-    """What is wrong with the host of a URL, as a clause; empty if nothing is.
+    """Return the problem with the host of a URL, as a clause; "" if the host is valid.
 
-    Numbers that are no address as people write it are refused: ``2130706433``, ``0x7f.1`` and ``0177.0.0.1``
-    are all ways of saying 127.0.0.1.
+    Unusual spellings of addresses are invalid: ``2130706433``, ``0x7f.1`` and ``0177.0.0.1`` all mean
+    127.0.0.1.
     """
     if not host:
         return "it names no host"
@@ -62,22 +63,25 @@ def host_problem(host: str) -> str:
     if parse_address(plain) is not None:
         return ""
     if _NUMBER.match(plain.rpartition(".")[2]):
-        return "its host is a number that is no address, such as 192.0.2.1"
+        return "its host is a number, but not an address such as 192.0.2.1"
     if len(plain) > MAX_HOST or not _HOST.match(plain):
-        return "its host is no name of a host"
+        return "its host is not a valid host name"
     return ""
 
 
 def authority_problem(authority: str, host: str) -> str:
-    """As `host_problem`, for the host of a URL with this authority. Parsers of URLs drop the brackets of
-    ``[v1.x]``, an address of a future version of IP; without them it would pass for a name."""
+    """Return the problem with the host of a URL with this authority, like `host_problem`.
+
+    URL parsers drop the brackets of ``[v1.x]``, an address of a future IP version. Without them it would
+    look like a host name.
+    """
     if "[" in authority and ":" not in host:
-        return "its host in brackets is no IPv6 address"
+        return "its host in brackets is not an IPv6 address"
     return host_problem(host)
 
 
 def parse_address(host: str) -> Address | None:
-    """The address that a host spells, None if it is a name."""
+    """Return the address that a host spells; None for a name."""
     try:
         return ip_address(host)
     except ValueError:
@@ -90,7 +94,9 @@ def host_port(host: str, port: int) -> str:
 
 
 def host_port_of(url: str) -> str:
-    """Return the `place` of an http(s) URL. Raises `ValueError` for one without a usable host or port."""
+    """Return the entry of ``http_allow`` for an http(s) URL. Raises `ValueError` for one without a valid host
+    or port.
+    """
     parts = urlsplit(url)
     host = (parts.hostname or "").removesuffix(".")
     port = parts.port if parts.port is not None else {"http": 80, "https": 443}.get(parts.scheme, 0)
@@ -104,15 +110,16 @@ def host_port_of(url: str) -> str:
 def is_metadata(host: str, address: Address | None = None) -> bool:
     """Return True for the metadata services of clouds, by name or by address, and for link-local addresses.
 
-    They give credentials to whoever asks, so no policy allows them."""
+    They give credentials to every caller, so no policy allows them.
+    """
     if host.lower().removesuffix(".") in _METADATA_NAMES:
         return True
-    leads_to = target_of(address) if address is not None else parse_address(host.lower().removesuffix("."))
-    return leads_to is not None and any(is_within(target_of(leads_to), each) for each in _METADATA)
+    target = target_of(address) if address is not None else parse_address(host.lower().removesuffix("."))
+    return target is not None and any(is_within(target_of(target), each) for each in _METADATA)
 
 
 def is_public(address: Address) -> bool:
-    """Whether anyone on the internet could have this address: neither private nor special in any way."""
+    """Return True if the address is globally routable unicast: neither private nor special."""
     address = target_of(address)
     if address.is_multicast or not address.is_global:
         return False
@@ -122,7 +129,7 @@ def is_public(address: Address) -> bool:
 
 
 def target_of(address: Address) -> Address:
-    """The IPv4 address inside an IPv6 one that is only a wrapping of it; else the address."""
+    """Return the IPv4 address that an IPv6 address embeds; else the address itself."""
     if isinstance(address, IPv4Address):
         return address
     inner = address.ipv4_mapped or address.sixtofour
@@ -132,4 +139,5 @@ def target_of(address: Address) -> Address:
 
 
 def is_within(address: Address, network: Network) -> bool:
+    """Return True if the address belongs to the network."""
     return address.version == network.version and address in network

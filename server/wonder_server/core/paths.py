@@ -1,7 +1,7 @@
-"""Names inside repositories: paths of files and names of branches, as clients and models give them.
+"""Names in repositories: paths of files and names of branches from clients and models.
 
-What is refused here is what could reach outside of a repository, what git would read as its own, and what no
-file system takes. A path is refused, never mended: two names must not become one.
+The checks reject names that could reach outside the repository, that git reserves, and that file systems do
+not allow. An invalid name is rejected, never corrected, since two names must not become one.
 """
 
 from __future__ import annotations
@@ -19,23 +19,24 @@ MAX_PART_BYTES: Final = 255
 MAX_BRANCH_BYTES: Final = 200
 
 _IGNORED: Final = re.compile("[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]")
-"""What some file systems pass over in names, so that ``.g\u200cit`` is ``.git`` to them."""
+"""Characters that some file systems ignore in names: to them ``.g\u200cit`` is ``.git``."""
 
 _INVISIBLE: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
-"""Categories of characters that cannot be seen. Among them are those that turn the direction of text, such as
-U+202E, after which ``gpj.exe`` reads ``exe.jpg``."""
+"""Categories of invisible characters. They include direction marks, such as U+202E, after which ``gpj.exe``
+reads ``exe.jpg``.
+"""
 
 _JOINERS: Final = "\u200c\u200d"
-"""Needed to write Persian, Hindi and others, and in emoji."""
+"""Invisible characters that Persian, Hindi and other scripts require, and emoji too."""
 
 _ID: Final = re.compile(r"[0-9a-fA-F]{40}\Z")
-"""What would be taken for a commit's id."""
+"""Pattern of a commit's id."""
 
 _BRANCH_FORBIDS: Final = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|/\.|\.lock(/|\Z)|\A[-./]|[./]\Z")
 
 
 def check_path(path: str, field: str = "path") -> str:
-    """``path``, if it names a file of a repository. FIELD_INVALID otherwise."""
+    """Return ``path`` if it is a valid file path in a repository. Raises FIELD_INVALID otherwise."""
     problem = path_problem(path)
     if problem:
         raise error(Reason.FIELD_INVALID, f"{field} {problem}.", field=field)
@@ -43,9 +44,11 @@ def check_path(path: str, field: str = "path") -> str:
 
 
 def check_new_path(path: str, field: str = "path") -> str:
-    """Return ``path`` if a new document may have it. FIELD_INVALID otherwise.
+    """Return ``path`` if a new document may have it. Raises FIELD_INVALID otherwise.
 
-    Stricter than `check_path`, which also serves for documents that exist: a name looks like what it is."""
+    It is stricter than `check_path`, which existing documents must pass: a new path has no invisible
+    characters.
+    """
     check_path(path, field)
     for character in path:
         if unicodedata.category(character) in _INVISIBLE and character not in _JOINERS:
@@ -65,17 +68,17 @@ def check_new_path(path: str, field: str = "path") -> str:
 
 
 def check_prefix(prefix: str, field: str = "path_prefix") -> str:
-    """``prefix``, if paths could begin so. FIELD_INVALID otherwise."""
+    """Return ``prefix`` if it is a valid beginning of a path. Raises FIELD_INVALID otherwise."""
     whole, _, _ = prefix.rpartition("/")
     if whole or prefix.startswith("/"):
         check_path(whole, field)
     if len(prefix.encode("utf-8", "replace")) > MAX_PATH_BYTES or "\0" in prefix:
-        raise error(Reason.FIELD_INVALID, f"{field} is no beginning of a path.", field=field)
+        raise error(Reason.FIELD_INVALID, f"{field} {prefix[:80]!r} is not a valid path prefix.", field=field)
     return prefix
 
 
 def path_problem(path: str) -> str:
-    """What makes ``path`` no path of a file, as the end of a sentence; empty if nothing does."""
+    """Return the problem with ``path`` as the end of a sentence; "" if the path is valid."""
     try:
         encoded = path.encode()
     except UnicodeEncodeError:
@@ -83,7 +86,7 @@ def path_problem(path: str) -> str:
     if not path:
         return "is required"
     if len(encoded) > MAX_PATH_BYTES:
-        return f"has {len(encoded)} bytes; at most {MAX_PATH_BYTES} are taken"
+        return f"has {len(encoded)} bytes; the maximum is {MAX_PATH_BYTES}"
     if any(ord(character) < 32 or ord(character) == 127 for character in path):
         return "must not contain control characters"
     if path.startswith("/") or "\\" in path:
@@ -94,27 +97,27 @@ def path_problem(path: str) -> str:
         if len(part.encode()) > MAX_PART_BYTES:
             return f"has a part of more than {MAX_PART_BYTES} bytes"
         if is_git_directory(part):
-            return "must not name what belongs to git"
+            return "must not have a part that git reserves, such as .git"
     return ""
 
 
 def is_git_directory(part: str) -> bool:
-    """Whether one part of a path is ``.git`` for some file system."""
+    """Return True if some file system resolves this part of a path to ``.git``."""
     plain = _IGNORED.sub("", part).lower().rstrip(". ").partition(":")[0]
     return plain in (".git", "git~1")
 
 
 def check_branch(branch: str, field: str = "branch") -> str:
-    """``branch``, if a branch can have that name. FIELD_INVALID otherwise."""
-    fits = bool(branch) and branch != "@" and not _BRANCH_FORBIDS.search(branch) and not _ID.match(branch)
+    """Return ``branch`` if it is a valid branch name. Raises FIELD_INVALID otherwise."""
+    is_valid = bool(branch) and branch != "@" and not _BRANCH_FORBIDS.search(branch) and not _ID.match(branch)
     try:
-        fits = fits and len(branch.encode()) <= MAX_BRANCH_BYTES
+        is_valid = is_valid and len(branch.encode()) <= MAX_BRANCH_BYTES
     except UnicodeEncodeError:
-        fits = False
-    if not fits:
+        is_valid = False
+    if not is_valid:
         raise error(
             Reason.FIELD_INVALID,
-            f"{field} is no name of a branch: give one such as 'main' or 'drafts/auth', at most "
+            f"{field} is not a valid branch name. Use a name such as 'main' or 'drafts/auth' with at most "
             f"{MAX_BRANCH_BYTES} bytes.",
             field=field,
         )
@@ -122,8 +125,10 @@ def check_branch(branch: str, field: str = "branch") -> str:
 
 
 def check_work_branch(branch: str, field: str = "branch") -> str:
-    """``branch``, if work can be done on it: an origin's own branches are only looked at. FIELD_INVALID
-    otherwise."""
+    """Return ``branch`` if work may be committed to it. Raises FIELD_INVALID otherwise.
+
+    The branches of an origin are read-only.
+    """
     if branch.startswith("origin/"):
         raise error(Reason.FIELD_INVALID, f"{field} must not begin with origin/.", field=field)
     return check_branch(branch, field)
@@ -135,8 +140,10 @@ _HOST: Final = (
 )
 _REACHED: Final = re.compile(rf"(?:https?|ssh|git)://{_HOST}(?::[0-9]{{1,5}})?(?:/[^\s]*)?\Z")
 _SHORT: Final = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]*@[A-Za-z0-9_][A-Za-z0-9_.-]*:[^\s:-][^\s]*\Z")
-"""The short form of ``ssh``, such as ``git@example.com:team/code.git``. User, host and path begin with no
-hyphen: ``ssh`` would take it for an option."""
+"""The short form of ``ssh``, such as ``git@example.com:team/code.git``.
+
+User, host and path do not begin with a hyphen, since ``ssh`` would read it as an option.
+"""
 
 _AUTHORITY: Final = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:%@\[\]-]+\Z")
 _USER: Final = re.compile(r"[A-Za-z0-9._][A-Za-z0-9._-]{0,99}\Z")
@@ -146,14 +153,16 @@ MAX_URL: Final = 2_000
 
 
 def check_repository_url(url: str, field: str = "url") -> str:
-    """``url``, if a repository could be there: a folder's absolute path, or what git reaches by https, ssh or
-    its own protocol. FIELD_INVALID otherwise."""
+    """Return ``url`` if it is a valid location of a repository. Raises FIELD_INVALID otherwise.
+
+    A location is an absolute path of a folder, or a URL for https, ssh or git's own protocol.
+    """
     plain = all(" " <= character != "\x7f" for character in url)
     known = _FOLDER.match(url) or _REACHED.match(url) or _SHORT.match(url)
     if len(url) > MAX_URL or not plain or not known or "::" in url.partition("/")[0]:
         raise error(
             Reason.FIELD_INVALID,
-            f"{field} is no place of a repository: give an absolute path, or a URL such as "
+            f"{field} is not a valid repository location. Use an absolute path, or a URL such as "
             "https://example.com/team/code.git.",
             field=field,
         )
@@ -161,13 +170,15 @@ def check_repository_url(url: str, field: str = "url") -> str:
         repository_host(url)
     except ValueError as problem:
         raise error(
-            Reason.FIELD_INVALID, f"{field} is no place of a repository: {problem}.", field=field
+            Reason.FIELD_INVALID, f"{field} is not a valid repository location: {problem}.", field=field
         ) from None
     return url
 
 
 def check_no_password(url: str, field: str = "url") -> None:
-    """FIELD_INVALID for an http(s) URL with a password: all who may read its project could read it."""
+    """Raise FIELD_INVALID for an http(s) URL with a password, since every reader of the project would
+    see it.
+    """
     shown = hide_passwords(url)
     if shown != url:
         raise error(
@@ -187,8 +198,8 @@ def hide_passwords(text: str) -> str:
 def repository_host(url: str) -> tuple[str, int] | None:
     """Return the host and port that git connects to for a checked ``url``; None for a folder of this machine.
 
-    Raises `ValueError` with a clause for a host or user that git, ssh or curl could read as something
-    else."""
+    Raises `ValueError` with a clause if git, ssh or curl could interpret the host or user differently.
+    """
     if url.startswith(("/", "file://")):
         return None
     if "://" not in url:
@@ -198,14 +209,14 @@ def repository_host(url: str) -> tuple[str, int] | None:
         scheme, _, rest = url.partition("://")
         authority = rest.partition("/")[0]
         if not _AUTHORITY.match(authority):
-            raise ValueError("its host is no name of a host")
+            raise ValueError("its host is not a valid host name")
         parts = urlsplit(f"//{authority}")
         user, host = authority.rpartition("@")[0], parts.hostname or ""
         port = parts.port if parts.port is not None else _PORTS[scheme]
         if scheme not in ("http", "https") and user and not _USER.match(user):
-            raise ValueError("its user is no name of a user")
+            raise ValueError("its user is not a valid user name")
     if "://" not in url and not _USER.match(user):
-        raise ValueError("its user is no name of a user")
+        raise ValueError("its user is not a valid user name")
     if problem := authority_problem("" if "://" not in url else authority, host):
         raise ValueError(problem)
     if not port:

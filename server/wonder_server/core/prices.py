@@ -1,16 +1,16 @@
-"""What models cost and how much fits into them, from a price table in LiteLLM's format. Pure.
+"""Prices and context windows of models, from a price table in LiteLLM's format.
 
-Prices are whole numbers: millionths of a US dollar for a million tokens, so that 0.75 dollars for a million
-tokens are 750,000. A cost is in millionths of a US dollar. What is not known is None, never 0.
+A price is a whole number of millionths of a US dollar for a million tokens: 0.75 dollars are 750,000. A
+cost is in millionths of a US dollar. An unknown value is None, never 0.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
 from wonder_server.core.frozen import Value
+from wonder_server.core.json_types import JsonObject
 from wonder_server.core.model import Usage
 
 _TIER = re.compile(r"input_cost_per_token_above_(\d+)k_tokens")
@@ -28,8 +28,11 @@ class Tier(Value, frozen=True, kw_only=True):
 
 
 class ModelPrice(Value, frozen=True, kw_only=True):
-    """What is known of a model. ``provider``: whose it is, in LiteLLM's words; ``context_tokens``: what fits
-    into a request, 0 if not known; ``tiers``: by rising ``above``, empty if no price is known."""
+    """Prices and limits of a model.
+
+    ``provider`` is LiteLLM's name of the provider. ``context_tokens`` is the size of the context window; 0
+    if unknown. ``tiers`` are sorted by ``above``; empty if no price is known.
+    """
 
     provider: str
     context_tokens: int = 0
@@ -39,50 +42,55 @@ class ModelPrice(Value, frozen=True, kw_only=True):
 FREE = ModelPrice(
     provider="offline", context_tokens=128_000, tiers=(Tier(above=-1, input=0, output=0, cached=0),)
 )
-"""The built-in model."""
+"""Price of the built-in model."""
 
 
-def read(table: Mapping[str, Any]) -> dict[str, ModelPrice]:
-    """The cards of a price table, by its keys. Entries that are no language models, or say nothing of use,
-    are left out."""
-    cards = {}
+def read(table: JsonObject) -> dict[str, ModelPrice]:
+    """Return the prices of a table by its keys. Entries without a language model or a known value are
+    omitted.
+    """
+    prices = {}
     for name, entry in table.items():
         if isinstance(entry, dict) and entry.get("mode") in _MODES:
-            card = _model_price(entry)
-            if card.context_tokens or card.tiers:
-                cards[name] = card
-    return cards
+            price = _model_price(entry)
+            if price.context_tokens or price.tiers:
+                prices[name] = price
+    return prices
 
 
-def find(cards: Mapping[str, ModelPrice], provider: str, model: str) -> ModelPrice | None:
-    """The card of a provider's model, under ``provider/model`` or under the model's bare name."""
+def find(prices: Mapping[str, ModelPrice], provider: str, model: str) -> ModelPrice | None:
+    """Return the price of a provider's model, by ``provider/model`` or by the bare model name; None if
+    unknown.
+    """
     if provider == "offline":
         return FREE
-    known = cards.get(f"{provider}/{model}")
+    known = prices.get(f"{provider}/{model}")
     if known is not None:
         return known
-    bare = cards.get(model)
+    bare = prices.get(model)
     return bare if bare is not None and bare.provider.partition("-")[0] == provider else None
 
 
-def cost_micros(card: ModelPrice | None, usage: Usage) -> int | None:
-    """What a call cost, rounded to the nearest millionth of a dollar; None if its price or its tokens are
-    not known."""
-    if card is None or usage.input_tokens is None or usage.output_tokens is None:
+def cost_micros(model_price: ModelPrice | None, usage: Usage) -> int | None:
+    """Return the cost of a call, rounded to the nearest millionth of a dollar.
+
+    Returns None if the price or the tokens are unknown.
+    """
+    if model_price is None or usage.input_tokens is None or usage.output_tokens is None:
         return None
-    price = None
-    for tier in card.tiers:
+    tier_price = None
+    for tier in model_price.tiers:
         if usage.input_tokens > tier.above:
-            price = tier
-    if price is None:
+            tier_price = tier
+    if tier_price is None:
         return None
     cached = min(usage.cached_input_tokens or 0, usage.input_tokens)
     fresh = usage.input_tokens - cached
-    total = fresh * price.input + cached * price.cached + usage.output_tokens * price.output
+    total = fresh * tier_price.input + cached * tier_price.cached + usage.output_tokens * tier_price.output
     return (total + 500_000) // 1_000_000
 
 
-def _model_price(entry: Mapping[str, Any]) -> ModelPrice:
+def _model_price(entry: JsonObject) -> ModelPrice:
     limit = _whole(entry.get("max_input_tokens"))
     tiers = []
     base = _tier(entry, -1, "")
@@ -101,7 +109,7 @@ def _model_price(entry: Mapping[str, Any]) -> ModelPrice:
     )
 
 
-def _tier(entry: Mapping[str, Any], above: int, suffix: str) -> Tier | None:
+def _tier(entry: JsonObject, above: int, suffix: str) -> Tier | None:
     paid = _price(entry.get(f"input_cost_per_token{suffix}"))
     made = _price(entry.get(f"output_cost_per_token{suffix}"))
     if paid is None or made is None:

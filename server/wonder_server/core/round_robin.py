@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-def _anyone(_name: str) -> bool:
+def _accept(_name: str) -> bool:
     return True
 
 
@@ -29,14 +29,16 @@ class RoundRobin(Generic[T]):
 
     def popleft(self) -> T:
         """Remove and return the next item. IndexError if there is none."""
-        found = self.pop_for(_anyone)
+        found = self.pop_for(_accept)
         if found is None:
-            raise IndexError("nothing waits")
+            raise IndexError("the queue is empty")
         return found[1]
 
     def pop_for(self, may: Callable[[str], bool]) -> tuple[str, T] | None:
-        """Remove and return the next caller for whom ``may`` is True, with its first item; None if there is
-        no such caller. Callers that are passed over keep their places."""
+        """Remove and return the next caller for whom ``may`` is True, with its first item; None without one.
+
+        Skipped callers keep their places.
+        """
         name = next((name for name in self._lines if may(name)), None)
         if name is None:
             return None

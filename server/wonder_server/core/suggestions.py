@@ -1,4 +1,4 @@
-"""Guessing what a misspelt name was meant to be."""
+"""Suggestions for misspelt names."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ _MIN_SIMILARITY = 0.7
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """`` (did you mean 'x'?)`` for `closest`; empty if nothing is like ``name``."""
+    """Return `` (did you mean 'x'?)`` for the `closest` name; "" without one."""
     return suggestion(closest(name, known))
 
 
 def closest(name: str, known: Iterable[str]) -> str:
-    """What looks most like ``name``, or begins with it as ``from_node_id`` does with ``from``; empty if
-    nothing does."""
+    """Return the most similar name, or one that begins with ``name`` as ``from_node_id`` does with ``from``.
+
+    Returns "" if no name is similar.
+    """
     names = sorted(known)
     close = difflib.get_close_matches(name[:_MAX_CHARACTERS], names, n=1, cutoff=_MIN_SIMILARITY)
     close = close or [each for each in names if name and each.startswith(f"{name}_")]
@@ -24,5 +26,5 @@ def closest(name: str, known: Iterable[str]) -> str:
 
 
 def suggestion(name: str) -> str:
-    """`` (did you mean 'x'?)``; empty for no name."""
+    """Return `` (did you mean 'x'?)``; "" for an empty name."""
     return f" (did you mean '{name}'?)" if name else ""

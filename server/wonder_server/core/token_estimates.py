@@ -1,48 +1,47 @@
-"""How many tokens a text has, estimated: a quarter of its bytes in UTF-8 (document 3).
+"""Estimates of token counts: a quarter of a text's bytes in UTF-8.
 
-That is about right for English prose; other scripts take more bytes for a letter as they take more tokens.
-Counting exactly would take a tokenizer's tables and, for a long request, a tenth of a second: far too long
-for something that is asked before each call of a model. A part that stays free covers the difference
-(``ContextWindow.threshold``).
+The estimate is about right for English prose. Other scripts have more bytes a character, and also more
+tokens. An exact count requires a tokenizer's tables and takes a tenth of a second for a long request, which
+is too slow before each model call. ``ContextWindow.threshold`` leaves a margin for the difference.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from wonder_server.core.json_types import JsonValue
 
 BYTES_PER_TOKEN = 4
 PER_MESSAGE = 4
-"""What formats add around each message."""
+"""Tokens that formats add to each message."""
 
 
 def text_tokens(text: str) -> int:
-    """Tokens of a text."""
+    """Return the estimated tokens of a text."""
     return -(-byte_size(text) // BYTES_PER_TOKEN)
 
 
-def json_tokens(value: Any) -> int:
-    """Tokens of a request or a part of one, as it is written in JSON."""
+def json_tokens(value: JsonValue) -> int:
+    """Return the estimated tokens of a request or a part of one, in its JSON form."""
     return -(-_written(value) // BYTES_PER_TOKEN)
 
 
 def byte_size(text: str) -> int:
-    """Bytes of a text in UTF-8."""
+    """Return the bytes of a text in UTF-8."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
 
 
-def _written(value: Any) -> int:
-    """About the bytes of the texts and numbers in ``value``, and a little for what holds them."""
-    total, rest = 0, [value]
-    while rest:
-        item = rest.pop()
+def _written(value: JsonValue) -> int:
+    """Return the approximate bytes of the texts and numbers in ``value``, with an allowance for structure."""
+    total, pending = 0, [value]
+    while pending:
+        item = pending.pop()
         if isinstance(item, str):
             total += byte_size(item)
         elif isinstance(item, dict):
             total += PER_MESSAGE + sum(len(key) for key in item)
-            rest.extend(item.values())
+            pending.extend(item.values())
         elif isinstance(item, (list, tuple)):
             total += 2 * len(item)
-            rest.extend(item)
+            pending.extend(item)
         else:
             total += PER_MESSAGE
     return total

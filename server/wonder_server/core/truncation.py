@@ -1,11 +1,11 @@
-"""Texts cut to a number of bytes, with a notice that says how much is missing."""
+"""Texts cut to a number of bytes, with a notice about the omitted part."""
 
 from __future__ import annotations
 
 from typing import Final
 
 NOTICE_BYTES: Final = 128
-"""The most bytes that a notice has."""
+"""Maximum size of a notice."""
 
 
 def utf8_size(text: str) -> int:
@@ -14,10 +14,10 @@ def utf8_size(text: str) -> int:
 
 
 def truncate_text(text: str, max_bytes: int, hint: str = "") -> str:
-    """Return ``text`` if it has at most ``most`` bytes, else its beginning and a notice, together that long.
+    """Return ``text`` if it has at most ``max_bytes``, else its beginning and a notice of that total size.
 
-    The cut is between two characters. ``hint`` is a short sentence that ends the notice, such as where the
-    whole is kept. ``most`` below `NOTICE_BYTES` leaves only the notice.
+    The cut is between two characters. ``hint`` is a short sentence at the end of the notice, such as the
+    place of the complete text. With ``max_bytes`` below `NOTICE_BYTES` only the notice remains.
     """
     size = utf8_size(text)
     if size <= max_bytes:
@@ -27,18 +27,18 @@ def truncate_text(text: str, max_bytes: int, hint: str = "") -> str:
 
 
 def utf8_prefix(text: str, max_bytes: int) -> str:
-    """Return the longest beginning of ``text`` that has at most ``most`` bytes."""
+    """Return the longest beginning of ``text`` with at most ``max_bytes``."""
     if max_bytes >= 4 * len(text):
         return text
     return text[:max_bytes].encode("utf-8", "replace")[:max_bytes].decode("utf-8", "ignore")
 
 
 def notice(missing: int, size: int, hint: str = "") -> str:
-    """Return the notice that stands where a text of ``size`` bytes was cut."""
-    said = f"{missing} of {size} bytes are left out here."
-    return f"\n[Cut: {said}{' ' if hint else ''}{hint}]"
+    """Return the notice at the end of a cut text of ``size`` bytes."""
+    omitted = f"{missing} of {size} bytes are left out here."
+    return f"\n[Cut: {omitted}{' ' if hint else ''}{hint}]"
 
 
 def is_notice(text: str) -> bool:
-    """Return True if ``text`` is nothing but a notice."""
+    """Return True if ``text`` consists of a notice alone."""
     return text.startswith("[Cut: ") and text.endswith("]") and len(text) <= 2 * NOTICE_BYTES

@@ -239,7 +239,7 @@ async def test_mutated_messages_give_an_answer_or_a_plain_error(bad: Hostile, lo
     [
         ("ends", "it ended before a session had begun."),
         ("dies", "it ended before a session had begun."),
-        ("refuses", "it refuses a session: it does not say why"),
+        ("refuses", "it refuses a session: no reason was given"),
         ("huge_start", "sent more than 4194304 bytes in one message"),
         ("wrong_version", "it does not keep to the protocol."),
         ("wrong_types", "it does not keep to the protocol."),

@@ -149,7 +149,7 @@ async def test_an_error_of_the_tool_fails_the_step_with_its_words() -> None:
     assert (refused.reason, refused.transient) == (Reason.TASK_FAILED, False)
     assert refused.message.startswith("The tool 'read' failed: xxx") and len(refused.message) < 1_100
     refused = await fault(ScriptedMcp(said(is_error=True)), server="files", tool="read")
-    assert refused.message == "The tool 'read' failed: it does not say why"
+    assert refused.message == "The tool 'read' failed: no reason was given"
 
 
 async def test_an_error_of_the_tool_can_be_a_result() -> None:

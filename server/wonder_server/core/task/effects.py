@@ -1,16 +1,16 @@
-"""Faults that say whether an effect took place (feature I4).
+"""Errors that tell whether an effect took place (feature I4).
 
-An action that may not simply be repeated leaves three cases when it fails for want of infrastructure:
+An action that is not repeatable ends an infrastructure failure in one of three ways:
 
 ====================  =================================================================================
-it raises             means, and what the executor does
+it raises             meaning, and reaction of the executor
 ====================  =================================================================================
-`NotBegunError`       surely nothing happened (nobody listens, too busy to begin): try it again
-a transient fault     it may have happened: OUTCOME_UNKNOWN, at once
-any other fault       the other side said what happened: the step fails with it
+`NotStartedError`     nothing happened (no listener, too busy to start): the executor retries
+a transient fault     the effect may have taken place: OUTCOME_UNKNOWN, at once
+any other fault       the other side reported the outcome: the step fails with it
 ====================  =================================================================================
 
-Of a repeatable action the first two are the same.
+For a repeatable action the executor treats the first two alike.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from wonder_server.core.errors import Fault, Reason, WonderError
 
 
 class NotStartedError(WonderError):
-    """What was asked for surely had no effect; its fault is transient."""
+    """Raised if a request certainly had no effect. The fault is transient."""
 
     def __init__(self, reason: Reason, message: str, *, retry_after_ms: int | None = None) -> None:
         super().__init__(Fault(reason=reason, message=message, transient=True, retry_after_ms=retry_after_ms))
 
 
 def outcome_unknown(fault: Fault) -> Fault:
-    """What to say when ``fault`` befell something that must not be done twice."""
-    message = f"{fault.message} Whether it was done is not known, and it must not be done twice."
+    """Return the OUTCOME_UNKNOWN fault for a transient ``fault`` of work that is not repeatable."""
+    message = f"{fault.message} The outcome is unknown, and the action is not repeatable."
     return replace(
         fault, reason=Reason.OUTCOME_UNKNOWN, message=message, transient=False, retry_after_ms=None
     )

@@ -1,87 +1,89 @@
-"""The interpreter of tasks: linear steps over an in-memory context (document 5, features H1, H2).
+"""The interpreter of tasks: linear steps over an in-memory context (features H1, H2).
 
-The theory. A task is a list of steps, a step is one action with data mapped in and out, and the context
-is ``{input, state, output}``. `TaskState` says where a task stands. Whoever runs it alternates:
+A task is a list of steps. A step executes one action with mapped input and output. The context is ``{input,
+state, output}``, and `TaskState` holds it with the current position. The executor alternates two
+functions::
 
-    decide(task, state)            what to do now
-    record(task, state, outcome)   what follows from a step's result
+    decide(task, state)            return the next action
+    record(task, state, outcome)   return the effect of a step's result
 
 ==============  ============================================================================
-decision        means
+decision        meaning
 ==============  ============================================================================
-Skip            the step's condition is false: go on with the state it carries
-Run             carry out the action with this input, then `record` its outcome
-Proceed         the step is over (or failed and says ``continue``): go on with the state it carries
-RetryTask       from step 0 with a fresh context: wait ``delay_ms``, go on with the state it carries
-Done            the task's output
-Failed          why the task has none
+Skip            the step's condition is false: continue with its state
+Run             execute the action with this input, then call `record` with the outcome
+Proceed         the step has ended, or failed with ``continue``: continue with its state
+RetryTask       restart from step 0 with a new context after ``delay_ms``
+Done            the output of the task
+Failed          the fault of the task
 ==============  ============================================================================
 
-A step fails when its action fails, when one of its expressions does, or when its result is no payload.
-Then its ``on_failure`` decides: ``abort`` fails the task; ``retry`` starts it over while
-``retry.max_attempts`` allows, and else fails it; ``continue`` goes on as if the step had not been. An
-output that does not match the task's schema is a wrong output like any other: the task is retried while
-it may be, then fails. OUTCOME_UNKNOWN is never retried: the task would do again what must not be done twice.
+A step fails if its action fails, if one of its expressions fails, or if its result is no valid payload. Its
+``on_failure`` decides: ``abort`` fails the task; ``retry`` restarts it up to ``retry.max_attempts``;
+``continue`` ignores the step. An output that does not match the task's schema also restarts the task.
+OUTCOME_UNKNOWN is never retried, since the restart would repeat an action that is not repeatable.
 
-These retries are about wrong outputs and visible here. Infrastructure errors were retried before, by
-the executor, and are not seen here unless nothing helped.
+These retries concern wrong results. The executor retries infrastructure errors before, so only final ones
+arrive here.
 
-Pure, and never raises: same task, state and outcome, same decision.
+The functions are pure and never raise: the same task, state and outcome give the same decision.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace as changed
-from typing import Any, assert_never
+from typing import assert_never
 
 from wonder_server.core import expressions
 from wonder_server.core.definitions.specs import Action, OnFailure, PinnedTask, Step
 from wonder_server.core.errors import Fault, Reason
 from wonder_server.core.frozen import Value, replace
+from wonder_server.core.json_types import JsonDict, JsonObject, JsonValue
 from wonder_server.core.schema import payloads, schemas
 
 
 class TaskState(Value, frozen=True, kw_only=True):
-    """Where a task stands: its context, the next step, and which attempt this is (from 1)."""
+    """State of a task: its context, the position of the next step, and the number of the attempt (from 1)."""
 
-    input: Mapping[str, Any]
-    state: Mapping[str, Any] = {}
-    output: Mapping[str, Any] = {}
+    input: JsonObject
+    state: Mapping[str, JsonValue] = {}
+    output: Mapping[str, JsonValue] = {}
     position: int = 0
     attempt: int = 1
 
-    def scope(self) -> dict[str, Any]:
-        """What expressions see."""
+    def scope(self) -> JsonDict:
+        """Return the variables of expressions."""
         return {"input": self.input, "state": self.state, "output": self.output}
 
 
 class Skip(Value, frozen=True, kw_only=True):
-    """The step's condition does not hold."""
+    """Skip the step, whose condition is false."""
 
     state: TaskState
 
 
 class Run(Value, frozen=True, kw_only=True):
-    """Carry out ``action`` for ``step``, which is the task's step number ``position``.
+    """Execute ``action`` of ``step``, the task's step number ``position``.
 
-    ``input`` is the action's config with the step's input over it."""
+    ``input`` is the action's config, overridden by the step's input.
+    """
 
     step: Step
     position: int
     action: Action
-    input: dict[str, Any]
+    input: JsonDict
 
 
 class Proceed(Value, frozen=True, kw_only=True):
-    """The step is over. ``fault`` is set if it failed and its task goes on all the same."""
+    """Continue with the next step. ``fault`` is set if the step failed with ``on_failure: continue``."""
 
     state: TaskState
     fault: Fault | None = None
 
 
 class RetryTask(Value, frozen=True, kw_only=True):
-    """Start over with ``state``, after ``delay_ms``, because of ``fault``."""
+    """Restart with ``state`` after ``delay_ms``, because of ``fault``."""
 
     state: TaskState
     fault: Fault
@@ -89,21 +91,21 @@ class RetryTask(Value, frozen=True, kw_only=True):
 
 
 class Done(Value, frozen=True, kw_only=True):
-    """The task's output."""
+    """The output of the task."""
 
-    output: dict[str, Any]
+    output: JsonDict
 
 
 class Failed(Value, frozen=True, kw_only=True):
-    """Why the task has no output."""
+    """The fault of a task without output."""
 
     fault: Fault
 
 
 class Succeeded(Value, frozen=True, kw_only=True):
-    """An action's result, fed back to `record`; a failed action's outcome is its `Fault`."""
+    """The result of an action, for `record`. The outcome of a failed action is its `Fault`."""
 
-    result: Any
+    result: JsonValue
 
 
 Outcome = Succeeded | Fault
@@ -111,8 +113,8 @@ AfterFailure = Proceed | RetryTask | Failed
 Decision = Skip | Run | Done | AfterFailure
 
 
-def begin(task: PinnedTask, input: Mapping[str, Any]) -> TaskState | Failed:
-    """The state before the first step, or why the input is refused (INPUT_INVALID)."""
+def begin(task: PinnedTask, input: JsonObject) -> TaskState | Failed:
+    """Return the state before the first step. Returns Failed with INPUT_INVALID for invalid input."""
     problems = schemas.validate(task.spec.input_schema, input, name="input")
     if problems:
         message = f"The input does not match the task's schema: {'; '.join(problems[:5])}"
@@ -121,7 +123,7 @@ def begin(task: PinnedTask, input: Mapping[str, Any]) -> TaskState | Failed:
 
 
 def decide(task: PinnedTask, state: TaskState) -> Decision:
-    """What to do now."""
+    """Return the next action to take for this task state."""
     steps = task.spec.steps
     if state.position >= len(steps):
         return _finish(task, state)
@@ -134,22 +136,22 @@ def decide(task: PinnedTask, state: TaskState) -> Decision:
         try:
             holds = expressions.evaluate(step.condition, scope)
         except expressions.ExpressionError as error:
-            return _not_evaluated(task, state, "condition", error)
+            return _expression_failed(task, state, "condition", error)
         if holds is False:
             return Skip(state=_next(state))
         if holds is not True:
-            return _not_evaluated(task, state, "condition", "a condition must be true or false")
+            return _expression_failed(task, state, "condition", "a condition must be true or false")
     action_input, target = dict(step.action.config), ""
     try:
         for target, source in step.input_mapping.items():
             action_input = expressions.assign(action_input, target, expressions.evaluate(source, scope))
     except expressions.ExpressionError as error:
-        return _not_evaluated(task, state, f"input_mapping.{target}", error)
+        return _expression_failed(task, state, f"input_mapping.{target}", error)
     return Run(step=step, position=state.position, action=step.action, input=action_input)
 
 
 def record(task: PinnedTask, state: TaskState, outcome: Outcome) -> AfterFailure:
-    """What follows from the outcome of the step that `decide` said to run."""
+    """Return the effect of the outcome of the step that `decide` returned."""
     step = task.spec.steps[state.position]
     match outcome:
         case Succeeded():
@@ -163,15 +165,15 @@ def record(task: PinnedTask, state: TaskState, outcome: Outcome) -> AfterFailure
             assert_never(outcome)
 
 
-def _mapped(task: PinnedTask, state: TaskState, step: Step, result: Any) -> AfterFailure:
-    """The step's output mapping; every expression sees the context as it was before the step."""
+def _mapped(task: PinnedTask, state: TaskState, step: Step, result: JsonValue) -> AfterFailure:
+    """Apply the step's output mapping. Each expression sees the context as it was before the step."""
     scope, target = state.scope(), ""
-    seen = {**scope, "result": result}
+    variables = {**scope, "result": result}
     try:
         for target, source in step.output_mapping.items():
-            scope = expressions.assign(scope, target, expressions.evaluate(source, seen))
+            scope = expressions.assign(scope, target, expressions.evaluate(source, variables))
     except expressions.ExpressionError as error:
-        return _not_evaluated(task, state, f"output_mapping.{target}", error)
+        return _expression_failed(task, state, f"output_mapping.{target}", error)
     position = state.position + 1
     return Proceed(state=replace(state, position=position, state=scope["state"], output=scope["output"]))
 
@@ -214,10 +216,10 @@ def _next(state: TaskState) -> TaskState:
     return replace(state, position=state.position + 1)
 
 
-def _not_evaluated(
+def _expression_failed(
     task: PinnedTask, state: TaskState, place: str, problem: expressions.ExpressionError | str
 ) -> AfterFailure:
-    """What follows from an expression of the step that has no value that it could be given."""
+    """Return the effect of an expression of the step that failed."""
     step = task.spec.steps[state.position]
     message = f"step '{step.id}', {place}: {problem}"
     field = f"steps[{state.position}].{place}"
@@ -232,6 +234,6 @@ def _fault(
 
 
 def _named(task: PinnedTask, fault: Fault, step: Step | None = None) -> Fault:
-    """The fault, saying in which task and step it happened."""
+    """Return the fault with its task and step in the metadata."""
     place = {"task": str(task.pin)} | ({"step_id": step.id} if step is not None else {})
     return changed(fault, metadata={**place, **fault.metadata})
