@@ -13,7 +13,7 @@ ALLOWED: dict[str, set[str]] = {
     "core": set(),
     "std": set(),
     "ports": {"core"},
-    "settings": set(),
+    "settings": {"core"},
     "logs": set(),
     "data_folder": {"logs"},
     "health": {"settings"},

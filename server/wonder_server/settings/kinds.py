@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from wonder_server.core import request_formats
+
 
 @dataclass(frozen=True, slots=True)
 class Kind:
@@ -179,12 +181,12 @@ class Provider:
         return (self.key, *(text for text in values if len(text) >= 8))
 
 
-BUILT_IN_PROVIDERS = ("openai", "anthropic", "gemini", "offline")
+BUILT_IN_PROVIDERS = (*request_formats.PROVIDERS, "offline")
 """Providers that every server has, with or without a key."""
 
 _PROVIDER_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}\Z")
 _PROVIDER_FORMAT = re.compile(
-    r"(?:openai_chat|openai_responses|anthropic_messages|gemini|litellm(?:/[a-z0-9][a-z0-9_-]{0,63})?)\Z"
+    rf"(?:{'|'.join(request_formats.FORMATS)}|litellm(?:/[a-z0-9][a-z0-9_-]{{0,63}})?)\Z"
 )
 _PROVIDER_FIELDS = {"name", "format", "base_url", "key", "headers", "options"}
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,200}\Z")
@@ -243,7 +245,7 @@ def _check_provider(provider: Provider) -> None:
     name = provider.name
     if not _PROVIDER_FORMAT.match(provider.format):
         raise ValueError(
-            f"the provider {name} needs a format: openai_chat, openai_responses, anthropic_messages, gemini, "
+            f"the provider {name} needs a format: {', '.join(request_formats.FORMATS)}, "
             "litellm, or litellm/NAME"
         )
     if provider.base_url and not _is_base_url(provider.base_url):

@@ -26,7 +26,7 @@ from wonder_server.core.definitions.specs import (
     Workflow,
 )
 from wonder_server.core.errors import Fault
-from wonder_server.core.request_formats import gemini, openai_chat
+from wonder_server.core.request_formats import FORMATS, PROVIDERS, default_format
 from wonder_server.core.request_formats.anthropic_messages import PROPERTY
 from wonder_server.core.request_formats.parts import NOT_AT_ROOT
 from wonder_server.core.schema.schemas import validate
@@ -45,10 +45,6 @@ MAX_AGE_MS = 100 * 365 * 24 * 3600 * 1000
 
 TARGET_TYPES = ("task", "workflow", "agent")
 MAX_DELEGATION_DEPTH = 32
-FORMATS = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
-
-USUAL_FORMATS = {"openai": "openai_chat", "anthropic": "anthropic_messages", "gemini": "gemini"}
-
 PROVIDERS_WITHOUT_MODEL = ("auto", "offline")
 FORBIDDEN_PARAMETERS = frozenset(
     "api_base base_url api_key api_version azure_ad_token custom_llm_provider deployment_id extra_body"
@@ -186,17 +182,21 @@ class _Check(Rules):
 
     def tool_of_format(self, path: str, tool: Tool, format_name: str) -> None:
         """Refuse a tool that the request format of the persona's model does not accept."""
-        if format_name == "gemini" and not gemini.NAME.fullmatch(tool.name):
+        request_format = FORMATS.get(format_name)
+        if request_format is None:
+            return
+        title, limit = request_format.provider_title, request_format.max_description
+        # Gemini's is the only pattern that rejects some of the names that `tool` accepts.
+        if not request_format.tool_name.fullmatch(tool.name):
             self.refuse(
                 path,
-                f"Gemini takes no tool named '{tool.name}': its name must begin with a letter or '_'. "
+                f"{title} takes no tool named '{tool.name}': its name must begin with a letter or '_'. "
                 "Rename the tool, or choose a model of another format.",
             )
-        limit = openai_chat.LONGEST_DESCRIPTION
-        if format_name in ("openai_chat", "openai_responses") and len(tool.description) > limit:
+        if limit and len(tool.description) > limit:
             self.refuse(
                 path,
-                f"OpenAI takes descriptions of tools up to {limit:,} characters; that of '{tool.name}' has "
+                f"{title} takes descriptions of tools up to {limit:,} characters; that of '{tool.name}' has "
                 f"{len(tool.description):,}. Shorten it, or choose a model of another provider.",
             )
 
@@ -212,7 +212,7 @@ class _Check(Rules):
         if found is None or not isinstance(found.spec, ModelProfile):
             return ""
         provider = found.spec.provider
-        return found.spec.format or USUAL_FORMATS[provider] if provider in USUAL_FORMATS else ""
+        return found.spec.format or default_format(provider) if provider in PROVIDERS else ""
 
     def tool_target(self, tool: Tool) -> None:
         if not tool.target_id:

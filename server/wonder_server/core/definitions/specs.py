@@ -168,8 +168,8 @@ class ModelProfile:
     """A model, its request format, parameters and timeouts.
 
     ``provider`` is ``auto`` (the operator's default), ``offline`` or a provider's name in LiteLLM. ``format``
-    is ``openai_chat``, ``openai_responses``, ``anthropic_messages`` or ``gemini``; empty for the provider's
-    default. ``parameters`` are copied into the request unchanged.
+    is a name in `core.request_formats.FORMATS`; empty for the provider's default. ``parameters`` are copied
+    into the request unchanged.
     """
 
     provider: str

@@ -12,20 +12,36 @@ touched: the provider says so on the first turn.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from wonder_server.core.request_formats import anthropic_messages, gemini, openai_chat, openai_responses
+from wonder_server.core.request_formats.format import RequestFormat
 from wonder_server.core.request_formats.parts import Notes, Request
 
-__all__ = ["Notes", "Request", "for_side_call", "sendable"]
+__all__ = [
+    "FALLBACK",
+    "FORMATS",
+    "PROVIDERS",
+    "Notes",
+    "Request",
+    "RequestFormat",
+    "default_format",
+    "for_side_call",
+    "sendable",
+]
 
-_FORMATS: dict[str, Callable[[Request, str, Notes], Request]] = {
-    "openai_chat": openai_chat.valid,
-    "openai_responses": openai_responses.valid,
-    "anthropic_messages": anthropic_messages.valid,
-    "gemini": gemini.valid,
+FORMATS: Mapping[str, RequestFormat] = {
+    each.name: each
+    for each in (openai_chat.FORMAT, openai_responses.FORMAT, anthropic_messages.FORMAT, gemini.FORMAT)
 }
+"""The request formats by name. The first format of a provider is its default."""
+
+FALLBACK = openai_chat.FORMAT
+"""The format of providers that define none: most of them accept OpenAI chat."""
+
+PROVIDERS = tuple(dict.fromkeys(each.provider for each in FORMATS.values()))
+"""The providers whose APIs define the formats."""
 
 _OF_ANSWERS = frozenset(
     "max_tokens max_completion_tokens max_output_tokens maxOutputTokens stop stop_sequences stopSequences"
@@ -40,11 +56,16 @@ _OF_ANSWERS = frozenset(
 _NESTED = ("generationConfig", "generation_config", "output_config")
 
 
+def default_format(provider: str) -> str:
+    """Return the name of the format that profiles of ``provider`` use if they name none."""
+    return next((each.name for each in FORMATS.values() if each.provider == provider), FALLBACK.name)
+
+
 def sendable(format_name: str, request: Request, provider: str = "") -> tuple[Request, Notes]:
     """``request`` as its format takes it, and a note on each tool that had to be left out or changed. Neither
     it nor anything in it is changed in place; a format that nobody knows is left alone."""
-    valid, notes = _FORMATS.get(format_name), Notes()
-    return (request if valid is None else valid(request, provider, notes)), notes
+    found, notes = FORMATS.get(format_name), Notes()
+    return (request if found is None else found.make_valid(request, provider, notes)), notes
 
 
 def for_side_call(parameters: Mapping[str, Any]) -> dict[str, Any]:

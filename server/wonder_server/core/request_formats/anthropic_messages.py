@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from wonder_server.core.request_formats.format import RequestFormat
 from wonder_server.core.request_formats.parts import (
     EMPTY_MESSAGE,
     LEFT_OUT,
@@ -256,3 +257,13 @@ def _without_end(messages: list[Message]) -> list[Message]:
     if blocks[-1].get("type") == "text":
         blocks = [*blocks[:-1], {**blocks[-1], "text": blocks[-1]["text"].rstrip()}]
     return [*messages[:-1], {**last, "content": blocks}]
+
+
+FORMAT = RequestFormat(
+    name="anthropic_messages",
+    provider="anthropic",
+    provider_title="Anthropic",
+    messages="messages",
+    tool_name=NAME,
+    make_valid=valid,
+)

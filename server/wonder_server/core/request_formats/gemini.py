@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from wonder_server.core.request_formats.format import RequestFormat
 from wonder_server.core.request_formats.parts import (
     EMPTY_MESSAGE,
     LEFT_OUT,
@@ -169,3 +170,13 @@ def _is_blank(part: Part) -> bool:
         return True
     only_text = set(part) <= {"text", "thought"}
     return only_text and is_blank(part.get("text"))
+
+
+FORMAT = RequestFormat(
+    name="gemini",
+    provider="gemini",
+    provider_title="Gemini",
+    messages="contents",
+    tool_name=NAME,
+    make_valid=valid,
+)

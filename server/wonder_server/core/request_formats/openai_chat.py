@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from wonder_server.core.request_formats.format import RequestFormat
 from wonder_server.core.request_formats.parts import (
     EMPTY_MESSAGE,
     EMPTY_RESULT,
@@ -151,3 +152,14 @@ def _result(result: dict[str, Any], call_id: str) -> dict[str, Any]:
     if spoken is not None and result.get("tool_call_id") == call_id:
         return spoken
     return {**(spoken or {**result, "content": EMPTY_RESULT}), "tool_call_id": call_id}
+
+
+FORMAT = RequestFormat(
+    name="openai_chat",
+    provider="openai",
+    provider_title="OpenAI",
+    messages="messages",
+    tool_name=NAME,
+    max_description=LONGEST_DESCRIPTION,
+    make_valid=valid,
+)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from wonder_server.core.request_formats.format import RequestFormat
 from wonder_server.core.request_formats.openai_chat import LONGEST_DESCRIPTION, MOST_TOOLS, NAME
 from wonder_server.core.request_formats.parts import (
     EMPTY_MESSAGE,
@@ -146,3 +147,14 @@ def _output(item: dict[str, Any], call_id: str) -> dict[str, Any]:
     if output is item.get("output") and item.get("call_id") == call_id:
         return item
     return {**item, "call_id": call_id, "output": output}
+
+
+FORMAT = RequestFormat(
+    name="openai_responses",
+    provider="openai",
+    provider_title="OpenAI",
+    messages="input",
+    tool_name=NAME,
+    max_description=LONGEST_DESCRIPTION,
+    make_valid=valid,
+)

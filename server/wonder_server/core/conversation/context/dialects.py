@@ -1,8 +1,8 @@
 """The differences between the providers' request formats that the agent loop depends on.
 
 Context assembly makes a request in the provider's format. As the turn continues, the loop appends the
-model's message and its tool results, and forbids tools when the limit of moves is reached. Each format is
-one entry of `DIALECTS`. Requests are never changed in place.
+model's message and its tool results, and forbids tools when the limit of moves is reached. Each format of
+`core.request_formats` is one entry of `DIALECTS`. Requests are never changed in place.
 """
 
 from __future__ import annotations
@@ -14,6 +14,14 @@ from dataclasses import dataclass
 from wonder_server.core.conversation.context.tool_output import without_copies
 from wonder_server.core.conversation.model.values import ToolResult
 from wonder_server.core.json_types import JsonDict, JsonValue
+from wonder_server.core.request_formats import (
+    FALLBACK,
+    RequestFormat,
+    anthropic_messages,
+    gemini,
+    openai_chat,
+    openai_responses,
+)
 
 Request = JsonDict
 
@@ -22,17 +30,24 @@ Request = JsonDict
 class Dialect:
     """Functions of one request format.
 
-    - ``messages`` is the field that lists the messages, as objects.
     - ``resume(request, raw, results)`` appends the assistant's message and the results of its tool calls.
       Without results a notice follows.
     - ``notice(request, text)`` appends a notice about an asynchronous result.
     - ``wrap_up(request, note)`` forbids tools and appends a note.
+    - ``insert_notice(request, head, text)`` adds a notice after the first ``head`` messages, or to the
+      instructions if the format has a field for them.
     """
 
-    messages: str
+    format: RequestFormat
     resume: Callable[[Request, JsonDict, Sequence[ToolResult]], Request]
     notice: Callable[[Request, str], Request]
     wrap_up: Callable[[Request, str], Request]
+    insert_notice: Callable[[Request, int, str], Request]
+
+    @property
+    def messages(self) -> str:
+        """The field that lists the messages, as objects."""
+        return self.format.messages
 
     def fits(self, request: Request) -> bool:
         """Return True if the request has the list of messages that the other functions extend."""
@@ -191,16 +206,57 @@ def _list(value: JsonValue) -> list[JsonValue]:
     return value if isinstance(value, list) else []
 
 
+def _insert_in_list(where: str) -> Callable[[Request, int, str], Request]:
+    def insert(request: Request, head: int, text: str) -> Request:
+        messages = request[where]
+        notice = {"role": "system", "content": text}
+        return {**request, where: [*messages[:head], notice, *messages[head:]]}
+
+    return insert
+
+
+def _anthropic_insert(request: Request, head: int, text: str) -> Request:
+    system = request.get("system")
+    if isinstance(system, list):
+        return {**request, "system": [*system, {"type": "text", "text": text}]}
+    return {**request, "system": f"{system}\n\n{text}" if system else text}
+
+
+def _gemini_insert(request: Request, head: int, text: str) -> Request:
+    key = "system_instruction" if "system_instruction" in request else "systemInstruction"
+    given = request.get(key)
+    parts = given.get("parts") if isinstance(given, dict) else None
+    return {**request, key: {"parts": [*(parts if isinstance(parts, list) else ()), {"text": text}]}}
+
+
 DIALECTS: dict[str, Dialect] = {
-    "openai_chat": Dialect("messages", _openai_resume, _openai_notice, _openai_wrap_up),
-    "openai_responses": Dialect("input", _responses_resume, _responses_notice, _responses_wrap_up),
-    "anthropic_messages": Dialect("messages", _anthropic_resume, _anthropic_notice, _anthropic_wrap_up),
-    "gemini": Dialect("contents", _gemini_resume, _gemini_notice, _gemini_wrap_up),
+    each.format.name: each
+    for each in (
+        Dialect(
+            openai_chat.FORMAT, _openai_resume, _openai_notice, _openai_wrap_up, _insert_in_list("messages")
+        ),
+        Dialect(
+            openai_responses.FORMAT,
+            _responses_resume,
+            _responses_notice,
+            _responses_wrap_up,
+            _insert_in_list("input"),
+        ),
+        Dialect(
+            anthropic_messages.FORMAT,
+            _anthropic_resume,
+            _anthropic_notice,
+            _anthropic_wrap_up,
+            _anthropic_insert,
+        ),
+        Dialect(gemini.FORMAT, _gemini_resume, _gemini_notice, _gemini_wrap_up, _gemini_insert),
+    )
 }
+"""The dialect of each request format, by the format's name."""
 
 
 def dialect_of(request_format: str) -> Dialect:
     """Return the dialect of a format; OpenAI's chat format for any other name, since most providers
     accept it.
     """
-    return DIALECTS.get(request_format, DIALECTS["openai_chat"])
+    return DIALECTS.get(request_format, DIALECTS[FALLBACK.name])

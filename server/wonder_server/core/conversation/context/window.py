@@ -13,11 +13,11 @@ Counts are estimates (`core/token_estimates.py`). If the model's limit is unknow
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import msgspec
 
+from wonder_server.core.conversation.context.dialects import dialect_of
 from wonder_server.core.conversation.context.resolved_agent import resolve_agent
 from wonder_server.core.conversation.model.state import ConversationState
 from wonder_server.core.conversation.model.values import HistoryTruncation, Message, Summary, Turn
@@ -148,15 +148,15 @@ def trim_request(body: Request, request_format: str, limit: int) -> TrimmedReque
     before = json_tokens(body)
     if before <= limit:
         return None
-    where, is_start, notify = _FORMATS.get(request_format, _FORMATS["openai_chat"])
-    messages = body.get(where)
+    dialect = dialect_of(request_format)
+    messages = body.get(dialect.messages)
     if not isinstance(messages, list):
         return None
     head = 0
     while head < len(messages) and _role(messages[head]) in ("system", "developer"):
         head += 1
     # Cut only before a plain message, never between a call and its result.
-    starts = [i for i in range(head + 1, len(messages)) if is_start(messages[i])]
+    starts = [i for i in range(head + 1, len(messages)) if _is_plain_message(messages[i])]
     if not starts:
         return None
     dropped, at = 0, head
@@ -165,8 +165,8 @@ def trim_request(body: Request, request_format: str, limit: int) -> TrimmedReque
         at = start
         if before - dropped <= limit:
             break
-    kept = {**body, where: [*messages[:head], *messages[at:]]}
-    smaller = notify(kept, head, NOTICE.format(at - head))
+    kept = {**body, dialect.messages: [*messages[:head], *messages[at:]]}
+    smaller = dialect.insert_notice(kept, head, NOTICE.format(at - head))
     return TrimmedRequest(smaller, at - head, before, json_tokens(smaller))
 
 
@@ -190,37 +190,3 @@ def _is_plain_message(message: JsonValue) -> bool:
         isinstance(part, dict) and (part.get("type") == "tool_result" or "functionResponse" in part)
         for part in parts
     )
-
-
-def _notify_in_list(where: str) -> Callable[[Request, int, str], Request]:
-    def notify(body: Request, head: int, text: str) -> Request:
-        messages = body[where]
-        notice = {"role": "system", "content": text}
-        return {**body, where: [*messages[:head], notice, *messages[head:]]}
-
-    return notify
-
-
-def _notify_anthropic(body: Request, head: int, text: str) -> Request:
-    system = body.get("system")
-    if isinstance(system, list):
-        return {**body, "system": [*system, {"type": "text", "text": text}]}
-    return {**body, "system": f"{system}\n\n{text}" if system else text}
-
-
-def _notify_gemini(body: Request, head: int, text: str) -> Request:
-    key = "system_instruction" if "system_instruction" in body else "systemInstruction"
-    given = body.get(key)
-    parts = given.get("parts") if isinstance(given, dict) else None
-    return {**body, key: {"parts": [*(parts if isinstance(parts, list) else ()), {"text": text}]}}
-
-
-_FORMATS: dict[str, tuple[str, Callable[[JsonValue], bool], Callable[[Request, int, str], Request]]] = {
-    "openai_chat": ("messages", _is_plain_message, _notify_in_list("messages")),
-    "openai_responses": ("input", _is_plain_message, _notify_in_list("input")),
-    "anthropic_messages": ("messages", _is_plain_message, _notify_anthropic),
-    "gemini": ("contents", _is_plain_message, _notify_gemini),
-}
-"""Field of the messages, the test for a plain message, and the function that adds a notice after ``head``
-messages, by format.
-"""
