@@ -82,15 +82,13 @@ async def _serving(
     settings: Settings, open_app: OpenApp, folder: DataFolder
 ) -> AsyncIterator[tuple[RpcServer, App, str]]:
     """Bind the port, start the application and serve. Yield the server, the application and the address."""
-    servicers: dict[str, object] = {}
-    server = RpcServer(settings, servicers, storage_full=lambda: app.disk_full_error())
+    server = RpcServer(settings)
     async with AsyncExitStack() as stack:
         try:
             # A port in use is refused before anything is recovered.
             address = server.bind()
             app = await _open(stack, open_app(settings), folder)
-            servicers.update(app.servicers)
-            await server.start()
+            await server.start(app.servicers, app.disk_full_error)
             folder.publish_address(address)
         except BaseException:
             # A bound server must be stopped while its event loop runs.

@@ -20,9 +20,9 @@ from wonder_server.settings import Settings
 @asynccontextmanager
 async def serving(servicers: Mapping[str, object], **settings: Any) -> AsyncIterator[aio.Channel]:
     """A channel to a server of the whole contract with these servicers."""
-    server = RpcServer(Settings(listen="127.0.0.1:0", **settings), servicers)
+    server = RpcServer(Settings(listen="127.0.0.1:0", **settings))
     address = server.bind()
-    await server.start()
+    await server.start(servicers)
     try:
         async with aio.insecure_channel(address) as channel:
             yield channel

@@ -114,9 +114,9 @@ class Client:
 async def serving(**settings: Any) -> AsyncIterator[Client]:
     servicer = EchoServicer()
     configured = Settings(listen="127.0.0.1:0", max_request_bytes=LIMIT, **settings)
-    server = RpcServer(configured, {NAME: servicer}, [SERVICE])
+    server = RpcServer(configured, [SERVICE])
     address = server.bind()
-    await server.start()
+    await server.start({NAME: servicer})
     try:
         async with aio.insecure_channel(address) as channel:
             yield Client(channel, servicer, server)
@@ -265,9 +265,9 @@ async def test_a_method_that_is_not_built_yet_says_so(client: Client, method: st
 
 
 async def test_a_service_without_a_servicer_answers_not_implemented() -> None:
-    server = RpcServer(Settings(listen="127.0.0.1:0"), {}, [SERVICE])
+    server = RpcServer(Settings(listen="127.0.0.1:0"), [SERVICE])
     address = server.bind()
-    await server.start()
+    await server.start({})
     async with aio.insecure_channel(address) as channel:
         _, _, info, _ = await refused(channel.unary_unary(f"/{NAME}/Say")(b""))
     await server.stop(0)
@@ -354,23 +354,23 @@ async def test_reflection_lists_the_services_and_finds_their_files(client: Clien
 
 
 async def test_a_second_server_on_one_port_is_refused_with_a_plain_message(client: Client) -> None:
-    listening = RpcServer(Settings(listen="127.0.0.1:0"), {}, [SERVICE])
+    listening = RpcServer(Settings(listen="127.0.0.1:0"), [SERVICE])
     address = listening.bind()
-    await listening.start()
+    await listening.start({})
     with pytest.raises(ListenError, match=f"{address} is in use by another program"):
-        RpcServer(Settings(listen=address), {}, [SERVICE]).bind()
+        RpcServer(Settings(listen=address), [SERVICE]).bind()
     await listening.stop(0)
 
 
 async def test_an_address_that_this_machine_does_not_have_is_refused() -> None:
     with pytest.raises(ListenError, match="cannot listen on"):
-        RpcServer(Settings(listen="192.0.2.1:0"), {}, [SERVICE]).bind()
+        RpcServer(Settings(listen="192.0.2.1:0"), [SERVICE]).bind()
 
 
 async def test_a_tls_file_that_is_missing_is_named(tmp_path: Path) -> None:
     settings = Settings(listen="127.0.0.1:0", tls_cert=tmp_path / "cert.pem", tls_key=tmp_path / "key.pem")
     with pytest.raises(SettingsError, match=r"key\.pem cannot be read"):
-        RpcServer(settings, {}, [SERVICE]).bind()
+        RpcServer(settings, [SERVICE]).bind()
 
 
 TOKEN = "t0ken-of-sixteen-and-more"
@@ -436,7 +436,7 @@ async def test_a_tokens_file_that_cannot_be_meant_is_refused_without_showing_a_t
     tokens = tmp_path / "tokens"
     tokens.write_text(text)
     with pytest.raises(SettingsError) as problem:
-        RpcServer(Settings(auth_tokens_file=tokens), {}, [SERVICE])
+        RpcServer(Settings(auth_tokens_file=tokens), [SERVICE])
     assert TOKEN not in str(problem.value)
 
 

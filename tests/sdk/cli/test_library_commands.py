@@ -61,9 +61,9 @@ async def address(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[str]:
         "wonder.v1.LibraryService": LibraryServicer(library, no_artifacts(), spent),
         "wonder.v1.ExecutorService": FakeExecutor(),
     }
-    server = RpcServer(Settings(listen="127.0.0.1:0"), services)
+    server = RpcServer(Settings(listen="127.0.0.1:0"))
     target = server.bind()
-    await server.start()
+    await server.start(services)
     monkeypatch.setenv("WONDER_SERVER", target)
     yield target
     await server.stop(0)

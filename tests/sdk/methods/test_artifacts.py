@@ -76,9 +76,9 @@ async def address(
         "wonder.v1.LibraryService": LibraryServicer(library, artifacts),
         "wonder.v1.ConversationService": fake,
     }
-    server = RpcServer(Settings(listen="127.0.0.1:0"), services)
+    server = RpcServer(Settings(listen="127.0.0.1:0"))
     target = server.bind()
-    await server.start()
+    await server.start(services)
     monkeypatch.setenv("WONDER_SERVER", target)
     yield target
     await server.stop(0)

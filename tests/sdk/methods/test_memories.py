@@ -33,9 +33,9 @@ class TickingClock:
 async def address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[str]:
     async with memory_house(tmp_path, TickingClock()) as house:
         servicer = MemoryServicer(house.service, FakeNameResolver(), ScopeGrants({}))
-        server = RpcServer(Settings(listen="127.0.0.1:0"), {"wonder.v1.MemoryService": servicer})
+        server = RpcServer(Settings(listen="127.0.0.1:0"))
         target = server.bind()
-        await server.start()
+        await server.start({"wonder.v1.MemoryService": servicer})
         monkeypatch.setenv("WONDER_SERVER", target)
         yield target
         await server.stop(0)

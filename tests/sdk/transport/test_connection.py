@@ -131,9 +131,9 @@ async def test_a_server_with_a_certificate_of_its_own_is_reached_as_documented(
     settings = Settings(
         listen="127.0.0.1:0", tls_cert=certificate, tls_key=key, auth_tokens_file=tokens, admin="ada"
     )
-    server = RpcServer(settings, {})
+    server = RpcServer(settings)
     address = server.bind()
-    await server.start()
+    await server.start({})
     page = (ROOT / "docs" / "operating.md").read_text()
     [line] = [line for line in page.splitlines() if line.startswith("WONDER_SERVER=")]
     *variables, _, command = line.split()

@@ -58,9 +58,9 @@ class WorkerKit:
             clock=Clock(),
             workers=self.pool,
         )
-        self._server = RpcServer(Settings(listen=self.address), {SERVICE: servicer})
+        self._server = RpcServer(Settings(listen=self.address))
         self.address = self._server.bind()
-        await self._server.start()
+        await self._server.start({SERVICE: servicer})
 
     async def close(self) -> None:
         self.pool.close()

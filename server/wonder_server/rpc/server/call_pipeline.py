@@ -51,6 +51,7 @@ class CallPipeline:
     def __init__(
         self,
         limits: CallLimits,
+        admission: Admission,
         *,
         grants: ScopeGrants = NO_GRANTS,
         rejections: RejectionLog | None = None,
@@ -61,7 +62,7 @@ class CallPipeline:
         self._storage_full = storage_full
         self._grants = grants
         self._rejections = rejections or RejectionLog()
-        self.admission = Admission(limits)
+        self._admission = admission
         self._slots = CallSlots(limits.pages)
 
     def build_handler(self, method: MethodDescriptor, servicer: object) -> Any:
@@ -145,7 +146,7 @@ class CallPipeline:
         name = _name(method)
         call: ActiveCall | None = None
         try:
-            call = self.admission.admit(is_stream=method.client_streaming or method.server_streaming)
+            call = self._admission.admit(is_stream=method.client_streaming or method.server_streaming)
             try:
                 if scope := scope_for(method.name):
                     self._grants.require(scope)
@@ -153,7 +154,7 @@ class CallPipeline:
                     raise storage_error
                 result = await work
             finally:
-                self.admission.release(call)
+                self._admission.release(call)
         except aio.AbortError:
             _log.debug("rpc_cancelled", rpc=name, ms=_ms(began))
             raise

@@ -22,7 +22,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from wonder_server.core.errors import WonderError
 from wonder_server.core.suggestions import closest
 from wonder_server.logs import logger
-from wonder_server.rpc.server.admission import CallLimits
+from wonder_server.rpc.server.admission import Admission, CallLimits
 from wonder_server.rpc.server.authentication import CHECK_INTERVAL_S, Authentication, Credential, TokensFile
 from wonder_server.rpc.server.authorization import ScopeGrants
 from wonder_server.rpc.server.call_pipeline import CallPipeline
@@ -56,32 +56,18 @@ def contract_services() -> tuple[ServiceDescriptor, ...]:
 class RpcServer:
     """One gRPC server: ``bind``, ``start``, then ``drain`` and ``stop``.
 
-    ``servicers`` maps full service names (``wonder.v1.MemoryService``) to servicers; see `call_pipeline`. It
-    is read by `start`, so that a port can be bound before the servicers exist.
+    The port is bound before the servicers exist, so that a port in use is refused before anything starts.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        servicers: Mapping[str, object],
-        services: Sequence[ServiceDescriptor] | None = None,
-        storage_full: Callable[[], WonderError | None] = lambda: None,
-    ) -> None:
-        """Create the server.
-
-        ``storage_full`` returns the error for calls that write while the disk is full.
-        """
+    def __init__(self, settings: Settings, services: Sequence[ServiceDescriptor] | None = None) -> None:
+        """Create the server of ``services``, by default those of the contract."""
         self._settings = settings
         self._services = contract_services() if services is None else tuple(services)
         self._names = [service.full_name for service in self._services]
         self._rejections = RejectionLog()
         self._grants = ScopeGrants.from_settings(settings)
-        self._pipeline = CallPipeline(
-            CallLimits.from_settings(settings),
-            grants=self._grants,
-            rejections=self._rejections,
-            storage_full=storage_full,
-        )
+        self._limits = CallLimits.from_settings(settings)
+        self._admission = Admission(self._limits)
         self._health = health.aio.HealthServicer()
         self._tokens = TokensFile(settings.auth_tokens_file) if settings.auth_tokens_file else None
         self._watch_task: asyncio.Task[None] | None = None
@@ -89,7 +75,6 @@ class RpcServer:
             options=_options(settings.max_request_bytes, settings.max_concurrent_rpcs),
             interceptors=[Authentication(self._tokens, self._rejections)] if self._tokens else (),
         )
-        self._servicers = servicers
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         Reflection(self._services, self._is_valid).add_to(self._server)
 
@@ -99,7 +84,7 @@ class RpcServer:
     @property
     def active_calls(self) -> int:
         """Number of calls of the contract served now, including open streams."""
-        return self._pipeline.admission.active_calls
+        return self._admission.active_calls
 
     def bind(self) -> str:
         """Bind the address of the settings and return it with the actual port.
@@ -123,10 +108,25 @@ class RpcServer:
             )
         return f"{address.rpartition(':')[0]}:{port}"
 
-    async def start(self) -> None:
-        """Start serving, and report SERVING on the health service."""
+    async def start(
+        self,
+        servicers: Mapping[str, object],
+        storage_full: Callable[[], WonderError | None] = lambda: None,
+    ) -> None:
+        """Start serving, and report SERVING on the health service.
+
+        ``servicers`` maps full service names (``wonder.v1.MemoryService``) to servicers; see `call_pipeline`.
+        ``storage_full`` returns the error for calls that write while the disk is full, else None.
+        """
+        pipeline = CallPipeline(
+            self._limits,
+            self._admission,
+            grants=self._grants,
+            rejections=self._rejections,
+            storage_full=storage_full,
+        )
         for service in self._services:
-            self._add(service, self._servicers.get(service.full_name))
+            self._add(service, servicers.get(service.full_name), pipeline)
         await self._server.start()
         if self._tokens is not None:
             self._watch_task = asyncio.create_task(self._watch_tokens(self._tokens))
@@ -135,7 +135,7 @@ class RpcServer:
 
     async def drain(self) -> None:
         """Report NOT_SERVING and reject new calls; open calls continue."""
-        self._pipeline.admission.close()
+        self._admission.close()
         await self._announce(health_pb2.HealthCheckResponse.NOT_SERVING)
 
     async def stop(self, grace_seconds: float) -> None:
@@ -153,7 +153,7 @@ class RpcServer:
             if (changed := file.current()) is not tokens:
                 tokens = changed
                 self._warn_of_unused_grants()
-                ended = self._pipeline.admission.end_revoked(tokens.__contains__)
+                ended = self._admission.end_revoked(tokens.__contains__)
                 if ended:
                     _log.info("calls_ended", calls=ended, reason="their tokens were removed")
 
@@ -173,8 +173,8 @@ class RpcServer:
         for name in ("", *self._names):
             await self._health.set(name, status)
 
-    def _add(self, service: ServiceDescriptor, servicer: object) -> None:
-        handlers = {method.name: self._pipeline.build_handler(method, servicer) for method in service.methods}
+    def _add(self, service: ServiceDescriptor, servicer: object, pipeline: CallPipeline) -> None:
+        handlers = {method.name: pipeline.build_handler(method, servicer) for method in service.methods}
         self._server.add_generic_rpc_handlers(
             (grpc.method_handlers_generic_handler(service.full_name, handlers),)
         )
