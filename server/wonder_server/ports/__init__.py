@@ -1,4 +1,4 @@
-"""Ports: small Protocols (six methods at most) behind which stores, models and clocks stand.
+"""Ports: small Protocols (six methods at most) of stores, models, clocks and other adapters.
 
-Ports import core only. Adapters implement them; each port's adapters share one conformance suite.
+Ports import core only. The adapters of a port share one conformance suite.
 """

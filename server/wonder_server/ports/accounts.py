@@ -1,4 +1,4 @@
-"""What agents have spent in their lives, all conversations together (feature C6)."""
+"""Usage of agents over their lifetime, in all conversations (feature C6)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from wonder_server.core.budget import Account
 
 
 class Accounts(Protocol):
-    """Adds up what journals were given as rows of `wonder_server.core.budget.CHARGES`."""
+    """Sums of the journals' rows of `wonder_server.core.budget.CHARGES`."""
 
     async def accounts(self, agent_ids: Sequence[str], *, lenient: bool = False) -> dict[str, Account]:
-        """What each of these agents has spent, by its id; an agent that has spent nothing too. What is being
-        written may be missing. ``lenient``: leave out agents whose account is damaged, and log them.
-        STORAGE_UNAVAILABLE."""
+        """Return the usage of each of these agents by id, including agents without usage.
+
+        Charges that are being written may be missing. ``lenient``: omit and log agents whose account is
+        damaged. Raises STORAGE_UNAVAILABLE.
+        """
         ...

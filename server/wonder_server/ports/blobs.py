@@ -1,4 +1,4 @@
-"""Objects by the hash of their content: what is too large, or too seldom read, for a database."""
+"""Objects by the hash of their content, for contents that are too large or too rarely read for a database."""
 
 from __future__ import annotations
 
@@ -10,32 +10,31 @@ _KEY: Final = re.compile(r"[0-9a-f]{64}\Z")
 
 
 def key_of(content: bytes) -> str:
-    """The key of this content: its SHA-256 in hexadecimal, 64 characters."""
+    """Return the key of a content: its SHA-256 in hexadecimal, 64 characters."""
     return hashlib.sha256(content).hexdigest()
 
 
 def is_key(text: str) -> bool:
-    """Whether it could be a key at all; what is none is nowhere, and never part of a path."""
+    """Return True if the text has the form of a key. Other texts are never used in a path."""
     return bool(_KEY.match(text))
 
 
 class Blobs(Protocol):
-    """A store of objects that never change. All methods raise STORAGE_UNAVAILABLE when the store fails."""
+    """A store of immutable objects. All methods raise STORAGE_UNAVAILABLE if the store fails."""
 
     async def put(self, content: bytes) -> str:
-        """Keep it; on disk, or as safe as the store has it, when this returns. Its key. Kept twice, it is
-        there once."""
+        """Store a content durably and return its key. Storing it again changes nothing."""
         ...
 
     async def get(self, key: str) -> bytes | None:
-        """The content, whole and checked against its key; None if there is none. What is there but damaged
-        raises STORAGE_UNAVAILABLE."""
+        """Return the content, verified by its key, or None. Raises STORAGE_UNAVAILABLE for a damaged
+        object."""
         ...
 
     async def exists(self, key: str) -> bool:
-        """Whether it is there; not whether it is whole."""
+        """Return True if the object exists. Its content is not verified."""
         ...
 
     async def delete(self, key: str) -> None:
-        """Remove it; what is not there is no error."""
+        """Delete the object if it exists."""
         ...

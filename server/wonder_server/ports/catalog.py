@@ -1,29 +1,30 @@
 """The catalog: libraries with their definitions, agents, projects.
 
-Reading is split by what is read; writing is one method: a list of changes, all or none, in one
-transaction. What the changes are is decided above (``services/library``); a store only guards what
-two writers could break: names are unique, versions follow each other, revisions never change.
+The read methods are divided by resource. There is one write method: it takes a list of changes and executes
+all or none of them in one transaction. The services decide the changes (``services/catalog``). A store guards
+the invariants that two writers could break: unique names, consecutive versions, immutable revisions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 from wonder_server.core.definitions.references import Reference
 from wonder_server.core.definitions.resources import Agent, Definition, Library, Project, Resource
 from wonder_server.core.definitions.specs import Kind
+from wonder_server.core.json_types import JsonDict
 
 ANSWER_TTL_MS = 48 * 3600 * 1000
-"""How long the answer of a ``request_id`` is remembered; the contract promises 24 hours."""
+"""Milliseconds for which the answer of a ``request_id`` is stored. The contract guarantees 24 hours."""
 
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """Keep this version of a resource: version 1 must be new, any other must follow the stored one.
+    """Store this version of a resource. Version 1 must be new; any other must follow the stored version.
 
-    ALREADY_EXISTS if the name is taken, ETAG_MISMATCH if another version came between.
+    Errors: ALREADY_EXISTS if the name is in use, ETAG_MISMATCH if another version was stored meanwhile.
     """
 
     resource: Resource
@@ -31,7 +32,8 @@ class Put:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """Remove a resource, a definition with all its revisions. ETAG_MISMATCH if it is not this version."""
+    """Delete a resource; a definition with all its revisions. ETAG_MISMATCH if the stored version is another
+    one."""
 
     resource: Resource
 
@@ -41,17 +43,18 @@ Change = Put | Drop
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What the first request with this id was answered. ``fingerprint`` tells requests apart."""
+    """The answer of the first request with this id. ``fingerprint`` distinguishes requests with the same
+    id."""
 
     request_id: str
     fingerprint: str
-    result: dict[str, Any]
+    result: JsonDict
     created_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DefinitionQuery:
-    """Newest revisions by library and name, after the given pair. Empty filters select all."""
+    """A query of newest revisions by library and name, after the given pair. Empty filters select all."""
 
     library_id: str = ""
     kinds: tuple[Kind, ...] = ()
@@ -61,22 +64,23 @@ class DefinitionQuery:
 
 
 class Definitions(Protocol):
-    """Libraries and what they hold. A key is an id or a name."""
+    """Libraries and their definitions. A key is an id or a name."""
 
     async def library(self, key: str) -> Library | None: ...
 
     async def libraries(self, after: str, limit: int) -> list[Library]:
-        """By name, those after the name ``after``."""
+        """Return libraries by name, after the name ``after``."""
         ...
 
     async def definition(self, reference: Reference) -> Definition | None:
-        """The revision that a reference with an id, or with library and name, leads to."""
+        """Return the revision that a reference with an id, or with library and name, refers to; None if there
+        is none."""
         ...
 
     async def definitions(self, query: DefinitionQuery) -> list[Definition]: ...
 
     async def revisions(self, definition_id: str, before: int, limit: int) -> list[Definition]:
-        """Newest first, those older than revision ``before`` (0: all)."""
+        """Return revisions older than ``before`` (0: all), newest first."""
         ...
 
 
@@ -86,11 +90,13 @@ class Agents(Protocol):
     async def agent(self, key: str) -> Agent | None: ...
 
     async def agent_header(self, key: str) -> Agent | None:
-        """An agent as `Drop` needs it, with nothing but its id, name and version: of a damaged one too."""
+        """Return the agent with only id, name and version, as `Drop` needs it. Works for a damaged agent
+        too."""
         ...
 
     async def agents(self, project_id: str, before: str, limit: int) -> list[Agent]:
-        """Newest first, those before the id ``before`` (empty: all); of one project or (empty) of all."""
+        """Return agents with ids below ``before`` (empty: all), newest first; of one project or (empty) of
+        all."""
         ...
 
 
@@ -100,18 +106,18 @@ class Projects(Protocol):
     async def project(self, key: str) -> Project | None: ...
 
     async def projects(self, before: str, limit: int) -> list[Project]:
-        """Newest first, those before the id ``before`` (empty: all)."""
+        """Return projects with ids below ``before`` (empty: all), newest first."""
         ...
 
 
 class Changes(Protocol):
-    """Writing, and remembering what was answered."""
+    """Writes, and the stored answers of requests."""
 
     async def commit(self, changes: Sequence[Change], answer: Answer | None = None) -> None:
-        """Make all changes and remember the answer in one transaction, in this order, or none of it.
+        """Execute all changes in this order and store the answer, in one transaction.
 
-        Raises ALREADY_EXISTS, ETAG_MISMATCH, and REQUEST_ID_REUSED if the id has an answer already.
-        Answers older than `ANSWERS_KEPT_MS` may be forgotten on the way.
+        Raises ALREADY_EXISTS, ETAG_MISMATCH, and REQUEST_ID_REUSED if the id has an answer already. The store
+        may delete answers older than `ANSWER_TTL_MS`.
         """
         ...
 
@@ -119,4 +125,4 @@ class Changes(Protocol):
 
 
 class Catalog(Definitions, Agents, Projects, Changes, Protocol):
-    """All of it, as one store provides it."""
+    """The complete catalog, as one store provides it."""

@@ -1,4 +1,4 @@
-"""Time."""
+"""The clock."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Protocol
 class Clock(Protocol):
     """Server time, in milliseconds since 1970 UTC.
 
-    It never goes backwards in one process, and a step of the machine's wall clock does not change how fast
-    it runs. Over a restart it may be set back, as the wall clock may have been.
+    Within one process the time never decreases, and a step of the machine's wall clock does not change its
+    rate. After a restart it may be lower, as the wall clock may be.
     """
 
     def now_ms(self) -> int: ...

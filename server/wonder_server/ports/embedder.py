@@ -1,4 +1,4 @@
-"""Embedders: text in, vectors out."""
+"""Embedders, which convert texts to vectors."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Protocol
 
 
 class Embedder(Protocol):
-    """Turns texts into unit-length vectors.
+    """Converts texts to vectors of unit length.
 
-    A vector is ``dimensions`` little-endian float32 values as bytes: what SQLite stores and FAISS
-    reads, with no copy in between. ``name`` changes whenever vectors of two versions do not compare.
-    ``share`` is what its cosines are worth beside full text, from 0 to 1: little for one that knows
-    spelling, about half for one that knows meaning.
+    A vector is ``dimensions`` little-endian float32 values as bytes, the form that SQLite stores and FAISS
+    reads without a copy. ``name`` changes whenever vectors of two versions cannot be compared. ``share`` is
+    the weight of the cosines beside full text, from 0 to 1: low for an embedder of spelling, about 0.5 for an
+    embedder of meaning.
     """
 
     @property
@@ -25,7 +25,7 @@ class Embedder(Protocol):
     def share(self) -> float: ...
 
     async def embed(self, texts: Sequence[str]) -> list[bytes]:
-        """One vector per text, in their order. Errors: EMBEDDER reasons as the adapter says."""
+        """Return one vector for each text, in order. Errors: EMBEDDER reasons as the adapter documents."""
         ...
 
     async def close(self) -> None: ...

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from wonder_server.core.actor.commands import Scope
 from wonder_server.core.definitions.specs import PinnedTask
 from wonder_server.core.errors import Fault
+from wonder_server.core.json_types import JsonDict, JsonObject
 
 
 class TaskOutcome(Protocol):
     """The result of a task: exactly one of the two is set."""
 
     @property
-    def output(self) -> dict[str, Any] | None: ...
+    def output(self) -> JsonDict | None: ...
 
     @property
     def fault(self) -> Fault | None: ...
@@ -26,10 +27,10 @@ class TaskExecutor(Protocol):
     async def execute(
         self,
         task: PinnedTask,
-        input: Mapping[str, Any],
+        input: JsonObject,
         context: Scope,
         on_progress: Callable[[Any], None] | None,
-        on_event: Callable[[str, str, Mapping[str, Any]], None] | None,
+        on_event: Callable[[str, str, JsonObject], None] | None,
         /,
     ) -> TaskOutcome:
         """Execute the task to its end.
@@ -39,9 +40,7 @@ class TaskExecutor(Protocol):
         """
         ...
 
-    def execute_inline(
-        self, task: PinnedTask, input: Mapping[str, Any], context: Scope, /
-    ) -> TaskOutcome | None:
+    def execute_inline(self, task: PinnedTask, input: JsonObject, context: Scope, /) -> TaskOutcome | None:
         """Execute the task now if it waits for nothing; return None if it needs `execute`."""
         ...
 
@@ -49,6 +48,6 @@ class TaskExecutor(Protocol):
 class MemoryOperations(Protocol):
     """Applies the memory operations that an extraction returned as data."""
 
-    async def apply(self, operation: Mapping[str, Any], scope: Scope) -> dict[str, Any]:
+    async def apply(self, operation: JsonObject, scope: Scope) -> JsonDict:
         """Apply one operation and return its result."""
         ...

@@ -1,4 +1,4 @@
-"""The journal: where actors are written down, and read from again."""
+"""The journal: durable storage of actors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from wonder_server.core.idempotency import CompletedRequest, Request
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
-    """One step of an actor: an input and what was decided, in order (``sequence`` from 1)."""
+    """One journal entry: an input and its decisions in order. ``sequence`` counts from 1."""
 
     sequence: int
     at_ms: int
@@ -34,7 +34,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 class Event(msgspec.Struct, gc=False):
     """One event of the record. ``sequence`` counts an actor's events from 1, without gaps.
 
-    ``wire`` is room for the rpc layer to keep the encoded event, so that many readers cost one encoding.
+    The rpc layer stores the encoded event in ``wire``, so that it is encoded once for all readers.
     """
 
     sequence: int
@@ -45,16 +45,16 @@ class Event(msgspec.Struct, gc=False):
 
 
 DELETIONS = "deletions"
-"""The scope of requests to delete: they are remembered beyond what they deleted."""
+"""Scope of deletion requests. They stay stored after the deletion of their conversation."""
 
 
 @dataclass(slots=True)
 class Commit:
-    """Everything that one actor wants written in one transaction.
+    """Everything that one actor writes in one transaction.
 
-    ``brief``: it is an actor's first and its last, and ``changes`` are only the row by which it is listed.
-    What else its decisions write follows from its entries (`add_all`): whoever keeps the journal writes that
-    when somebody looks, who cannot tell that it was not there before.
+    ``compact``: this is the only commit of an actor, and ``changes`` contains only its row for lists. The
+    other changes follow from the entries (`add_all`). The store writes them before the first read, so readers
+    see no difference.
     """
 
     actor_id: str
@@ -66,11 +66,11 @@ class Commit:
     entry_head: int = 0
     event_head: int = 0
     root: str = ""
-    """See `Planner.root`; counts when the actor is first written."""
+    """See `Planner.root`. Used when the actor is first written."""
     compact: bool = False
 
     def add(self, changes: Iterable[Change], at_ms: int) -> None:
-        """Take in what a decision writes."""
+        """Add the changes of a decision."""
         append_change, append_event, actor_id, head = (
             self.changes.append,
             self.events.append,
@@ -86,7 +86,7 @@ class Commit:
         self.event_head = head
 
     def add_all(self, entries: Iterable[Entry]) -> None:
-        """Take in what the decisions of journal entries write, if that follows from them alone."""
+        """Add the changes of the entries' decisions. The planner's ``record`` must not need the state."""
         record = self.planner.record
         for entry in entries:
             for decision in entry.decisions:
@@ -94,8 +94,7 @@ class Commit:
 
 
 def frees_space(commit: Commit) -> bool:
-    """Return True for a commit that deletes, or that ends what has to end before its record can be
-    deleted."""
+    """Return True for a commit that deletes a record, or that ends work so that the record can be deleted."""
     if any(isinstance(change, Erase) or _ends_run(change) for change in commit.changes):
         return True
     return not commit.entries or any(type(entry.input) in _SPACE_FREEING_INPUTS for entry in commit.entries)
@@ -113,8 +112,8 @@ _SPACE_FREEING_INPUTS: Final[frozenset[type]] = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """An actor as it was written: its rows by table, how far its journal and events go, and the time of its
-    last journal entry (0 if it has none)."""
+    """A stored actor: its rows by table, its last journal and event sequence, and the time of its last
+    journal entry (0 if it has none)."""
 
     rows: dict[str, list[Any]]
     entry_head: int
@@ -123,36 +122,40 @@ class Loaded:
 
 
 class Journal(Protocol):
-    """One shard's journal. All methods raise STORAGE_UNAVAILABLE (transient) when the disk fails."""
+    """The journal of one shard. All methods raise STORAGE_UNAVAILABLE (transient) if the disk fails."""
 
     async def load(self, actor_id: str, planner: Planner) -> Loaded | None:
-        """The actor, or None if it was never written."""
+        """Return the actor, or None if it was never written."""
         ...
 
     async def commit(self, commits: Sequence[Commit]) -> None:
-        """Write all of them in one transaction; on disk when this returns."""
+        """Write all commits durably in one transaction."""
         ...
 
     def submit(self, commits: Sequence[Commit]) -> asyncio.Future[Any]:
-        """`commit` without waiting: written after all that was submitted before it. The future says when
-        they are on disk, or that they are not; its value means nothing."""
+        """Schedule the commits after all commits submitted before, without waiting.
+
+        The future completes without a useful value when they are durable, or raises if they were not written.
+        """
         ...
 
     async def completed_request(self, scope: str, request_id: str) -> CompletedRequest | None:
-        """What a request was told before, if it was carried out."""
+        """Return the stored answer of a request, or None if the request was not executed."""
         ...
 
     async def events(self, actor_id: str, planner: Planner, after: int, limit: int) -> list[Event]:
-        """Events with a sequence above ``after``, in order: at most ``limit``, fewer where they are large,
-        but one if there is any."""
+        """Return events with a sequence above ``after``, in order.
+
+        There are at most ``limit``; fewer if they are large, but at least one if there is any.
+        """
         ...
 
     async def entries(self, actor_id: str, planner: Planner, after: int, limit: int) -> list[Entry]:
-        """Journal entries with a sequence above ``after``, in order."""
+        """Return journal entries with a sequence above ``after``, in order."""
         ...
 
     async def unfinished(self) -> list[str]:
-        """The actors that have operations in their outbox."""
+        """Return the ids of the actors that have operations in their outbox."""
         ...
 
 

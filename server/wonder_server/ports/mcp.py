@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 from wonder_server.core.definitions.resources import NetworkPolicy
 from wonder_server.core.frozen import Value
+from wonder_server.core.json_types import JsonObject, JsonValue
 
 McpProgressCallback = Callable[[str, float | None], None]
-"""Takes a message for people and the part that is done, from 0 to 1, if it is known."""
+"""Receives a message for people and the completed part, from 0 to 1 or None."""
 
 
 class McpCall(Value, frozen=True, kw_only=True):
-    """One call of a tool. Exactly one of ``server``, a name that the operator gave, and ``url`` is set.
+    """One call of a tool. Exactly one of ``server``, a name that the operator configured, and ``url`` is
+    set.
 
-    ``headers`` go with a ``url``. ``key`` is the idempotency key, for servers that want to know it.
-    ``timeout_s`` bounds all of it: starting a process, beginning a session, the call itself.
+    ``headers`` are sent to the ``url``. ``key`` is the idempotency key, for servers that use it.
+    ``timeout_s`` limits the total time: the start of a process, the start of a session and the call.
     """
 
     tool: str
-    arguments: Mapping[str, Any]
+    arguments: JsonObject
     server: str = ""
     url: str = ""
     headers: Mapping[str, str] = {}
@@ -29,22 +31,28 @@ class McpCall(Value, frozen=True, kw_only=True):
 
 
 class McpResult(Value, frozen=True, kw_only=True):
-    """What the tool said. ``content``: MCP's content blocks as JSON; ``structured``: None if it gave none."""
+    """The result of a tool. ``content`` are MCP's content blocks as JSON; ``structured`` is None if there is
+    none."""
 
-    content: list[Any]
-    structured: Any = None
+    content: list[JsonValue]
+    structured: JsonValue = None
     is_error: bool = False
 
 
 class Mcp(Protocol):
-    """One way of reaching MCP servers.
+    """A way to call MCP servers.
 
-    ``call`` makes exactly one call. It raises `WonderError`: FIELD_INVALID for a server that the operator
-    does not name, PERMISSION_DENIED for a ``url`` that the policy does not allow, TASK_FAILED for what the
-    server refuses, `NotBegunError` where the server was not reached, TASK_FAILED with ``transient=True``
-    where it went away meanwhile, PAYLOAD_TOO_LARGE for an answer that is not read to its end, TIMEOUT for a
-    server that does not answer: final before the tool was asked for, ``transient=True`` after. Cancelling
-    tells the server to stop.
+    ``call`` makes exactly one call. It raises `WonderError`:
+
+    - FIELD_INVALID for a server that the operator did not configure
+    - PERMISSION_DENIED for a ``url`` that the policy does not allow
+    - TASK_FAILED if the server rejects the call, with ``transient=True`` if the connection was lost during
+      the call
+    - `NotStartedError` if the server was not reached
+    - PAYLOAD_TOO_LARGE for a result above the limit
+    - TIMEOUT if the server does not answer, with ``transient=True`` after the tool was requested
+
+    Cancelling sends the server a cancellation.
     """
 
     async def call(

@@ -1,4 +1,4 @@
-"""Memories: the records, their full text and their embeddings, in one store."""
+"""Memories: records, full text and embeddings in one store."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from wonder_server.core.memory.records import Candidate, Draft, Filter, Memory
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredText:
-    """What a memory says, as it is stored: with the vectors of its passages, in their order, and the key
-    of the object that holds it where it is too long for a row."""
+    """The content of a memory in stored form, with the vectors of its chunks in order. ``content_ref`` is the
+    key of the object that contains a content too long for a row."""
 
     content: str
     vectors: tuple[bytes, ...]
@@ -21,9 +21,9 @@ class StoredText:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A draft, ready to be stored: its id if it is new, and its text. It takes the place of the agent's
-    memory ``supersedes_id``, if that still has the version ``supersedes_version`` (None: any). ``path`` goes
-    before the fields that errors name."""
+    """A draft that is ready to be stored: its id if it is new, and its text. It replaces the agent's memory
+    ``supersedes_id`` if that has the version ``supersedes_version`` (None: any). ``path`` precedes the fields
+    that errors name."""
 
     id: str
     draft: Draft
@@ -35,8 +35,8 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
-    """A record as it stands now. ``vector_keys`` name the vectors just stored with it, in their order;
-    ``gone`` those that are there no more. ``written``: by this call; else an earlier one had."""
+    """A stored record. ``vector_keys`` name the vectors stored with it, in order; ``removed_keys`` those that
+    were removed. ``written``: this call wrote it; else an earlier one did."""
 
     memory: Memory
     vector_keys: tuple[int, ...] = ()
@@ -46,16 +46,18 @@ class Stored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A change that a client named; ``fingerprint`` tells others that carry the same name apart."""
+    """A change that a client named. ``fingerprint`` distinguishes changes with the same name."""
 
     id: str
     fingerprint: str
 
 
 class Memories(Protocol):
-    """Every method is about one agent: what another owns does not exist for it (feature E4). Contents that
-    lie in an object are left out of what is read. A ``request`` that was carried out before changes
-    nothing; REQUEST_ID_REUSED if it was another one."""
+    """The memories of agents. Each method reads and writes one agent's memories only (feature E4).
+
+    Reads leave out contents that are stored in an object. A ``request`` that was executed before changes
+    nothing; a different request with the same id raises REQUEST_ID_REUSED.
+    """
 
     async def add(
         self,
@@ -65,18 +67,20 @@ class Memories(Protocol):
         now_ms: int,
         request: Request | None = None,
     ) -> list[Stored]:
-        """All entries in one transaction, each with text, vectors and links; where the draft's key or
-        ``unless_known`` finds an earlier record, that one. Errors: MEMORY_NOT_FOUND and ETAG_MISMATCH for
-        what is superseded, FIELD_INVALID for links to what is not there, AGENT_NOT_FOUND for an agent that
-        was deleted."""
+        """Store all entries in one transaction, each with text, vectors and links, and return the records.
+
+        If the draft's key or ``unless_known`` finds an earlier record, that record is returned. Errors:
+        MEMORY_NOT_FOUND and ETAG_MISMATCH for a superseded memory, FIELD_INVALID for links to missing
+        memories, AGENT_NOT_FOUND for a deleted agent.
+        """
         ...
 
     async def get(self, agent_id: str, ids: Sequence[str]) -> list[Memory]:
-        """Those of ``ids`` that are there, in their order."""
+        """Return the memories of ``ids`` that exist, in their order."""
         ...
 
     async def page(self, agent_id: str, wanted: Filter, before_id: str, limit: int) -> list[Memory]:
-        """By descending id (newest first), those wanted, below ``before_id`` (empty: from the top)."""
+        """Return the selected memories with an id below ``before_id`` (empty: all), newest first."""
         ...
 
     async def recall(
@@ -88,15 +92,20 @@ class Memories(Protocol):
         limit: int,
         read: Callable[[Sequence[Candidate]], Collection[str]] | None = None,
     ) -> list[Candidate]:
-        """Of those wanted, what full text finds for any word of ``query`` (at most ``limit``), and the
-        memories whose vector keys are in ``near`` (key -> cosine). ``query`` is plain text: it has no
-        syntax. ``read`` chooses those, by id, that come with their record: a pure function, which is called
-        wherever the store works."""
+        """Return the selected memories that contain any word of ``query`` (at most ``limit``), and those
+        whose vector keys are in ``near`` (key -> cosine).
+
+        ``query`` is plain text without syntax. ``read`` is a pure function that selects the ids whose records
+        are returned too; the store may call it in another thread.
+        """
         ...
 
     def is_empty(self, agent_id: str) -> bool:
-        """Whether it is known, without a look, that the agent has no memories at all, nor any that are being
-        written. False where it is not known; a `recall` that finds none finds it out."""
+        """Return True if the store knows, without reading, that the agent has no memories and none are being
+        written.
+
+        False means unknown; a `recall` without results makes it known.
+        """
         ...
 
     async def replace(
@@ -107,9 +116,12 @@ class Memories(Protocol):
         embedder: str,
         request: Request | None = None,
     ) -> Stored:
-        """Store the new values of ``memory``, its links to what it contradicts and when it was archived
-        among them; with a ``text`` also content and vectors. Errors: MEMORY_NOT_FOUND; ETAG_MISMATCH when
-        the stored version is not the expected one; FIELD_INVALID for links to what is not there."""
+        """Store the new values of ``memory`` with its links and archiving time; with a ``text`` also content
+        and vectors.
+
+        Errors: MEMORY_NOT_FOUND; ETAG_MISMATCH if the stored version is not the expected one; FIELD_INVALID
+        for links to missing memories.
+        """
         ...
 
     async def remove(
@@ -120,50 +132,54 @@ class Memories(Protocol):
         now_ms: int,
         request: Request | None = None,
     ) -> Stored | None:
-        """Forget it: record, text, vectors and links; what it was, and the vector keys that are gone. None
-        if the request did so before. What it had replaced is not found again. Errors as for `replace`."""
+        """Delete a memory with text, vectors and links. Return the deleted record and its vector keys.
+
+        The result is None if the request did so before. Memories that it had superseded stay hidden. Errors
+        as for `replace`.
+        """
         ...
 
 
 TombstoneStatus = Literal["leaving", "deleted", "kept"]
-"""``leaving``: about to be deleted, unless the catalog thinks otherwise."""
+"""``leaving``: will be deleted unless the catalog still has the agent."""
 
 
 class MemoryMaintenance(Protocol):
-    """What keeps a store of memories in order, besides its users.
+    """Maintenance of a store of memories.
 
-    An object is *loose* from before it is written until a memory has it, and again once none has.
+    An object is *unreferenced* before it is written until a memory refers to it, and again after the last
+    reference is removed.
     """
 
     async def add_unreferenced(self, keys: Sequence[str]) -> None:
-        """Note objects that are about to be written."""
+        """Record objects that are about to be written."""
         ...
 
     async def unreferenced(self) -> list[str]:
-        """Some of the objects noted that no memory has; none if there are none."""
+        """Return some recorded objects that no memory refers to; empty if there are none."""
         ...
 
     async def remove_unreferenced(self, keys: Sequence[str]) -> None:
-        """These objects are gone: take them off the notes."""
+        """Remove the records of deleted objects."""
         ...
 
     async def add_tombstone(self, agent_id: str, status: TombstoneStatus) -> None:
-        """Note what becomes of an agent. Once it is ``deleted`` nothing is written for it, ever; what it
-        remembers waits for `purge`."""
+        """Record the status of an agent. Nothing is ever written for an agent that is ``deleted``; its
+        memories remain until `purge`."""
         ...
 
     async def tombstones(self) -> dict[str, TombstoneStatus]:
-        """The agents that are ``leaving``, and those ``deleted`` that still have memories."""
+        """Return the agents that are ``leaving``, and those ``deleted`` that still have memories."""
         ...
 
     async def delete_agent_memories(self, agent_id: str, limit: int) -> tuple[int, list[int]]:
-        """Forget up to ``limit`` memories of the agent: how many, and the vector keys that are gone."""
+        """Delete up to ``limit`` memories of the agent. Return their number and the removed vector keys."""
         ...
 
 
 class IndexResidue(Protocol):
-    """What stores keep of what was forgotten, and nobody can find any more."""
+    """Content of deleted memories that remains in a store's indexes and cannot be found by searches."""
 
     async def purge(self) -> bool:
-        """A small part of the work; False once nothing is left of what was forgotten before."""
+        """Do a small part of the work. Return False if nothing of earlier deletions remains."""
         ...

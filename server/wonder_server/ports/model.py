@@ -1,26 +1,28 @@
-"""Language models: a request in the provider's own format in, chunks out."""
+"""Language models: they take a request in the provider's own format and return chunks."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
 from wonder_server.core.definitions.specs import ModelProfile
+from wonder_server.core.json_types import JsonDict
 from wonder_server.core.model import ModelResult, Usage
 
 
 class TextDelta(msgspec.Struct, frozen=True, gc=False):
-    """A piece of the answer's text, in order."""
+    """A part of the answer's text, in order."""
 
     text: str
 
 
 class UsageUpdate(msgspec.Struct, frozen=True, gc=False):
-    """What the call has used so far: the provider's counts, and how many ``letters`` have come that are no
-    text (tool calls, thinking). Any number of these come before the end, for the case that it never does."""
+    """The usage of the call so far: the provider's counts, and the number of characters received outside of
+    the text (tool calls, thinking). Several updates may precede the end; they count if the end never
+    arrives."""
 
     usage: Usage
     character_count: int
@@ -28,7 +30,8 @@ class UsageUpdate(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The response; always the last chunk, exactly once. ``whole`` is all of it where ``result`` was cut."""
+    """The response, always the last chunk and exactly once. ``untruncated`` is the complete result if
+    ``result`` was cut."""
 
     result: ModelResult
     untruncated: ModelResult | None = None
@@ -38,17 +41,21 @@ Chunk = TextDelta | UsageUpdate | Finished
 
 
 class Model(Protocol):
-    """One way of reaching models.
+    """A way to call models.
 
-    ``stream`` yields `TextDelta` s whose concatenation is the result's text, with `Counted` between them
-    where something else arrives, then one `Finished`.
-    It raises `WonderError`: MODEL_UNAVAILABLE or TIMEOUT with ``transient=True`` for what may
-    succeed if tried again (429 with ``retry_after_ms``, 5xx, connection lost, stalled), MODEL_FAILED
-    for what will not (401, 400). Messages never hold a key. Closing the iterator (``aclose``) or
-    cancelling its consumer closes the upstream request at once. It makes exactly one attempt:
-    retrying is the caller's, the watchdogs of the profile (first token, between chunks) are its own.
+    ``stream`` yields `TextDelta` chunks whose concatenation is the result's text, `UsageUpdate` chunks for
+    anything else, then one `Finished`. It makes exactly one attempt: the caller retries. The timeouts of the
+    profile (first token, between chunks) are the adapter's. Closing the iterator (``aclose``) or cancelling
+    its consumer closes the upstream request immediately.
+
+    It raises `WonderError`, and messages never contain a key:
+
+    - MODEL_UNAVAILABLE or TIMEOUT with ``transient=True`` if a retry may succeed (429 with
+      ``retry_after_ms``, 5xx, lost
+      connection, stalled stream)
+    - MODEL_FAILED if a retry cannot succeed (401, 400)
     """
 
-    def stream(self, profile: ModelProfile, request: dict[str, Any]) -> AsyncIterator[Chunk]: ...
+    def stream(self, profile: ModelProfile, request: JsonDict) -> AsyncIterator[Chunk]: ...
 
     async def close(self) -> None: ...

@@ -1,4 +1,4 @@
-"""What models cost and how much fits into them."""
+"""Prices and context windows of models."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from wonder_server.core.model import ModelResult
 
 
 class Prices(Protocol):
-    """Knows, or does not know, a model by its provider's name and its own. Never raises."""
+    """Prices and context windows by the names of provider and model. Never raises."""
 
     async def with_cost(self, profile: ModelProfile, result: ModelResult) -> ModelResult:
-        """``result`` with what it cost in its usage; as it is where the price is not known."""
+        """Return ``result`` with its cost in the usage; unchanged if the price is unknown."""
         ...
 
     async def with_context_window(self, profile: ModelProfile) -> ModelProfile:
-        """``profile`` with the size of the model's context, where it does not say and it is known."""
+        """Return ``profile`` with the model's context window, if the profile has none and it is known."""
         ...

@@ -1,41 +1,43 @@
-"""The record, for queries: rows and events of all conversations and runs, wherever they lie."""
+"""Queries of the record: rows and events of all conversations and runs in all shards."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from wonder_server.core.actor.planner import Planner
 from wonder_server.ports.journal import Event
 
+RowValue: TypeAlias = Any
+"""Value of a row: an instance of the class that the planner names for the row's table."""
 
-class QueryResult(list[Any]):
-    """Values in the order that was asked for. ``cut``: reading ended at ``most_bytes``, though never before
-    the first value, and there are more."""
 
-    def __init__(self, values: Iterable[Any] = (), *, truncated: bool = False) -> None:
+class QueryResult(list[RowValue]):
+    """Values in the requested order. ``truncated``: reading stopped at ``max_bytes``, after at least one
+    value."""
+
+    def __init__(self, values: Iterable[RowValue] = (), *, truncated: bool = False) -> None:
         super().__init__(values)
         self.truncated = truncated
 
 
-def is_truncated(found: Sequence[Any]) -> bool:
-    """Return True if there are more values, which were left out for their size."""
+def is_truncated(found: Sequence[object]) -> bool:
+    """Return True if further values were left out for their size."""
     return isinstance(found, QueryResult) and found.truncated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """Which rows of one table, in which order.
+    """A selection of rows of one table, and their order.
 
-    Empty filters do not filter. ``fields`` compares fields of the value itself (path, wanted; of several it
-    may be any); what lies in an object that is not there counts as empty. ``members`` asks that a list in it
-    has an entry with this id (list, id); ``allowed`` that a list of texts in it has this one, or nothing at
-    all (list, text).
-    ``beside`` is an id in whose shard the row must lie. ``start_ms`` and ``end_ms`` bound when it was made,
-    the latter exclusive, 0 for open. ``after`` is the (order column, id) of the last row of the page before;
-    the order is by ``ordinal`` within an actor or by creation time across all. ``most_bytes`` bounds what is
-    read, as it is stored, 0 for no bound: see `Found`.
+    Empty filters select all. ``fields`` compares fields of the value (path, wanted; one of several); a field
+    in a missing object counts as empty. ``members`` requires an entry with an id in a list of the value
+    (list, id). ``allowed`` requires a text in a list of texts, or an empty list (list, text).
+    ``colocated_with`` is an id in whose shard the row must be. ``start_ms`` and ``end_ms`` limit the time of
+    creation; the latter is exclusive, 0 is open. ``after`` is the (order column, id) of the last row of the
+    previous page. The order is by ``ordinal`` within an actor or by creation time across all. ``max_bytes``
+    limits the stored size of the result, 0 is unlimited; see `QueryResult`.
     """
 
     table: str
@@ -61,10 +63,10 @@ class Query:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventQuery:
-    """Which events: of one actor oldest first, of all newest first.
+    """A selection of events: of one actor oldest first, of all actors newest first.
 
-    ``after`` is (time, actor, sequence) of the last one of the page before. Times in milliseconds, ``end_ms``
-    exclusive, 0 for open. ``most_bytes`` as in `Query`.
+    ``after`` is (time, actor, sequence) of the last event of the previous page. Times are in milliseconds,
+    ``end_ms`` is exclusive, 0 is open. ``max_bytes`` as in `Query`.
     """
 
     actor: str = ""
@@ -81,8 +83,8 @@ class EventQuery:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """Where an actor's record ends: its last event's sequence and time; its highest node execution's ordinal,
-    which for a conversation is 0."""
+    """The end of an actor's record: sequence and time of its last event, and the highest ordinal of its node
+    executions, which is 0 for a conversation."""
 
     sequence: int
     at_ms: int
@@ -91,36 +93,36 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Rows of one actor, those of each query by itself, and its head at the same moment."""
+    """Rows of one actor for each of several queries, and its head at the same moment."""
 
     head: Head
-    rows: list[list[Any]]
+    rows: list[list[RowValue]]
 
 
 class Records(Protocol):
-    """Queries over every shard."""
+    """Queries over all shards."""
 
     async def head(self, actor_id: str) -> int | None:
-        """Sequence of an actor's last event; None if there is no such actor."""
+        """Return the sequence of an actor's last event; None if the actor does not exist."""
         ...
 
     async def heads(self, actors: Sequence[str]) -> dict[str, Head]:
-        """Where the records of these actors end; those that there are not are left out."""
+        """Return the heads of the actors that exist."""
         ...
 
     async def snapshot(self, actor: str, queries: Sequence[Query]) -> Snapshot | None:
-        """What these queries find of one actor, nothing having been written in between; None if there is no
-        such actor."""
+        """Return the results of these queries of one actor at one moment; None if the actor does not
+        exist."""
         ...
 
-    async def get(self, table: str, row_id: str, actor: str = "") -> Any | None:
-        """One row's value. ``actor`` narrows the search to its shard."""
+    async def get(self, table: str, row_id: str, actor: str = "") -> RowValue | None:
+        """Return the value of one row, or None. ``actor`` limits the search to its shard."""
         ...
 
-    async def find(self, query: Query) -> list[Any]:
-        """The values of the rows asked for, in order."""
+    async def find(self, query: Query) -> list[RowValue]:
+        """Return the values of the selected rows, in order."""
         ...
 
     async def events(self, planner: Planner, query: EventQuery) -> list[Event]:
-        """Events asked for, in order."""
+        """Return the selected events, in order."""
         ...

@@ -1,7 +1,7 @@
 """Files with a history: commits, branches, merges (features F1, F2, F3, F6).
 
-A repository is opened by a name; it need not be there yet: what is not there is empty. Whatever says ``at``
-takes the name of a branch or the id of a commit or tree. Paths and branches come checked (`core.paths`).
+A repository is opened by name. One that does not exist reads as empty. Parameter ``at`` is the name of a
+branch or the id of a commit or tree. The caller validates paths and branches (`core.paths`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from wonder_server.core.frozen import Value
 
 
 class Commit(Value, frozen=True, kw_only=True):
-    """One commit. ``paths`` are those that it changed against its first parent, the first 1,000 of them."""
+    """One commit. ``paths`` are the paths changed against its first parent, at most 1,000."""
 
     id: str
     tree: str
@@ -25,9 +25,9 @@ class Commit(Value, frozen=True, kw_only=True):
 
 
 class File(Value, frozen=True, kw_only=True):
-    """One file. ``id`` is the hash of its content. ``mode`` is git's: ``100644``, ``100755`` or, of a link,
-    ``120000``. ``content`` is only there where it was asked for. ``is_damaged``: the content cannot be read,
-    and ``size`` is 0."""
+    """One file. ``id`` is the hash of its content. ``mode`` is git's: ``100644``, ``100755`` or ``120000``
+    for a link. ``content`` is set only on request. ``is_damaged``: the content cannot be read, and ``size``
+    is 0."""
 
     path: str
     id: str
@@ -38,7 +38,7 @@ class File(Value, frozen=True, kw_only=True):
 
 
 class Match(Value, frozen=True, kw_only=True):
-    """A place that a search found. ``line`` counts from 1; 0: the path itself."""
+    """One match of a search. ``line`` counts from 1; 0 is the path itself."""
 
     path: str
     line: int
@@ -46,9 +46,8 @@ class Match(Value, frozen=True, kw_only=True):
 
 
 class Conflict(Value, frozen=True, kw_only=True):
-    """A file that two branches changed in different ways. ``kind`` is ``content``, ``both_added``,
-    ``deleted`` or ``binary``. Texts are empty where there is none; ``truncated``: they were left out as too
-    long."""
+    """A file that two branches changed differently. ``kind`` is ``content``, ``both_added``, ``deleted`` or
+    ``binary``. A missing text is empty; ``truncated``: the texts were left out because they are too long."""
 
     path: str
     kind: str
@@ -59,7 +58,7 @@ class Conflict(Value, frozen=True, kw_only=True):
 
 
 class Change(Value, frozen=True, kw_only=True):
-    """What becomes of one path: new content, or with None its end."""
+    """The change of one path: its new content, or None to delete it."""
 
     path: str
     content: bytes | None
@@ -67,8 +66,8 @@ class Change(Value, frozen=True, kw_only=True):
 
 
 class CommitMetadata(Value, frozen=True, kw_only=True):
-    """Who commits and why. ``key`` marks the request, so that it can be recognised when it comes again;
-    ``mark`` tells apart requests with one key. Both are hexadecimal, or empty."""
+    """Author and message of a commit. ``key`` identifies the request, so that a repetition is recognised;
+    ``fingerprint`` distinguishes requests with the same key. Both are hexadecimal, or empty."""
 
     author: str
     message: str
@@ -77,8 +76,8 @@ class CommitMetadata(Value, frozen=True, kw_only=True):
 
 
 class Merged(Value, frozen=True, kw_only=True):
-    """How a merge ended: at ``commit``, unless there are ``conflicts``; then nothing was changed. ``tree`` is
-    what the merge gives, or would; empty where there was nothing to merge."""
+    """The result of a merge: ``commit``, or ``conflicts`` if nothing was changed. ``tree`` is the merged
+    content; empty if there was nothing to merge."""
 
     commit: Commit | None = None
     tree: str = ""
@@ -86,13 +85,13 @@ class Merged(Value, frozen=True, kw_only=True):
 
     @property
     def is_up_to_date(self) -> bool:
-        """Whether there was nothing to merge."""
+        """True if there was nothing to merge."""
         return not self.tree and not self.conflicts
 
 
 class FileDiff(Value, frozen=True, kw_only=True):
-    """What changed in a file: ``added``, ``modified``, ``deleted`` or ``renamed``. ``patch`` is empty for
-    what is no text."""
+    """The difference of one file: ``added``, ``modified``, ``deleted`` or ``renamed``. ``patch`` is empty for
+    a binary file."""
 
     path: str
     change: str
@@ -103,7 +102,7 @@ class FileDiff(Value, frozen=True, kw_only=True):
 
 
 class SearchResult(Value, frozen=True, kw_only=True):
-    """What a search found, by path and line; ``truncated`` if there was more."""
+    """Matches by path and line; ``truncated`` if there were more."""
 
     matches: tuple[Match, ...] = ()
     truncated: bool = False
@@ -118,35 +117,37 @@ class Diff(Value, frozen=True, kw_only=True):
 
 
 class Reader(Protocol):
-    """What can be read of a repository. STORAGE_UNAVAILABLE where it cannot be read."""
+    """Read access to a repository. Raises STORAGE_UNAVAILABLE if the repository cannot be read."""
 
     async def commit(self, at: str) -> Commit | None:
-        """The commit, or a branch's newest; None if there is no such thing."""
+        """Return the commit, or the newest commit of a branch; None if it does not exist."""
         ...
 
     async def files(self, at: str, prefix: str = "", after: str = "", limit: int = 0) -> list[File]:
-        """Files by path, after ``after``, at most ``limit`` (0: all) whose paths begin with ``prefix``."""
+        """Return files by path, after ``after``, whose paths start with ``prefix``; at most ``limit`` (0:
+        all)."""
         ...
 
     async def read(self, at: str, path: str, max_bytes: int) -> File | None:
-        """One file with its content; None if there is none. PAYLOAD_TOO_LARGE if it is longer."""
+        """Return one file with its content, or None. Raises PAYLOAD_TOO_LARGE if it is larger than
+        ``max_bytes``."""
         ...
 
     async def search(self, at: str, words: Sequence[str], prefix: str, limit: int) -> SearchResult:
-        """Lines, and paths, that contain all of ``words``, whatever their case."""
+        """Return lines and paths that contain all of ``words``, ignoring case."""
         ...
 
     async def history(self, at: str, paths: Sequence[str], skip: int, limit: int) -> list[Commit]:
-        """Commits from the newest, those that changed one of ``paths`` if there are any."""
+        """Return commits, newest first; with ``paths`` only those that changed one of them."""
         ...
 
     async def diff(self, base: str, at: str, paths: Sequence[str], max_bytes: int) -> Diff:
-        """What is different at ``at`` from ``base``; if both are commits, from where they parted."""
+        """Return the differences of ``at`` from ``base``; for two commits, from their merge base."""
         ...
 
 
 class Writer(Protocol):
-    """How a repository is changed: each change is one step, done or not done whatever happens."""
+    """Write access to a repository. Each change is atomic."""
 
     async def write(
         self,
@@ -157,10 +158,12 @@ class Writer(Protocol):
         begin: str = "",
         expected: Mapping[str, str] | None = None,
     ) -> Commit:
-        """One commit on ``branch``; a new branch begins where ``begin`` is. ``expected`` maps paths to the
-        hash their content must have, empty for what must not be there: ETAG_MISMATCH otherwise.
-        FIELD_INVALID where a file is in the way of a folder, or a branch in that of another. Without ``key``,
-        what changes nothing makes no commit, and answers the newest."""
+        """Write one commit on ``branch`` and return it. A new branch starts at ``begin``.
+
+        ``expected`` maps paths to the required hash of their content, empty for a path that must not exist;
+        ETAG_MISMATCH otherwise. FIELD_INVALID if a file and a folder, or two branches, have conflicting
+        names. Without ``key``, an empty change makes no commit and returns the newest.
+        """
         ...
 
     async def merge(
@@ -172,21 +175,25 @@ class Writer(Protocol):
         resolutions: Sequence[Change] = (),
         dry: bool = False,
     ) -> Merged:
-        """Bring what is new on ``source`` to the branch ``target``. Where there is nothing new the answer is
-        the target's newest commit. ``resolutions`` say what files in conflict become; they count if they
-        name all of them, FIELD_INVALID if they name another. ``dry``: only look."""
+        """Merge ``source`` into the branch ``target``. If there is nothing to merge, the result has the
+        target's newest commit.
+
+        ``resolutions`` are the contents of conflicting files. They apply if they cover all conflicts;
+        FIELD_INVALID if they name another file. ``dry`` changes nothing.
+        """
         ...
 
     async def find_by_key(self, key: str) -> tuple[Commit, str] | None:
-        """The commit that a request with this key made within the last 25 hours, and the mark it had."""
+        """Return the commit of a request with this key from the last 25 hours, and its fingerprint; None if
+        there is none."""
         ...
 
     def id_of(self, content: bytes) -> str:
-        """Return the id that a file with this content has."""
+        """Return the id of a file with this content."""
         ...
 
     async def delete_branch(self, branch: str) -> None:
-        """Remove a branch; what is not there is no error."""
+        """Delete a branch if it exists."""
         ...
 
 
@@ -195,16 +202,16 @@ class Repository(Reader, Writer, Protocol):
 
 
 class Repositories(Protocol):
-    """The repositories of one kind, each under a name of ``a-z 0-9 A-Z _ - .``."""
+    """The repositories of one kind, each with a name of ``a-z 0-9 A-Z _ - .``."""
 
     def of(self, name: str) -> Repository:
-        """The repository of this name; it is made when first written to."""
+        """Return the repository of this name. It is created at the first write."""
         ...
 
     async def remove(self, name: str) -> None:
-        """Remove it with all that is in it; what is not there is no error."""
+        """Delete a repository with its content, if it exists."""
         ...
 
     async def names(self) -> list[str]:
-        """Those that are there."""
+        """Return the names of existing repositories."""
         ...

@@ -1,9 +1,9 @@
-"""Commands of agents, run where they can harm nobody (feature F4; guide: docs/shell.md).
+"""Isolated execution of agents' commands (feature F4; guide: docs/shell.md).
 
-A sandbox sees one folder, writable, and the system's programs, read-only. It has none of the server's
-environment, no network unless its place says so, and only its own processes. It is kept warm under a key, so
-that what commands leave in ``/tmp`` and in the folder is there for the next; processes never are: a command
-is over when its first process is, and whatever it has started ends with it.
+A sandbox sees one folder, writable, and the system's programs, read-only. It has no access to the server's
+environment, no network unless its `SandboxSpec` allows it, and sees only its own processes. It is kept under
+a key between commands, so that files in ``/tmp`` and in the folder remain. Processes do not remain: a command
+ends with its first process, and everything that it started ends too.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from wonder_server.core.definitions.resources import NetworkPolicy
 from wonder_server.core.frozen import Value
 
 OutputCallback = Callable[[bytes], None]
-"""Takes what a command puts out, as it comes; no more than its ``max_output_bytes``. May cut characters."""
+"""Receives output of a command as it arrives, at most ``max_output_bytes``. A part may end within a
+character."""
 
 
 class Mount(Value, frozen=True, kw_only=True):
-    """A file or folder of the host that the sandbox sees too, as ``target``: an absolute path, outside of
-    ``/work`` and of what the system has there (``/mnt/…`` is free)."""
+    """A file or folder of the host that the sandbox sees as ``target``: an absolute path outside of ``/work``
+    and of the system's folders (``/mnt/…`` is free)."""
 
     source: Path
     target: str
@@ -29,8 +30,8 @@ class Mount(Value, frozen=True, kw_only=True):
 
 
 class SandboxSpec(Value, frozen=True, kw_only=True):
-    """What a sandbox sees. ``folder`` is absolute, exists, and is seen as ``/work``, writable. ``network``:
-    which hosts commands reach by HTTP, HTTPS and CONNECT, through the server's egress proxy; None is no
+    """The view of a sandbox. ``folder`` is absolute, exists, and is seen as ``/work``, writable. ``network``:
+    the hosts that commands reach by HTTP, HTTPS and CONNECT through the server's egress proxy; None is no
     network."""
 
     folder: Path
@@ -39,9 +40,9 @@ class SandboxSpec(Value, frozen=True, kw_only=True):
 
 
 class Command(Value, frozen=True, kw_only=True):
-    """One program to run. ``argv[0]`` is looked for in the sandbox's ``PATH``. ``start`` is the folder where
-    it begins, relative to ``/work``. ``max_output_bytes`` is for stdout and stderr each; ``merged``: stderr
-    goes where stdout does, in the order in which it was written. ``timeout_ms`` begins with the program."""
+    """One program to run. ``argv[0]`` is searched in the sandbox's ``PATH``. ``working_dir`` is relative to
+    ``/work``. ``max_output_bytes`` limits stdout and stderr each. ``merge_stderr``: stderr is written to
+    stdout, in order. ``timeout_ms`` starts with the program."""
 
     argv: tuple[str, ...]
     timeout_ms: int
@@ -53,7 +54,7 @@ class Command(Value, frozen=True, kw_only=True):
 
 
 class Output(Value, frozen=True, kw_only=True):
-    """What came out: all of it is ``head``, unless ``dropped_bytes`` are missing between it and ``tail``."""
+    """The output of a command: ``head``, then ``dropped_bytes`` that were left out, then ``tail``."""
 
     head: bytes = b""
     tail: bytes = b""
@@ -61,8 +62,8 @@ class Output(Value, frozen=True, kw_only=True):
 
 
 class Finished(Value, frozen=True, kw_only=True):
-    """How a command ended. ``exit_code``: 128 and more is 128 and the signal that ended it. ``stopped`` says
-    which limit ended it, or is empty: ``timeout``, ``output``, ``memory``, ``processes`` or ``disk``."""
+    """The result of a command. An ``exit_code`` of 128 and more is 128 plus the signal. ``stopped`` is the
+    limit that ended it, or empty: ``timeout``, ``output``, ``memory``, ``processes`` or ``disk``."""
 
     exit_code: int
     stdout: Output = Output()
@@ -72,17 +73,19 @@ class Finished(Value, frozen=True, kw_only=True):
 
 
 class Sandbox(Protocol):
-    """One way of running commands apart from everything else. Limits other than a `Command`'s are its own.
+    """A way to run isolated commands. Limits other than a `Command`'s belong to the adapter.
 
-    ``run`` runs a command in the sandbox that is kept under ``key``, or in a new one if there is none or its
-    place has changed; commands under one key run one after another. Cancelling ends the command and all that
-    it started. It raises `WonderError`: SANDBOX_UNAVAILABLE where there can be no sandbox; INPUT_INVALID for
-    a ``start`` that is no folder and a program that is not there; `NotBegunError` if no sandbox could be
-    started just now, or others took so long that the command could not begin within its time; TASK_FAILED
-    with ``transient=True`` if it was lost while the command ran.
+    ``run`` runs a command in the sandbox kept under ``key``, or in a new one if there is none or its spec has
+    changed. Commands of one key run one after another. Cancelling ends the command and everything that it
+    started. It raises `WonderError`:
 
-    ``release`` ends what runs under ``key``, and forgets its sandbox; a new one may be had at once. To be
-    called before the folder is removed. ``close`` ends all of them for good.
+    - SANDBOX_UNAVAILABLE if sandboxes are not available
+    - INPUT_INVALID for a missing ``working_dir`` or program
+    - `NotStartedError` if no sandbox could be started, or if the command could not start within its timeout
+    - TASK_FAILED with ``transient=True`` if the sandbox was lost while the command ran
+
+    ``release`` ends everything that runs under ``key`` and its sandbox; a new one may be created immediately.
+    Call it before removing the folder. ``close`` ends all sandboxes.
     """
 
     async def run(

@@ -1,4 +1,4 @@
-"""Requests to servers that definitions name, held to what a project may reach."""
+"""HTTP requests to servers that definitions name, limited by network policies."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from wonder_server.core.frozen import Value
 
 
 class WebRequest(Value, frozen=True, kw_only=True):
-    """One HTTP request. ``max_bytes``: of the answer's body, after decompression. ``repeatable``: it may
-    arrive twice, so that it can go through a connection that is open already."""
+    """One HTTP request. ``max_bytes`` limits the response body after decompression. ``repeatable``: it may
+    arrive twice, so an open connection can be reused."""
 
     method: str
     url: str
@@ -22,7 +22,7 @@ class WebRequest(Value, frozen=True, kw_only=True):
 
 
 class WebResponse(Value, frozen=True, kw_only=True):
-    """The answer. Names of headers are in lower case; one that came several times is joined by commas."""
+    """The response. Header names are in lower case; values of a repeated header are joined by commas."""
 
     status: int
     headers: Mapping[str, str]
@@ -30,14 +30,19 @@ class WebResponse(Value, frozen=True, kw_only=True):
 
 
 class Web(Protocol):
-    """One way of reaching HTTP servers.
+    """A way to send HTTP requests.
 
-    ``send`` makes exactly one request: no redirect is followed, no cookie kept, no proxy used, nothing
-    tried again. The host is resolved once, every address of it is held against ``policy``, and the
-    connection goes to an address that was. It raises `WonderError`: INPUT_INVALID for what is no request,
-    PERMISSION_DENIED for an address that the policy does not allow, `NotBegunError` where no connection
-    came about, TASK_FAILED with ``transient=True`` where it broke, PAYLOAD_TOO_LARGE for an answer above
-    ``max_bytes``. Messages hold neither the query nor any header. Cancelling closes the connection.
+    ``send`` makes exactly one request, without redirects, cookies, proxies and retries. The host is resolved
+    once, every address is checked against ``policy``, and the connection uses a checked address. It raises
+    `WonderError`, whose messages contain neither the query nor a header:
+
+    - INPUT_INVALID for an invalid request
+    - PERMISSION_DENIED for an address that the policy does not allow
+    - `NotStartedError` if no connection was established
+    - TASK_FAILED with ``transient=True`` if the connection was lost
+    - PAYLOAD_TOO_LARGE for a response above ``max_bytes``
+
+    Cancelling closes the connection.
     """
 
     async def send(self, request: WebRequest, policy: NetworkPolicy) -> WebResponse: ...

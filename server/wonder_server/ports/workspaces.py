@@ -1,7 +1,8 @@
-"""Where conversations work on code: a branch of a repository and its files (features F2, F3, F6).
+"""Workspaces: branches of repositories, with their files, on which conversations work (features F2, F3,
+F6).
 
-Commits and branches are kept where only the server writes. Files lie in a folder that agents write to, which
-is read and written file by file: git never runs in it, so that nothing planted there counts for anything.
+Commits and branches are stored where only the server writes. Files are in a folder that agents write to. The
+server reads and writes it file by file and never runs git in it, so git settings placed there have no effect.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from wonder_server.ports.repositories import Change, Commit, CommitMetadata, Mer
 
 
 class Remote(Value, frozen=True, kw_only=True):
-    """A repository of a project: ``name`` is that of our copy of it (see ``Repositories``), ``url`` where it
-    comes from, ``default_branch`` what the project says, or empty. ``network``: what the project may
-    reach. ``project``: the id of the project."""
+    """A repository of a project. ``name`` is the name of the server's copy (see ``Repositories``), ``url``
+    its source, ``default_branch`` the project's setting, or empty. ``network`` is the project's network
+    policy, ``project`` its id."""
 
     name: str
     url: str
@@ -28,8 +29,8 @@ class Remote(Value, frozen=True, kw_only=True):
 
 
 class WorkBranch(Value, frozen=True, kw_only=True):
-    """The work on one ``branch`` of one repository. Its files are in the folder ``folder`` of the worktree
-    ``key``, if they have been needed yet. ``name`` is that of our copy of the repository."""
+    """The work on one ``branch`` of one repository. Its files, once needed, are in the folder ``folder`` of
+    the worktree ``key``. ``name`` is the name of the server's copy of the repository."""
 
     key: str
     folder: str
@@ -38,23 +39,28 @@ class WorkBranch(Value, frozen=True, kw_only=True):
 
 
 class Origins(Protocol):
-    """Repositories elsewhere: a folder of this machine, or a URL."""
+    """Source repositories: a folder of this machine, or a URL."""
 
     async def check(self, url: str, network: NetworkPolicy) -> None:
-        """See that a repository is there, if it is a folder of this machine: FIELD_INVALID otherwise. What is
-        farther away may be away for a while, and is not asked; PERMISSION_DENIED if ``network`` does not
-        allow the address that the URL spells."""
+        """Check that a folder of this machine is a repository: FIELD_INVALID otherwise.
+
+        A remote repository is not contacted, since it may be temporarily unavailable. PERMISSION_DENIED if
+        ``network`` does not allow the address in the URL.
+        """
         ...
 
     async def permit(self, url: str) -> None:
-        """Check that the server may use this repository. FIELD_INVALID for a folder below no root, and for
-        anything that is no place of a repository."""
+        """Check that the server may use this repository. FIELD_INVALID for a folder outside of every root,
+        and for an invalid location."""
         ...
 
     async def fetch(self, origin: Remote, *, refresh: bool = False) -> str:
-        """See that our copy is there, with the origin's branches as ``origin/<branch>``; ``afresh``: as they
-        are now. Its default branch. A copy is made in the background: STORAGE_UNAVAILABLE (transient) while
-        that takes long, and where the origin cannot be reached. FIELD_INVALID for what can be no origin."""
+        """Ensure that the server's copy exists, with the source's branches as ``origin/<branch>``, and return
+        its default branch.
+
+        ``refresh`` updates the branches. A copy is made in the background: STORAGE_UNAVAILABLE (transient)
+        while that takes long, and if the source cannot be reached. FIELD_INVALID for an invalid source.
+        """
         ...
 
     async def publish(
@@ -67,21 +73,25 @@ class Origins(Protocol):
         resolutions: Sequence[Change] = (),
         dry: bool = False,
     ) -> Merged:
-        """Merge the commit ``source`` into the origin's branch ``target``, there and in our copy: done when
-        the origin has taken it. FIELD_INVALID if it has no such branch; RESOURCE_IN_USE if it refuses."""
+        """Merge the commit ``source`` into the source repository's branch ``target``, there and in the
+        copy.
+
+        It is done when the source repository has accepted it. FIELD_INVALID if the branch does not exist;
+        RESOURCE_IN_USE if the repository rejects the change.
+        """
         ...
 
 
 class WorkspaceAdmin(Protocol):
-    """What there is, and its end."""
+    """List and removal of worktrees."""
 
     async def keys(self) -> list[str]:
-        """The worktrees that are there."""
+        """Return the keys of existing worktrees."""
         ...
 
     async def remove(self, key: str, works: Sequence[WorkBranch]) -> None:
-        """Remove the worktree ``key`` with all its files, and the branches of ``works``, which are in it.
-        What is not there is no error."""
+        """Remove the worktree ``key`` with all its files, and the branches of ``works``, which belong to it,
+        if they exist."""
         ...
 
 
@@ -89,37 +99,49 @@ class Workspaces(WorkspaceAdmin, Protocol):
     """Branches with their files."""
 
     async def begin(self, work: WorkBranch | None, key: str, begin: str = "") -> Path:
-        """See that the worktree ``key`` is there, and in it the files of ``work``; a new branch begins at the
-        commit ``begin``. The worktree's folder."""
+        """Ensure that the worktree ``key`` contains the files of ``work``, and return its folder. A new
+        branch starts at the commit ``begin``."""
         ...
 
     async def head(self, work: WorkBranch) -> Commit | None:
-        """The branch's newest commit; or, if files have been changed since, the one that committing them
-        would make, always the same for the same files. None if there is no such branch."""
+        """Return the branch's newest commit; None if there is no such branch.
+
+        If files have been changed since, return the commit that `commit` would make; it is the same for the
+        same files.
+        """
         ...
 
     async def put(
         self, work: WorkBranch, path: str, content: bytes | None, expected: str | None = None
     ) -> str:
-        """Write or remove one file; the hash of its content. ``expected``: the hash that it must have, empty
-        for none: ETAG_MISMATCH otherwise. FIELD_INVALID where something is in its way."""
+        """Write or delete one file and return the hash of its content.
+
+        ``expected`` is the required hash of the present content, empty for none: ETAG_MISMATCH otherwise.
+        FIELD_INVALID if a file and a folder have the same name.
+        """
         ...
 
     async def commit(
         self, work: WorkBranch, metadata: CommitMetadata | None, expected: str = ""
     ) -> Commit | None:
-        """Commit what has been changed, without ``signed`` as the one that `now` shows. The branch's newest
-        commit. ``expected``: what `now` must say: ETAG_MISMATCH otherwise."""
+        """Commit the changed files and return the branch's newest commit.
+
+        Without ``metadata`` the commit is the one that `head` returns. ``expected`` is the required id of
+        `head`: ETAG_MISMATCH otherwise.
+        """
         ...
 
     async def update(
         self, work: WorkBranch, source: str, metadata: CommitMetadata, resolutions: Sequence[Change] = ()
     ) -> Merged:
-        """Commit what has been changed, then merge the branch or commit ``source`` into the branch and its
-        files. With conflicts only the first happens. FIELD_INVALID for resolutions of other files."""
+        """Commit the changed files, then merge the branch or commit ``source`` into the branch and its
+        files.
+
+        With conflicts only the commit is made. FIELD_INVALID for resolutions of other files.
+        """
         ...
 
     async def retire(self, work: WorkBranch, merged: str) -> bool:
-        """Remove the branch and the files of ``work``, if `now` says no more than the commit ``merged``
-        (empty: that there is none); otherwise nothing is removed. Whether it was."""
+        """Remove the branch and the files of ``work`` if `head` is the commit ``merged`` (empty: none).
+        Return True if removed."""
         ...
