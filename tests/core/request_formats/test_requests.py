@@ -16,7 +16,7 @@ from wonder_server.core.conversation.context.dialects import DIALECTS, dialect_o
 from wonder_server.core.conversation.model.values import ToolErrorCode, ToolResult
 from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.core.model import ToolCall
-from wonder_server.core.request_formats import for_side_call, sendable
+from wonder_server.core.request_formats import for_side_call, valid_request
 from wonder_server.core.request_formats.parts import all_readable
 
 PROVIDERS = {
@@ -39,7 +39,7 @@ def sent(format_name: str, request: dict[str, Any], **parameters: Any) -> dict[s
         formats.apply_parameters(profile(format_name, **parameters), request, format_name)
     )
     assert request == before
-    again, _ = sendable(format_name, body, PROVIDERS[format_name])
+    again, _ = valid_request(format_name, body, PROVIDERS[format_name])
     assert again == body, "what is valid is left as it is"
     if format_name == "openai_chat":
         body = {**body, "stream": True}
@@ -157,7 +157,7 @@ def test_what_is_valid_is_sent_as_it_is(format_name: str) -> None:
     request = dialect_of(format_name).resume(
         request, raw, [ToolResult(tool_call_id="c1", success=True, result={"n": 1})]
     )
-    body, notes = sendable(format_name, request, PROVIDERS[format_name])
+    body, notes = valid_request(format_name, request, PROVIDERS[format_name])
     assert (body, notes) == (request, [])
     messages = DIALECTS[format_name].messages
     assert all(a is b for a, b in zip(body[messages], request[messages], strict=True))
@@ -358,7 +358,7 @@ def test_a_tool_that_the_format_cannot_name_is_left_out_with_a_note(format_name:
     names = ["find", "", "no such name", "é", "find", "x" * 200]
     request = asked(format_name, ("user", "?"), tools=[tool(format_name, name, SCHEMA) for name in names])
     assert rejection(format_name, sent(format_name, request)) == ""
-    _, notes = sendable(format_name, request, PROVIDERS[format_name])
+    _, notes = valid_request(format_name, request, PROVIDERS[format_name])
     assert len(notes) >= (4 if format_name == "gemini" else 5)
     assert any("'no such name' is left out" in note for note in notes)
 

@@ -1,20 +1,21 @@
-"""Requests made valid: what a provider documents as refused leaves the server in no request. Pure.
+"""Validation of requests: remove or change whatever a provider's documentation says it rejects.
 
-Whatever makes a request (an assembly, the conversation that goes on, an ``llm`` action) may put in what its
-format does not take: a message of white space, a result whose call was left out, a parameter that holds only
-beside others. `sendable` is the last step before a request is sent, one module for each format. Old folders
-hold such things too, so it is done when sending, not when storing; what is valid is left as it is, byte for
-byte, so that providers find what they have cached.
+A request comes from an assembly, from a continued conversation or from an ``llm`` action. It may contain
+parts that its format does not allow: a message of white space, a result without its call, a parameter that
+requires another one. `valid_request` is the last step before sending, with one module for each format.
 
-Limits that only the author of a definition can mend (an unknown model, a parameter of another format) are not
-touched: the provider says so on the first turn.
+Stored requests contain such parts too, so the server corrects them when it sends, not when it stores. A
+valid request stays the same byte for byte, so providers find it in their caches.
+
+Errors that only the author of a definition can correct (an unknown model, a parameter of another format)
+stay. The provider reports them in the first turn.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
+from wonder_server.core.json_types import JsonDict, JsonObject
 from wonder_server.core.request_formats import anthropic_messages, gemini, openai_chat, openai_responses
 from wonder_server.core.request_formats.format import RequestFormat
 from wonder_server.core.request_formats.parts import Notes, Request
@@ -28,7 +29,7 @@ __all__ = [
     "RequestFormat",
     "default_format",
     "for_side_call",
-    "sendable",
+    "valid_request",
 ]
 
 FORMATS: Mapping[str, RequestFormat] = {
@@ -51,7 +52,7 @@ _OF_ANSWERS = frozenset(
     " tools tool_choice parallel_tool_calls max_tool_calls toolConfig tool_config functions function_call"
     " thinking thinkingConfig thinking_config web_search_options mcp_servers container background".split()
 )
-"""Parameters that shape an agent's answers: how long and in what form they are, what tools they call."""
+"""Parameters that shape an agent's answers: length, form and tools."""
 
 _NESTED = ("generationConfig", "generation_config", "output_config")
 
@@ -61,17 +62,21 @@ def default_format(provider: str) -> str:
     return next((each.name for each in FORMATS.values() if each.provider == provider), FALLBACK.name)
 
 
-def sendable(format_name: str, request: Request, provider: str = "") -> tuple[Request, Notes]:
-    """``request`` as its format takes it, and a note on each tool that had to be left out or changed. Neither
-    it nor anything in it is changed in place; a format that nobody knows is left alone."""
+def valid_request(format_name: str, request: Request, provider: str = "") -> tuple[Request, Notes]:
+    """Return a valid form of ``request``, with a note on each tool that was omitted or changed.
+
+    The request is not changed in place. A request of an unknown format is returned itself.
+    """
     found, notes = FORMATS.get(format_name), Notes()
     return (request if found is None else found.make_valid(request, provider, notes)), notes
 
 
-def for_side_call(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """What of a profile's parameters holds for a call that is not the agent's own answer, such as a summary:
-    how the model is reached, not how long its answers are, in what form, with what tools and thoughts."""
-    kept: dict[str, Any] = {}
+def for_side_call(parameters: JsonObject) -> JsonDict:
+    """Return the parameters for a call that is not the agent's own answer, such as a summary.
+
+    Parameters of the connection stay; those that shape answers are omitted.
+    """
+    kept: JsonDict = {}
     for name, value in parameters.items():
         if name in _NESTED and isinstance(value, Mapping):
             inner = {key: each for key, each in value.items() if key not in (*_OF_ANSWERS, "format")}

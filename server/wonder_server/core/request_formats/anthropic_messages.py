@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
+from wonder_server.core.json_types import JsonDict, JsonValue
 from wonder_server.core.request_formats.format import RequestFormat
 from wonder_server.core.request_formats.parts import (
     EMPTY_MESSAGE,
@@ -12,29 +12,30 @@ from wonder_server.core.request_formats.parts import (
     Ids,
     Notes,
     Request,
-    fit_tools,
-    fitting_name,
     is_blank,
     listed,
     objects,
     tool_schema,
+    valid_name,
+    valid_tools,
     without,
 )
 
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 PROPERTY = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
-LONGEST_ID, LEAST_BUDGET, LEAST_TOP_P = 64, 1024, 0.95
+MAX_ID, MIN_THINKING_BUDGET, MIN_TOP_P = 64, 1024, 0.95
 _THOUGHTS = ("thinking", "redacted_thinking")
 
-Message = dict[str, Any]
+Message = JsonDict
 
 
 def valid(request: Request, provider: str, notes: Notes) -> Request:
+    """Return a valid form of the request."""
     request = {**request, "messages": _messages(objects(request.get("messages")))}
     request = _with_system(request)
     tools = _tools(listed(request.get("tools")), notes)
     if not tools and (called := _called(request["messages"])):
-        # A request that tells of calls has to say what could be called.
+        # A request whose messages contain calls must declare the called tools.
         schema = {"type": "object", "properties": {}}
         tools = [{"name": name, "input_schema": schema} for name in called]
         request = {**request, "tool_choice": {"type": "none"}}
@@ -60,13 +61,15 @@ def _with_system(request: Request) -> Request:
 
 
 def _with_thinking(request: Request) -> Request:
-    """Thinking takes a part of the answer's tokens, and only some of the other parameters beside it."""
+    """Adjust the parameters that thinking restricts: it uses part of the answer's tokens and excludes
+    others.
+    """
     thinking = request.get("thinking")
     if not isinstance(thinking, dict) or thinking.get("type") != "enabled":
         return request
     budget, most = thinking.get("budget_tokens"), request.get("max_tokens")
-    if type(budget) is int and type(most) is int and not LEAST_BUDGET <= budget < most:
-        budget = max(LEAST_BUDGET, min(budget, most // 2))
+    if type(budget) is int and type(most) is int and not MIN_THINKING_BUDGET <= budget < most:
+        budget = max(MIN_THINKING_BUDGET, min(budget, most // 2))
         if budget >= most:
             return without(request, "thinking")
         request = {**request, "thinking": {**thinking, "budget_tokens": budget}}
@@ -75,7 +78,7 @@ def _with_thinking(request: Request) -> Request:
     if request.get("temperature") not in (None, 1):
         request = without(request, "temperature")
     top_p = request.get("top_p")
-    if isinstance(top_p, int | float) and not LEAST_TOP_P <= top_p <= 1:
+    if isinstance(top_p, int | float) and not MIN_TOP_P <= top_p <= 1:
         request = without(request, "top_p")
     choice = request.get("tool_choice")
     if isinstance(choice, dict) and choice.get("type") in ("any", "tool"):
@@ -84,9 +87,11 @@ def _with_thinking(request: Request) -> Request:
 
 
 def _may_think(messages: list[Message]) -> bool:
-    """Whether the answer that goes on with results of tools, if one does, began with a thought."""
+    """Return True if thinking is allowed: an answer that continues after tool results must begin with a
+    thought.
+    """
     if messages[-1]["role"] == "assistant":
-        return False  # It is written already, thoughts come first.
+        return False  # The answer has begun without a thought.
     results = any(block.get("type") == "tool_result" for block in objects(messages[-1].get("content")))
     if not results or len(messages) < 2:
         return True
@@ -94,19 +99,19 @@ def _may_think(messages: list[Message]) -> bool:
     return first.get("type") in _THOUGHTS
 
 
-def _tools(tools: list[Any], notes: Notes) -> list[Any]:
-    """Tools of one's own, their schemas as they are taken; those that run at the provider as they are."""
+def _tools(tools: list[JsonValue], notes: Notes) -> list[JsonValue]:
+    """Return the client tools with valid schemas, and the provider's own tools unchanged."""
     own = [tool for tool in objects(tools) if tool.get("type") in (None, "custom")]
     others = [tool for tool in objects(tools) if tool.get("type") not in (None, "custom")]
     kept = []
-    for tool in fit_tools(own, NAME, notes):
+    for tool in valid_tools(own, NAME, notes):
         if is_blank(tool.get("description")):
             tool = without(tool, "description")
         kept.append({**tool, "input_schema": _schema(tool, notes)})
     return [*kept, *others]
 
 
-def _schema(tool: dict[str, Any], notes: Notes) -> dict[str, Any]:
+def _schema(tool: JsonDict, notes: Notes) -> JsonDict:
     schema = tool_schema(tool.get("input_schema"))
     properties = schema["properties"]
     unfit = [name for name in properties if not PROPERTY.fullmatch(name)]
@@ -127,42 +132,42 @@ def _called(messages: list[Message]) -> list[str]:
 
 
 def _messages(given: list[Message]) -> list[Message]:
-    said, ids, at = list[Message](), Ids(LONGEST_ID), 0
+    messages, ids, at = list[Message](), Ids(MAX_ID), 0
     while at < len(given):
         message, at = given[at], at + 1
         if message.get("role") != "assistant":
-            spoken = _with_blocks(message, [b for b in _blocks(message) if b.get("type") != "tool_result"])
-            if spoken is None and at == len(given):
-                spoken = {"role": "user", "content": EMPTY_MESSAGE}
-            said += [] if spoken is None else [spoken]
+            kept = _with_blocks(message, [b for b in _blocks(message) if b.get("type") != "tool_result"])
+            if kept is None and at == len(given):
+                kept = {"role": "user", "content": EMPTY_MESSAGE}
+            messages += [] if kept is None else [kept]
             continue
         turn = at
         while at < len(given) and given[at].get("role") != "assistant":
             at += 1
-        heard, by_call = given[turn:at], _results(given[turn:at])
+        replies, by_call = given[turn:at], _results(given[turn:at])
         blocks, results = _answered(_blocks(message), by_call, ids)
         answer = _with_blocks(message, blocks)
         if answer is None:
             results = []
-        said += [] if answer is None else [answer]
-        said += _user_message(heard, results, is_last=at == len(given))
-    if not said or said[0]["role"] == "assistant":
-        said.insert(0, {"role": "user", "content": LEFT_OUT if said else EMPTY_MESSAGE})
-    return _without_end(said)
+        messages += [] if answer is None else [answer]
+        messages += _user_message(replies, results, is_last=at == len(given))
+    if not messages or messages[0]["role"] == "assistant":
+        messages.insert(0, {"role": "user", "content": LEFT_OUT if messages else EMPTY_MESSAGE})
+    return _without_end(messages)
 
 
-def _blocks(message: Message) -> list[dict[str, Any]]:
+def _blocks(message: Message) -> list[JsonDict]:
     content = message.get("content")
     if isinstance(content, str):
         return [] if is_blank(content) else [{"type": "text", "text": content}]
     return [block for block in objects(content) if not _is_refused(block)]
 
 
-def _is_blank_text(block: dict[str, Any]) -> bool:
+def _is_blank_text(block: JsonDict) -> bool:
     return block.get("type") == "text" and is_blank(block.get("text"))
 
 
-def _is_refused(block: dict[str, Any]) -> bool:
+def _is_refused(block: JsonDict) -> bool:
     match block.get("type"):
         case "text":
             return is_blank(block.get("text"))
@@ -175,8 +180,8 @@ def _is_refused(block: dict[str, Any]) -> bool:
     return False
 
 
-def _with_blocks(message: Message, blocks: list[dict[str, Any]]) -> Message | None:
-    """``message`` with these of its blocks; None for none. The very same if nothing changes."""
+def _with_blocks(message: Message, blocks: list[JsonDict]) -> Message | None:
+    """Return ``message`` with these blocks, itself if they are unchanged; None without blocks."""
     content = message.get("content")
     if not blocks:
         return None
@@ -185,17 +190,19 @@ def _with_blocks(message: Message, blocks: list[dict[str, Any]]) -> Message | No
     return {**message, "content": blocks}
 
 
-def _results(heard: list[Message]) -> list[dict[str, Any]]:
-    """The results of tools in what was said next."""
-    blocks = (block for message in heard for block in objects(message.get("content")))
+def _results(replies: list[Message]) -> list[JsonDict]:
+    """Return the tool results in the messages after an answer."""
+    blocks = (block for message in replies for block in objects(message.get("content")))
     return [block for block in blocks if block.get("type") == "tool_result"]
 
 
 def _answered(
-    blocks: list[dict[str, Any]], results: list[dict[str, Any]], ids: Ids
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The blocks of an answer, of its calls those that have a result, and these results in their order."""
-    left, kept, found = list(results), list[dict[str, Any]](), list[dict[str, Any]]()
+    blocks: list[JsonDict], results: list[JsonDict], ids: Ids
+) -> tuple[list[JsonDict], list[JsonDict]]:
+    """Return the blocks of an answer without unanswered calls, and the results of its calls in their
+    order.
+    """
+    left, kept, found = list(results), list[JsonDict](), list[JsonDict]()
     for block in blocks:
         if block.get("type") != "tool_use":
             kept.append(block)
@@ -204,22 +211,22 @@ def _answered(
         if result is None:
             continue
         left.remove(result)
-        call_id = ids.fitting(block.get("id"))
+        call_id = ids.assign(block.get("id"))
         kept.append(_call(block, call_id))
         found.append(_result(result, call_id))
     while kept and kept[-1].get("type") in _THOUGHTS:
-        kept.pop()  # A thought is never the last word.
+        kept.pop()  # An answer may not end with a thought.
     return kept, found
 
 
-def _call(block: dict[str, Any], call_id: str) -> dict[str, Any]:
-    name, given = fitting_name(block.get("name"), NAME), block.get("input")
+def _call(block: JsonDict, call_id: str) -> JsonDict:
+    name, given = valid_name(block.get("name"), NAME), block.get("input")
     if call_id == block.get("id") and name == block.get("name") and isinstance(given, dict):
         return block
     return {**block, "id": call_id, "name": name, "input": given if isinstance(given, dict) else {}}
 
 
-def _result(result: dict[str, Any], call_id: str) -> dict[str, Any]:
+def _result(result: JsonDict, call_id: str) -> JsonDict:
     content = result.get("content")
     if isinstance(content, list):
         parts = [part for part in objects(content) if not _is_blank_text(part)]
@@ -230,23 +237,23 @@ def _result(result: dict[str, Any], call_id: str) -> dict[str, Any]:
     return result if result.get("tool_use_id") == call_id else {**result, "tool_use_id": call_id}
 
 
-def _user_message(heard: list[Message], results: list[dict[str, Any]], *, is_last: bool) -> list[Message]:
-    """What was said after an answer: results come first, in the very next message."""
-    said: list[Message] = []
-    for place, message in enumerate(heard):
+def _user_message(replies: list[Message], results: list[JsonDict], *, is_last: bool) -> list[Message]:
+    """Return the messages after an answer. The results come first, in the next message."""
+    messages: list[Message] = []
+    for place, message in enumerate(replies):
         blocks = [block for block in _blocks(message) if block.get("type") != "tool_result"]
         if place == 0:
             blocks = [*results, *blocks]
-        spoken = _with_blocks(message, blocks)
-        if spoken is not None:
-            said.append(spoken)
-    if heard and is_last and not said:
-        said.append({"role": "user", "content": EMPTY_MESSAGE})
-    return said
+        kept = _with_blocks(message, blocks)
+        if kept is not None:
+            messages.append(kept)
+    if replies and is_last and not messages:
+        messages.append({"role": "user", "content": EMPTY_MESSAGE})
+    return messages
 
 
 def _without_end(messages: list[Message]) -> list[Message]:
-    """The same; an answer that is to be gone on with does not end with white space."""
+    """Remove white space at the end of an answer that the model is to continue."""
     last = messages[-1]
     if last["role"] != "assistant":
         return messages

@@ -1,38 +1,38 @@
-"""OpenAI responses. Sources: OpenAI, "Create a model response", and what its servers answer with 400."""
+"""OpenAI responses. Sources: OpenAI, "Create a model response", and its servers' 400 responses."""
 
 from __future__ import annotations
 
-from typing import Any
-
+from wonder_server.core.json_types import JsonDict, JsonValue
 from wonder_server.core.request_formats.format import RequestFormat
-from wonder_server.core.request_formats.openai_chat import LONGEST_DESCRIPTION, MOST_TOOLS, NAME
+from wonder_server.core.request_formats.openai_chat import MAX_DESCRIPTION, MAX_TOOLS, NAME
 from wonder_server.core.request_formats.parts import (
     EMPTY_MESSAGE,
     EMPTY_RESULT,
     Ids,
     Notes,
     Request,
-    fit_tools,
-    fitting_name,
     is_blank,
     json_object,
     listed,
     objects,
     shortened,
     tool_schema,
+    valid_name,
+    valid_tools,
     without,
 )
 
-LONGEST_ID, LEAST_ANSWER = 64, 16
+MAX_ID, MIN_ANSWER = 64, 16
 _CALL, _OUTPUT = "function_call", "function_call_output"
 
 
 def valid(request: Request, provider: str, notes: Notes) -> Request:
+    """Return a valid form of the request."""
     given = request.get("input")
     items = [{"role": "user", "content": given}] if isinstance(given, str) else objects(given)
-    # What was said before may be with the provider.
-    goes_on = bool(request.get("previous_response_id") or request.get("conversation"))
-    fitted = _items(items, goes_on=goes_on)
+    # The provider may store the earlier items.
+    continues = bool(request.get("previous_response_id") or request.get("conversation"))
+    fitted = _items(items, continues=continues)
     request = {**request, "input": given if isinstance(given, str) and fitted == items else fitted}
     if is_blank(request.get("instructions")):
         request = without(request, "instructions")
@@ -43,8 +43,8 @@ def valid(request: Request, provider: str, notes: Notes) -> Request:
         else without(request, "tools", "tool_choice", "parallel_tool_calls", "max_tool_calls")
     )
     most = request.get("max_output_tokens")
-    if type(most) is int and most < LEAST_ANSWER:
-        request = {**request, "max_output_tokens": LEAST_ANSWER}
+    if type(most) is int and most < MIN_ANSWER:
+        request = {**request, "max_output_tokens": MIN_ANSWER}
     wanted = request.get("text")
     form = wanted.get("format") if isinstance(wanted, dict) else None
     if isinstance(form, dict) and form.get("type") == "json_object":
@@ -54,19 +54,19 @@ def valid(request: Request, provider: str, notes: Notes) -> Request:
     return without(request, "n")
 
 
-def _tools(tools: list[Any], notes: Notes) -> list[Any]:
+def _tools(tools: list[JsonValue], notes: Notes) -> list[JsonValue]:
     functions = [tool for tool in objects(tools) if tool.get("type") == "function"]
     others = [tool for tool in objects(tools) if tool.get("type") != "function"]
     kept = [
-        shortened({**tool, "parameters": tool_schema(tool.get("parameters"))}, LONGEST_DESCRIPTION, notes)
-        for tool in fit_tools(functions, NAME, notes)[:MOST_TOOLS]
+        shortened({**tool, "parameters": tool_schema(tool.get("parameters"))}, MAX_DESCRIPTION, notes)
+        for tool in valid_tools(functions, NAME, notes)[:MAX_TOOLS]
     ]
     return [*kept, *others]
 
 
-def _items(items: list[dict[str, Any]], *, goes_on: bool) -> list[dict[str, Any]]:
+def _items(items: list[JsonDict], *, continues: bool) -> list[JsonDict]:
     outputs = [(at, item) for at, item in enumerate(items) if item.get("type") == _OUTPUT]
-    answered, ids, kept = dict[int, str](), Ids(LONGEST_ID), list[dict[str, Any]]()
+    answered, ids, kept = dict[int, str](), Ids(MAX_ID), list[JsonDict]()
     for at, item in enumerate(items):
         if item.get("type") == _CALL:
             found = next(
@@ -78,39 +78,39 @@ def _items(items: list[dict[str, Any]], *, goes_on: bool) -> list[dict[str, Any]
                 None,
             )
             if found is not None:
-                answered[found] = ids.fitting(item.get("call_id"))
+                answered[found] = ids.assign(item.get("call_id"))
                 kept.append(_call(item, answered[found]))
         elif item.get("type") == _OUTPUT:
             if at in answered:
                 kept.append(_output(item, answered[at]))
-            elif goes_on:
+            elif continues:
                 kept.append(item)
         elif item.get("type") == "reasoning":
             kept.append(item)
-        elif (spoken := _readable_message(item)) is not None:
-            kept.append(spoken)
+        elif (readable := _readable_message(item)) is not None:
+            kept.append(readable)
         elif at == len(items) - 1 and item.get("role") == "user":
             kept.append({**item, "content": EMPTY_MESSAGE})
-    kept = _with_what_they_led_to(kept)
+    kept = _without_unused_reasoning(kept)
     return kept or [{"role": "user", "content": EMPTY_MESSAGE}]
 
 
-def _with_what_they_led_to(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The same without thoughts that nothing of the model follows: these may not stand alone."""
-    kept: list[dict[str, Any]] = []
-    led_to = False
+def _without_unused_reasoning(items: list[JsonDict]) -> list[JsonDict]:
+    """Return the items without reasoning that no item of the model follows, which the provider rejects."""
+    kept: list[JsonDict] = []
+    is_used = False
     for item in reversed(items):
         kind = item.get("type")
         if kind != "reasoning":
-            led_to = kind not in (None, "message", _OUTPUT) or item.get("role") == "assistant"
-        elif not led_to:
+            is_used = kind not in (None, "message", _OUTPUT) or item.get("role") == "assistant"
+        elif not is_used:
             continue
         kept.append(item)
     return kept[::-1]
 
 
-def _readable_message(item: dict[str, Any]) -> dict[str, Any] | None:
-    """A message with what can be read of it, None if that is nothing; other items as they are."""
+def _readable_message(item: JsonDict) -> JsonDict | None:
+    """Return a message with its readable parts; None without any. Other items are returned unchanged."""
     if item.get("type") not in (None, "message"):
         return item
     content = item.get("content")
@@ -122,7 +122,7 @@ def _readable_message(item: dict[str, Any]) -> dict[str, Any] | None:
     return None if is_blank(content) else item
 
 
-def _is_blank_part(part: Any) -> bool:
+def _is_blank_part(part: JsonValue) -> bool:
     if not isinstance(part, dict):
         return True
     kind = part.get("type")
@@ -131,16 +131,16 @@ def _is_blank_part(part: Any) -> bool:
     return kind in ("input_text", "output_text", "text", None) and is_blank(part.get("text"))
 
 
-def _call(item: dict[str, Any], call_id: str) -> dict[str, Any]:
+def _call(item: JsonDict, call_id: str) -> JsonDict:
     fitted = {
         "call_id": call_id,
-        "name": fitting_name(item.get("name"), NAME),
+        "name": valid_name(item.get("name"), NAME),
         "arguments": json_object(item.get("arguments")),
     }
     return item if all(item.get(name) == value for name, value in fitted.items()) else {**item, **fitted}
 
 
-def _output(item: dict[str, Any], call_id: str) -> dict[str, Any]:
+def _output(item: JsonDict, call_id: str) -> JsonDict:
     output = item.get("output")
     if isinstance(output, str) and is_blank(output):
         output = EMPTY_RESULT
@@ -155,6 +155,6 @@ FORMAT = RequestFormat(
     provider_title="OpenAI",
     messages="input",
     tool_name=NAME,
-    max_description=LONGEST_DESCRIPTION,
+    max_description=MAX_DESCRIPTION,
     make_valid=valid,
 )

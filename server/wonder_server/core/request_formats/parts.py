@@ -1,14 +1,15 @@
-"""What the formats share: texts, ids and names of calls, and the schemas of tools."""
+"""Functions that the formats share: texts, ids and names of calls, schemas of tools."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import msgspec
 
-Request = dict[str, Any]
+from wonder_server.core.json_types import JsonDict, JsonObject, JsonValue
+
+Request = JsonDict
 Notes = list[str]
 
 EMPTY_MESSAGE = "(An empty message.)"
@@ -20,12 +21,12 @@ _UNFIT = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 def is_blank(text: object) -> bool:
-    """Whether nothing can be read: no text, or nothing but white space."""
+    """Return True if ``text`` is no text or contains only white space."""
     return not isinstance(text, str) or not text or text.isspace() or not text.strip("\x00 \t\r\n")
 
 
 def readable(text: str) -> str:
-    """``text`` without what no text holds: NUL, and halves of characters."""
+    """Return ``text`` without NUL and with lone surrogates replaced."""
     if "\x00" in text:
         text = text.replace("\x00", "")
     if text.isascii():
@@ -37,8 +38,8 @@ def readable(text: str) -> str:
     return text
 
 
-def all_readable(value: Any) -> Any:
-    """The same JSON value with every text in it `readable`; the very same if all are."""
+def all_readable(value: JsonValue) -> JsonValue:
+    """Return the JSON value with every text made `readable`. A readable value is returned itself."""
     match value:
         case str():
             return readable(value)
@@ -54,31 +55,37 @@ def all_readable(value: Any) -> Any:
     return value
 
 
-def listed(value: Any) -> list[Any]:
+def listed(value: JsonValue) -> list[JsonValue]:
+    """Return ``value`` if it is a list, else an empty list."""
     return value if isinstance(value, list) else []
 
 
-def objects(value: Any) -> list[dict[str, Any]]:
-    """The objects of a list; anything else in it, and anything that is no list, is left out."""
+def objects(value: JsonValue) -> list[JsonDict]:
+    """Return the objects of a list; nothing for any other value."""
     return [item for item in listed(value) if isinstance(item, dict)]
 
 
 def without(request: Request, *names: str) -> Request:
+    """Return the request without these fields."""
     if not any(name in request for name in names):
         return request
     return {name: value for name, value in request.items() if name not in names}
 
 
-def fitting_name(name: object, pattern: re.Pattern[str], most: int = 64) -> str:
-    """A tool's name as the format takes it: a call that names none must still be told so."""
+def valid_name(name: object, pattern: re.Pattern[str], max_length: int = 64) -> str:
+    """Return a tool's name in the form that ``pattern`` requires, since a call needs a valid name to get a
+    result.
+    """
     if isinstance(name, str) and pattern.fullmatch(name):
         return name
-    fitted = _UNFIT.sub("_", name)[:most] if isinstance(name, str) else ""
-    return fitted if fitted and pattern.fullmatch(fitted) else (f"_{fitted}"[:most] if fitted else UNNAMED)
+    fitted = _UNFIT.sub("_", name)[:max_length] if isinstance(name, str) else ""
+    return (
+        fitted if fitted and pattern.fullmatch(fitted) else (f"_{fitted}"[:max_length] if fitted else UNNAMED)
+    )
 
 
 def json_object(text: object) -> str:
-    """Arguments of a call as text; ``{}`` for what is no JSON object."""
+    """Return the arguments of a call as text; ``{}`` for a text that is no JSON object."""
     if isinstance(text, str):
         try:
             if isinstance(msgspec.json.decode(text.encode()), dict):
@@ -89,22 +96,27 @@ def json_object(text: object) -> str:
 
 
 class Ids:
-    """Gives each call an id that the format takes and no other call of the request has."""
+    """Ids of calls that are valid in the format and unique in the request."""
 
-    def __init__(self, most: int = 0) -> None:
-        self._most = most
+    def __init__(self, max_length: int = 0) -> None:
+        self._max_length = max_length
         self._taken: set[str] = set()
 
-    def fitting(self, given: object) -> str:
+    def assign(self, given: object) -> str:
+        """Return a valid unique id for ``given``."""
         wanted = given if isinstance(given, str) else ""
-        if (self._most and len(wanted) > self._most) or not wanted.isascii() or _UNFIT.search(wanted):
-            wanted = _UNFIT.sub("_", wanted)[: self._most or None]
+        if (
+            (self._max_length and len(wanted) > self._max_length)
+            or not wanted.isascii()
+            or _UNFIT.search(wanted)
+        ):
+            wanted = _UNFIT.sub("_", wanted)[: self._max_length or None]
         wanted = wanted or "call"
         fitted, number = wanted, 1
         while fitted in self._taken:
             number += 1
             end = f"_{number}"
-            fitted = f"{wanted[: self._most - len(end)] if self._most else wanted}{end}"
+            fitted = f"{wanted[: self._max_length - len(end)] if self._max_length else wanted}{end}"
         self._taken.add(fitted)
         return fitted
 
@@ -112,12 +124,15 @@ class Ids:
 # --- schemas of tools -------------------------------------------------------------------------------
 
 NOT_AT_ROOT = ("anyOf", "oneOf", "allOf", "$ref", "not", "enum", "const")
-"""Keywords that providers refuse at the root of a tool's schema."""
+"""Keywords that providers reject at the root of a tool's schema."""
 
 
-def tool_schema(schema: Any) -> dict[str, Any]:
-    """A schema as every provider takes it: an object at the root, whose properties stand there. What is said
-    there by choice or by reference is told as what may be sent; the platform holds calls to all of it."""
+def tool_schema(schema: JsonValue) -> JsonDict:
+    """Return a schema that every provider accepts: an object at the root that lists its properties.
+
+    Properties from alternatives and references are merged into the root. The platform still validates calls
+    against the original schema.
+    """
     given = dict(schema) if isinstance(schema, Mapping) else {}
     if not any(keyword in given for keyword in NOT_AT_ROOT):
         if given.get("type") == "object" and isinstance(given.get("properties"), Mapping):
@@ -131,12 +146,12 @@ def tool_schema(schema: Any) -> dict[str, Any]:
     properties, required = _declared_properties(given, given, 0)
     rest = {name: value for name, value in given.items() if name not in NOT_AT_ROOT}
     rest.pop("required", None)
-    told = {**rest, "type": "object", "properties": properties}
-    return {**told, "required": sorted(required)} if required else told
+    merged = {**rest, "type": "object", "properties": properties}
+    return {**merged, "required": sorted(required)} if required else merged
 
 
-def _declared_properties(part: Any, root: Mapping[str, Any], depth: int) -> tuple[dict[str, Any], set[str]]:
-    """The properties that ``part`` may have, and those that it must."""
+def _declared_properties(part: JsonValue, root: JsonObject, depth: int) -> tuple[JsonDict, set[str]]:
+    """Return the properties that ``part`` may have, and the names of the required ones."""
     if not isinstance(part, Mapping) or depth > 8:
         return {}, set()
     found = part.get("properties")
@@ -156,22 +171,24 @@ def _declared_properties(part: Any, root: Mapping[str, Any], depth: int) -> tupl
     return properties, {name for name in required if name in properties}
 
 
-def _referred(reference: Any, root: Mapping[str, Any]) -> Any:
+def _referred(reference: JsonValue, root: JsonObject) -> JsonValue:
     if not isinstance(reference, str) or not reference.startswith("#/"):
         return None
-    place: Any = root
+    place: JsonValue = root
     for step in reference[2:].split("/"):
         name = step.replace("~1", "/").replace("~0", "~")
         place = place.get(name) if isinstance(place, Mapping) else None
     return place
 
 
-def fit_tools(
-    tools: Iterable[dict[str, Any]], pattern: re.Pattern[str], notes: Notes, taken: set[str] | None = None
-) -> list[dict[str, Any]]:
-    """Those whose names the format takes, each name once, none of those ``taken``, which these are from then
-    on; ``notes`` say which are left out."""
-    kept: list[dict[str, Any]] = []
+def valid_tools(
+    tools: Iterable[JsonDict], pattern: re.Pattern[str], notes: Notes, taken: set[str] | None = None
+) -> list[JsonDict]:
+    """Return the tools with valid and unique names; ``notes`` gets a line for each omitted one.
+
+    Names in ``taken`` are omitted too, and the names of the returned tools are added to it.
+    """
+    kept: list[JsonDict] = []
     taken = set() if taken is None else taken
     for tool in tools:
         name = tool.get("name")
@@ -185,10 +202,10 @@ def fit_tools(
     return kept
 
 
-def shortened(tool: dict[str, Any], most: int, notes: Notes) -> dict[str, Any]:
-    """``tool`` with a description of so many characters at most; 0 for any number."""
-    said = tool.get("description")
-    if not most or not isinstance(said, str) or len(said) <= most:
+def shortened(tool: JsonDict, max_length: int, notes: Notes) -> JsonDict:
+    """Return ``tool`` with its description cut to ``max_length`` characters; 0 means unlimited."""
+    description = tool.get("description")
+    if not max_length or not isinstance(description, str) or len(description) <= max_length:
         return tool
-    notes.append(f"the description of the tool {str(tool.get('name'))!r} is cut to {most:,} characters")
-    return {**tool, "description": said[: most - 1] + "…"}
+    notes.append(f"the description of the tool {str(tool.get('name'))!r} is cut to {max_length:,} characters")
+    return {**tool, "description": description[: max_length - 1] + "…"}

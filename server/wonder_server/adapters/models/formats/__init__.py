@@ -25,7 +25,7 @@ from wonder_server.adapters.models.formats.parts import Accumulator, tool_call
 from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.model import ModelResult, ToolCall
-from wonder_server.core.request_formats import sendable
+from wonder_server.core.request_formats import valid_request
 from wonder_server.logs import logger
 
 __all__ = ["Accumulator", "accumulator", "apply_parameters", "feed", "finish", "message", "tool_call"]
@@ -94,7 +94,7 @@ def apply_parameters(profile: ModelProfile, request: dict[str, Any], format_name
     }
     if format_name == ANTHROPIC_MESSAGES:
         full.setdefault("max_tokens", _ANTHROPIC_MAX_TOKENS + _budget(full.get("thinking")))
-    valid, notes = sendable(format_name, full, profile.provider)
+    valid, notes = valid_request(format_name, full, profile.provider)
     for note in notes:
         _log_once(profile, note)
     return valid
