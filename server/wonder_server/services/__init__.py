@@ -1,0 +1,1 @@
+"""Services: the stateless use cases."""

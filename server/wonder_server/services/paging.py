@@ -1,4 +1,4 @@
-"""Pages of lists: sizes, and tokens that only fit the list they were made for (AIP-158)."""
+"""Pages of lists: sizes, and tokens that are valid only for the list that issued them (AIP-158)."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, TypeVar
+from typing import Final, Generic, TypeAlias, TypeVar
 
 from wonder_server.core.errors import Reason, error
+from wonder_server.core.json_types import JsonValue
 from wonder_server.ports.records import is_truncated
 
 DEFAULT_PAGE_SIZE: Final = 50
@@ -17,18 +18,20 @@ MAX_PAGE_SIZE: Final = 500
 
 T = TypeVar("T")
 
+JsonArray: TypeAlias = Sequence[JsonValue]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page(Generic[T]):
-    """One page and the token of the next; empty on the last."""
+    """One page of items and the token of the next page, which is empty on the last page."""
 
     items: tuple[T, ...]
     next_page_token: str = ""
     token_after: Callable[[int], str] = field(default=lambda _: "", compare=False, repr=False)
-    """The token of a page that begins behind so many of the items."""
+    """Returns the token of the page that follows the first so many items."""
 
     def first(self, count: int) -> Page[T]:
-        """Return the page that has only the first ``count`` of the items; the others come on the next."""
+        """Return a page with only the first ``count`` items. Its token continues after them."""
         if count >= len(self.items):
             return self
         return Page(items=self.items[:count], next_page_token=self.token_after(count))
@@ -36,22 +39,27 @@ class Page(Generic[T]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageRequest:
-    """What a client asks for. ``size`` 0 is the default; more than `MAX_PAGE` is `MAX_PAGE`."""
+    """The page that a client requests. ``size`` 0 means `DEFAULT_PAGE_SIZE`; larger sizes than
+    `MAX_PAGE_SIZE` mean `MAX_PAGE_SIZE`."""
 
     size: int = 0
     token: str = ""
 
     def limit(self) -> int:
-        """How many to answer. FIELD_INVALID if negative."""
+        """Return the maximum number of items. Raises FIELD_INVALID for a negative size."""
         if self.size < 0:
-            raise error(Reason.FIELD_INVALID, "page_size must not be negative.", field="page_size")
+            raise error(
+                Reason.FIELD_INVALID,
+                f"page_size is {self.size}; use 0 to {MAX_PAGE_SIZE}.",
+                field="page_size",
+            )
         return min(self.size or DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)
 
-    def cursor(self, scope: Sequence[Any], start: Any) -> Any:
-        """Where the page begins: ``start``, or what the token says.
+    def cursor(self, scope: JsonArray, start: JsonValue) -> JsonValue:
+        """Return the cursor of the token; ``start`` without a token.
 
-        ``scope`` is all that shapes the list; PAGE_TOKEN_INVALID for a token of another list.
-        """
+        ``scope`` contains everything that determines the list. Raises PAGE_TOKEN_INVALID for a token of
+        another list."""
         if not self.token:
             return start
         try:
@@ -62,14 +70,16 @@ class PageRequest:
         if fingerprint != _fingerprint(scope) or type(cursor) is not type(start):
             raise error(
                 Reason.PAGE_TOKEN_INVALID,
-                "Give the next_page_token of an earlier answer, with the same filters.",
+                "page_token is not valid for this list. Use the next_page_token of the previous page, with "
+                "the same filters.",
                 field="page_token",
             )
         return cursor
 
 
-def page(found: Sequence[T], limit: int, scope: Sequence[Any], cursor: Callable[[T], Any]) -> Page[T]:
-    """The first ``limit`` of ``found``, which holds one more if there is a next page, or `is_cut`."""
+def page(found: Sequence[T], limit: int, scope: JsonArray, cursor: Callable[[T], JsonValue]) -> Page[T]:
+    """Return the first ``limit`` items as a page. ``found`` has one item more, or is truncated, if there is a
+    next page."""
     items = tuple(found[:limit])
 
     def token_after(count: int) -> str:
@@ -80,5 +90,5 @@ def page(found: Sequence[T], limit: int, scope: Sequence[Any], cursor: Callable[
     return Page(items=items, next_page_token=token_after(len(items)) if more else "", token_after=token_after)
 
 
-def _fingerprint(scope: Sequence[Any]) -> str:
+def _fingerprint(scope: JsonArray) -> str:
     return hashlib.blake2b(json.dumps(scope, sort_keys=True).encode(), digest_size=8).hexdigest()

@@ -212,7 +212,10 @@ async def test_a_workflow_pinned_to_an_agent_follows_what_becomes_of_it(standard
     pinned = await standard.pin_workflow("wonder/std/w@1")
     assert await reason(standard.agents.delete("expert")) is Reason.RESOURCE_IN_USE
     renamed = standard.agents.update("expert", lambda agent: replace(agent, name="other"))
-    assert (await refusal(renamed)).message == "The workflow wonder/std/w calls the agent 'expert'."
+    assert (await refusal(renamed)).message == (
+        "The workflow wonder/std/w calls the agent 'expert'. "
+        "Change or delete the workflow wonder/std/w first."
+    )
     # The newest revision calls nobody; the one before it still names an agent that may go now.
     await standard.definitions.apply("wonder/std", [workflow("w", "t"), task("t")])
     assert (await standard.pin_workflow("wonder/std/w@1")) == pinned

@@ -175,7 +175,7 @@ async def test_one_damaged_document_does_not_hide_the_others(store: Store) -> No
     ]  # fmt: skip
     assert (await artifacts.read("proj_1", "a")).content == b"second\n"
     refused = await refusal(artifacts.read("proj_1", "designs/auth"))
-    assert "'designs/auth' on 'main' cannot be read. The repository" in refused.message
+    assert "'designs/auth' on branch 'main' is unreadable. The repository" in refused.message
     assert (await refusal(artifacts.read("proj_1", "designs/auth"))).reason is Reason.STORAGE_UNAVAILABLE
     assert (await refusal(artifacts.search("proj_1", "deep"))).reason is Reason.STORAGE_UNAVAILABLE
     await artifacts.write("proj_1", "designs/auth", b"written again\n")

@@ -88,7 +88,7 @@ async def test_a_job_that_nobody_came_for_says_that_there_is_no_worker(pool: Wor
     await time.advance(0.001)
     fault = await asked.fault()
     assert fault.reason is Reason.TIMEOUT
-    assert fault.message == "No worker for 'ocr' is connected: 5000 ms were waited for one."
+    assert fault.message == "No worker for 'ocr' is connected: the job waited 5000 ms."
     assert not fault.transient
     assert await messages_of(join(pool)) == []
 

@@ -59,7 +59,7 @@ async def test_lost_work_that_must_not_be_done_twice_is_reported(pool: WorkerPoo
     assert fault.reason is Reason.OUTCOME_UNKNOWN
     assert not fault.transient
     assert fault.metadata == {"operation_id": "op_1", "worker": "first"}
-    assert fault.message.startswith("The worker 'first' went away before it answered.")
+    assert fault.message.startswith("The worker 'first' disconnected before it sent a result.")
     assert await messages_of(second) == []
 
 

@@ -1,4 +1,4 @@
-"""The action kinds of this server: one file each, one line here (feature H3)."""
+"""The action kinds of this server: one module and one line of this table each (feature H3)."""
 
 from __future__ import annotations
 

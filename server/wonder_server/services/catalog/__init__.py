@@ -1,0 +1,1 @@
+"""Catalog: libraries, definitions, agents, projects and pins."""

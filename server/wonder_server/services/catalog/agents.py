@@ -7,7 +7,7 @@ import json
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from wonder_server.core.definitions.check import check_spec
 from wonder_server.core.definitions.document import MAX_DESCRIPTION_BYTES
@@ -22,6 +22,7 @@ from wonder_server.core.definitions.resources import DEFAULT_PROJECT, Agent
 from wonder_server.core.definitions.specs import Kind, Persona
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.ids import random_id
+from wonder_server.core.json_types import JsonObject
 from wonder_server.logs import logger
 from wonder_server.ports.catalog import Catalog, Drop, Put
 from wonder_server.services.catalog.dependencies import load_dependencies, refuse_if_agent_used
@@ -43,20 +44,21 @@ _ID_CACHE_TTL_S: Final = 1.0
 _log = logger("library")
 
 BeforeDelete = Callable[[Agent], Awaitable[None]]
-"""Asked before an agent is deleted: raises RESOURCE_IN_USE, or lets go of what belongs to the agent."""
+"""Called before the deletion of an agent: raises RESOURCE_IN_USE, or releases what belongs to the agent."""
 
 AfterDelete = Callable[[Agent], Awaitable[None]]
-"""Told when an agent is deleted; not after a crash just then, so it is asked before as well."""
+"""Called after the deletion of an agent. Not called if the process crashes in between, so the hook before the
+deletion must prepare for that."""
 
 
 class Agents:
-    """The use-cases over the catalog. Keys are ids or names."""
+    """The use cases of agents. A key is an id or a name."""
 
     def __init__(
         self,
         catalog: Catalog,
         transactions: CatalogTransactions,
-        actions: Mapping[str, Mapping[str, Any]],
+        actions: Mapping[str, JsonObject],
         before_delete: Sequence[BeforeDelete] = (),
         after_delete: Sequence[AfterDelete] = (),
     ) -> None:
@@ -66,18 +68,17 @@ class Agents:
         self._before_delete = before_delete
         self._after_delete = after_delete
         self._id_cache: dict[str, tuple[str, float]] = {}
-        """Ids by what clients called agents by, since the last change to any agent, and until when they are
-        good: every call that names one asks, and most agents stay what they are."""
+        """Ids by key since the last change to any agent, each with its expiry on the monotonic clock. Every
+        call that names an agent resolves its id, and agents rarely change."""
         self._change_count = 0
 
     async def create(
         self, agent: Agent, *, idempotency_key: IdempotencyKey | None = None, validate_only: bool = False
     ) -> Agent:
-        """A new agent, with no memories. ``project_ids`` are ids or names; none: the default project.
-        Id, version and times of ``agent`` are not read.
+        """Create an agent without memories. ``project_ids`` are ids or names; empty means the default
+        project. Id, version and times of ``agent`` are ignored.
 
-        FIELD_INVALID, ALREADY_EXISTS, PROJECT_NOT_FOUND, DEFINITION_NOT_FOUND, DEFINITION_INVALID.
-        """
+        Raises FIELD_INVALID, ALREADY_EXISTS, PROJECT_NOT_FOUND, DEFINITION_NOT_FOUND, DEFINITION_INVALID."""
 
         async def plan(now: int) -> PlannedChange[Agent]:
             if await self._catalog.agent(agent.name) is not None:
@@ -92,7 +93,7 @@ class Agents:
             )
 
     async def agent_id(self, key: str) -> str:
-        """`agent(key).id`, mostly without a look into the catalog."""
+        """Return the id of an agent, usually from the cache. Raises AGENT_NOT_FOUND."""
         known = self._id_cache.get(key)
         if known is not None and time.monotonic() < known[1]:
             return known[0]
@@ -105,14 +106,14 @@ class Agents:
         return found
 
     async def agent(self, key: str, *, field: str = "agent_id") -> Agent:
-        """AGENT_NOT_FOUND if there is none."""
+        """Return an agent. Raises AGENT_NOT_FOUND."""
         found = await self._catalog.agent(key) if key else None
         if found is None:
             raise await agent_not_found(self._catalog, key, field=field)
         return found
 
     async def agents(self, request: PageRequest, *, project: str = "") -> Page[Agent]:
-        """Agents of a project or of all, newest first. PROJECT_NOT_FOUND."""
+        """Return the agents of a project, or of every project, newest first. Raises PROJECT_NOT_FOUND."""
         project_id = await self._project_id(project, "project_id") if project else ""
         scope = ["agents", project_id]
         before, limit = request.cursor(scope, ""), request.limit()
@@ -128,23 +129,22 @@ class Agents:
         idempotency_key: IdempotencyKey | None = None,
         validate_only: bool = False,
     ) -> Agent:
-        """The agent that ``edit`` makes of the stored one; its id and times are kept.
+        """Save the agent that ``edit`` returns for the stored one. Its id and times are kept.
 
-        As `create`, and AGENT_NOT_FOUND, ETAG_MISMATCH.
-        """
+        Raises the errors of `create`, AGENT_NOT_FOUND and ETAG_MISMATCH."""
 
         async def plan(now: int) -> PlannedChange[Agent]:
             stored = await self.agent(key, field="agent.id")
             check_etag(stored, etag)
-            wanted = await self._validated(edit(stored))
-            if wanted == stored:
+            changed = await self._validated(edit(stored))
+            if changed == stored:
                 return PlannedChange(stored)
-            holder = await self._catalog.agent(wanted.name)
+            holder = await self._catalog.agent(changed.name)
             if holder is not None and holder.id != stored.id:
-                raise _name_taken(wanted.name)
-            if wanted.name != stored.name:
+                raise _name_taken(changed.name)
+            if changed.name != stored.name:
                 await refuse_if_agent_used(self._catalog, stored.name)
-            made = replace(wanted, id=stored.id, version=stored.version + 1, updated_ms=now)
+            made = replace(changed, id=stored.id, version=stored.version + 1, updated_ms=now)
             return PlannedChange(made, [Put(made)])
 
         with self._invalidating_ids():
@@ -155,10 +155,10 @@ class Agents:
     async def delete(
         self, key: str, *, etag: str = "", idempotency_key: IdempotencyKey | None = None
     ) -> None:
-        """Delete an agent and all that it remembers.
+        """Delete an agent and its memories.
 
-        AGENT_NOT_FOUND, ETAG_MISMATCH; RESOURCE_IN_USE if a tool calls it or it is at work.
-        """
+        Raises AGENT_NOT_FOUND, ETAG_MISMATCH, and RESOURCE_IN_USE if a tool calls the agent or a turn of it
+        is active."""
 
         deleted: list[Agent] = []
 
@@ -177,7 +177,7 @@ class Agents:
                 await callback(agent)
 
     async def _agent_to_delete(self, key: str, etag: str) -> Agent:
-        """The agent; of a damaged one its id and name, whatever the ``etag``."""
+        """Return the agent to delete. For a damaged one, return its id and name and ignore ``etag``."""
         try:
             stored = await self.agent(key)
         except WonderError as problem:
@@ -193,8 +193,8 @@ class Agents:
 
     @contextlib.contextmanager
     def _invalidating_ids(self) -> Iterator[None]:
-        """What was read before or during a change is not kept. (A change whose caller goes away may be
-        written a little later; hence also the time.)"""
+        """Invalidate cached ids before and after a change. A change whose caller was cancelled may be
+        committed later, so cached ids also expire."""
         try:
             self._invalidate_ids()
             yield
@@ -206,7 +206,7 @@ class Agents:
         self._id_cache.clear()
 
     async def _validated(self, agent: Agent) -> Agent:
-        """``agent`` checked, with ids for its projects."""
+        """Return ``agent`` with the ids of its projects, after checking it."""
         _check_header(agent)
         ids: list[str] = []
         for index, key in enumerate(agent.project_ids or (DEFAULT_PROJECT,)):
@@ -230,7 +230,8 @@ class Agents:
         if reference is None or not (reference.definition_id or reference.library):
             raise error(
                 Reason.FIELD_INVALID,
-                "Name a persona by def_… or library/name, with or without @revision, or write one down.",
+                f"'{text[:100]}' is not a reference to a persona. Use def_… or library/name, with or without "
+                "@revision, or give an inline persona.",
                 field="agent.persona_id",
             )
         found = await self._catalog.definition(reference)
@@ -241,38 +242,48 @@ class Agents:
             )
 
     async def _check_inline(self, persona: Persona) -> None:
-        shelf = DefinitionIndex()
-        await load_dependencies(shelf, self._catalog, [(persona, "")])
-        if found := check_spec(persona, "", IndexResolver(shelf, self._actions)):
+        index = DefinitionIndex()
+        await load_dependencies(index, self._catalog, [(persona, "")])
+        if found := check_spec(persona, "", IndexResolver(index, self._actions)):
             faults = under("agent.persona", found)
             raise WonderError(faults[0], faults=faults)
 
 
 def _check_header(agent: Agent) -> None:
     if not is_definition_name(agent.name):
-        raise error(Reason.FIELD_INVALID, f"An agent's name is {NAME_RULE}.", field="agent.name")
+        raise error(
+            Reason.FIELD_INVALID,
+            f"'{agent.name[:100]}' is not a valid name of an agent. Use {NAME_RULE}.",
+            field="agent.name",
+        )
     if len(agent.description.encode()) > MAX_DESCRIPTION_BYTES:
         raise error(
             Reason.FIELD_INVALID,
-            f"The description is longer than {MAX_DESCRIPTION_BYTES} bytes.",
+            f"The description has {len(agent.description.encode())} bytes; "
+            f"the maximum is {MAX_DESCRIPTION_BYTES}.",
             field="agent.description",
         )
     if len(agent.project_ids) > MAX_PROJECTS:
         raise error(
             Reason.LIMIT_EXCEEDED,
-            f"An agent is in at most {MAX_PROJECTS} projects.",
+            f"The agent is in {len(agent.project_ids)} projects; the maximum is {MAX_PROJECTS}.",
             field="agent.project_ids",
         )
     check_metadata(agent.metadata, "agent.metadata")
 
 
-def check_metadata(metadata: Mapping[str, Any], field: str) -> None:
-    """PAYLOAD_TOO_LARGE for more than a client may keep with a resource."""
-    if len(json.dumps(metadata)) > MAX_METADATA_BYTES:
+def check_metadata(metadata: JsonObject, field: str) -> None:
+    """Raise PAYLOAD_TOO_LARGE if the metadata of a resource is too large."""
+    size = len(json.dumps(metadata))
+    if size > MAX_METADATA_BYTES:
         raise error(
-            Reason.PAYLOAD_TOO_LARGE, f"Metadata is at most {MAX_METADATA_BYTES} bytes of JSON.", field=field
+            Reason.PAYLOAD_TOO_LARGE,
+            f"The metadata has {size} bytes as JSON; the maximum is {MAX_METADATA_BYTES}.",
+            field=field,
         )
 
 
 def _name_taken(name: str) -> WonderError:
-    return error(Reason.ALREADY_EXISTS, f"There is an agent '{name}' already.", field="agent.name")
+    return error(
+        Reason.ALREADY_EXISTS, f"An agent '{name}' already exists. Choose another name.", field="agent.name"
+    )

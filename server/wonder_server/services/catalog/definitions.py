@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
 from wonder_server.core.definitions.check import check_spec
 from wonder_server.core.definitions.diff import diff
@@ -23,6 +23,7 @@ from wonder_server.core.definitions.resources import STANDARD_LIBRARY, Definitio
 from wonder_server.core.definitions.specs import Kind
 from wonder_server.core.errors import Fault, Reason, WonderError, error
 from wonder_server.core.ids import random_id
+from wonder_server.core.json_types import JsonObject, JsonValue
 from wonder_server.ports.catalog import Catalog, Change, DefinitionQuery, Drop, Put
 from wonder_server.services.catalog.dependencies import (
     NO_LIMIT,
@@ -44,7 +45,7 @@ MAX_APPLY: Final = 1_000
 
 
 class ChangeAction(StrEnum):
-    """What saving, or pruning, did."""
+    """The effect of a save or prune on a definition."""
 
     CREATED = "created"
     UPDATED = "updated"
@@ -54,7 +55,7 @@ class ChangeAction(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DefinitionChange:
-    """What saving, or pruning, did to one definition. A revision of 0: there was, or is, none."""
+    """The effect of a save or prune on one definition. A revision of 0 means that there was, or is, none."""
 
     action: ChangeAction
     kind: Kind
@@ -66,7 +67,7 @@ class DefinitionChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saved:
-    """A definition as it is now, and what happened to it."""
+    """A saved definition and the change to it."""
 
     definition: Definition
     change: DefinitionChange
@@ -74,28 +75,30 @@ class Saved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Applied:
-    """What a batch did: a change for each definition, in the order of the batch, then what was pruned."""
+    """The result of a batch: the change of each definition in the order of the batch, then the pruned
+    ones."""
 
     changes: tuple[DefinitionChange, ...]
     library: Library
 
 
 YIELD_EVERY = 20
-"""Definitions that are checked before others get their turn: a large folder must not hold up the server."""
+"""Number of definitions to check before yielding to other work, so that a large folder does not block the
+server."""
 
 
 class Definitions:
-    """The use-cases over the catalog. Keys of libraries are ids or names."""
+    """The use cases of libraries and definitions. The key of a library is its id or name."""
 
     def __init__(
         self,
         catalog: Catalog,
         transactions: CatalogTransactions,
-        actions: Mapping[str, Mapping[str, Any]],
+        actions: Mapping[str, JsonObject],
         providers: Collection[str] = (),
     ) -> None:
-        """``actions``: the action kinds of this server, each with the JSON Schema of its input.
-        ``providers``: its providers of models; empty: any."""
+        """``actions``: the JSON Schema of the input of each action kind of this server. ``providers``: the
+        names of its model providers; empty accepts any."""
         self._providers = frozenset(providers)
         self._catalog = catalog
         self._transactions = transactions
@@ -111,13 +114,15 @@ class Definitions:
         idempotency_key: IdempotencyKey | None = None,
         validate_only: bool = False,
     ) -> Library:
-        """A new, empty library. FIELD_INVALID, ALREADY_EXISTS."""
+        """Create an empty library. Raises FIELD_INVALID, ALREADY_EXISTS."""
         _check_library(name, description)
 
         async def plan(now: int) -> PlannedChange[Library]:
             if await self._catalog.library(name) is not None:
                 raise error(
-                    Reason.ALREADY_EXISTS, f"There is a library '{name}' already.", field="library.name"
+                    Reason.ALREADY_EXISTS,
+                    f"A library '{name}' already exists. Choose another name.",
+                    field="library.name",
                 )
             library = _new_library(name, description, now)
             return PlannedChange(library, [Put(library)])
@@ -127,14 +132,14 @@ class Definitions:
         )
 
     async def library(self, key: str, *, field: str = "library_id") -> Library:
-        """LIBRARY_NOT_FOUND if there is none."""
+        """Return a library. Raises LIBRARY_NOT_FOUND."""
         found = await self._catalog.library(key) if key else None
         if found is None:
-            raise error(Reason.LIBRARY_NOT_FOUND, f"There is no library '{key}'.", field=field)
+            raise error(Reason.LIBRARY_NOT_FOUND, f"Library '{key[:100]}' does not exist.", field=field)
         return found
 
     async def libraries(self, request: PageRequest) -> Page[Library]:
-        """All libraries, by name."""
+        """Return all libraries, by name."""
         after, limit = request.cursor(["libraries"], ""), request.limit()
         found = await self._catalog.libraries(after, limit + 1)
         return page(found, limit, ["libraries"], lambda library: library.name)
@@ -142,8 +147,9 @@ class Definitions:
     async def delete_library(
         self, key: str, *, force: bool = False, etag: str = "", idempotency_key: IdempotencyKey | None = None
     ) -> None:
-        """LIBRARY_NOT_FOUND, ETAG_MISMATCH; RESOURCE_IN_USE if it is the standard library, holds
-        definitions and ``force`` is not set, or others refer to one of them."""
+        """Delete a library. Raises LIBRARY_NOT_FOUND, ETAG_MISMATCH, and RESOURCE_IN_USE if it is the
+        standard library, if it has definitions and ``force`` is not set, or if other definitions refer to one
+        of them."""
 
         async def plan(now: int) -> PlannedChange[EmptyResult]:
             library = await self.library(key)
@@ -153,8 +159,7 @@ class Definitions:
             if contents and not force:
                 raise error(
                     Reason.RESOURCE_IN_USE,
-                    f"The library '{library.name}' holds {len(contents)} definitions; delete them, "
-                    "or use force.",
+                    f"Library '{library.name}' has {len(contents)} definitions. Delete them or set force.",
                 )
             await refuse_if_used(self._catalog, contents, ())
             return PlannedChange(EmptyResult(), [*map(Drop, contents), Drop(library)])
@@ -164,10 +169,9 @@ class Definitions:
     # --- definitions ----------------------------------------------------------------------------
 
     async def definition(self, text: str, *, field: str = "definition_id") -> Definition:
-        """The revision that ``def_…`` or ``library/name``, with or without ``@revision``, leads to.
+        """Return the revision of a reference: ``def_…`` or ``library/name``, with or without ``@revision``.
 
-        FIELD_INVALID if it is no such reference, DEFINITION_NOT_FOUND.
-        """
+        Raises FIELD_INVALID for an invalid reference, DEFINITION_NOT_FOUND."""
         reference = _reference(text, field)
         found = await self._catalog.definition(reference)
         if found is None:
@@ -182,7 +186,7 @@ class Definitions:
         kinds: Sequence[Kind] = (),
         labels: Mapping[str, str] | None = None,
     ) -> Page[Definition]:
-        """The newest revisions, by library and name. LIBRARY_NOT_FOUND."""
+        """Return the latest revisions, by library and name. Raises LIBRARY_NOT_FOUND."""
         library_id = (await self.library(library)).id if library else ""
         scope = ["definitions", library_id, sorted(kinds), dict(labels or {})]
         after, limit = request.cursor(scope, ["", ""]), request.limit()
@@ -197,7 +201,7 @@ class Definitions:
         return page(found, limit, scope, lambda definition: [definition.library, definition.name])
 
     async def revisions(self, text: str, request: PageRequest) -> Page[Definition]:
-        """All revisions of a definition, newest first. DEFINITION_NOT_FOUND."""
+        """Return all revisions of a definition, newest first. Raises DEFINITION_NOT_FOUND."""
         head = await self.definition(text.partition("@")[0])
         scope = ["revisions", head.id]
         before, limit = request.cursor(scope, 0), request.limit()
@@ -213,10 +217,9 @@ class Definitions:
         idempotency_key: IdempotencyKey | None = None,
         validate_only: bool = False,
     ) -> Saved:
-        """Save one definition: a new one, a next revision, or nothing if it says the same already.
+        """Save one definition: a new one, a new revision, or no change if the content is the same.
 
-        LIBRARY_NOT_FOUND, DEFINITION_INVALID (``faults`` has every place), ETAG_MISMATCH.
-        """
+        Raises LIBRARY_NOT_FOUND, DEFINITION_INVALID (``faults`` has every fault), ETAG_MISMATCH."""
 
         async def plan(now: int) -> PlannedChange[Saved]:
             home = await self.library(library)
@@ -240,13 +243,13 @@ class Definitions:
     ) -> None:
         """Delete a definition with all its revisions.
 
-        FIELD_INVALID for a reference with a revision, DEFINITION_NOT_FOUND, ETAG_MISMATCH;
-        RESOURCE_IN_USE if it is of the standard library, or another definition or an agent refers to it.
-        """
+        Raises FIELD_INVALID for a reference with a revision, DEFINITION_NOT_FOUND, ETAG_MISMATCH, and
+        RESOURCE_IN_USE if it is in the standard library, or if another definition or an agent refers to
+        it."""
         if _reference(text, "definition_id").revision:
             raise error(
                 Reason.FIELD_INVALID,
-                "A revision cannot be deleted, only the whole definition: leave @… out.",
+                f"'{text[:100]}' names a revision. Only a whole definition can be deleted: omit @….",
                 field="definition_id",
             )
 
@@ -269,12 +272,12 @@ class Definitions:
         idempotency_key: IdempotencyKey | None = None,
         validate_only: bool = False,
     ) -> Applied:
-        """Save many definitions of one library (by name, made if there is none), all or none.
+        """Save many definitions of one library, all or none. The library is created if it does not exist.
 
-        They may refer to each other in any order. ``prune`` deletes what is not among them.
-        FIELD_INVALID, LIMIT_EXCEEDED, DEFINITION_INVALID (``faults`` has every place, beginning with
-        ``definitions[3].``), RESOURCE_IN_USE if something that is pruned is referred to.
-        """
+        The definitions may refer to each other in any order. ``prune`` deletes the library's other
+        definitions. Raises FIELD_INVALID, LIMIT_EXCEEDED, DEFINITION_INVALID (``faults`` has every fault,
+        with fields such as ``definitions[3].name``), and RESOURCE_IN_USE if other definitions refer to a
+        pruned one."""
         _check_batch(library, drafts)
 
         async def plan(now: int) -> PlannedChange[Applied]:
@@ -304,21 +307,24 @@ class Definitions:
         )
 
     async def _check(self, home: Library, saved: Sequence[tuple[Definition, Definition | None, str]]) -> None:
-        """Refuse what must not be saved: every fault of every definition at once."""
+        """Raise every fault of every changed definition at once."""
         changed = [(after, before, path) for after, before, path in saved if after is not before]
         if not changed:
             return
         faults: list[Fault] = []
-        shelf = DefinitionIndex(after for after, _, _ in saved)
-        await load_dependencies(shelf, self._catalog, [(after.spec, home.name) for after, _, _ in changed])
-        surroundings = IndexResolver(shelf, self._actions, self._providers)
+        index = DefinitionIndex(after for after, _, _ in saved)
+        await load_dependencies(index, self._catalog, [(after.spec, home.name) for after, _, _ in changed])
+        resolver = IndexResolver(index, self._actions, self._providers)
         for number, (after, before, path) in enumerate(changed):
             if number % YIELD_EVERY == YIELD_EVERY - 1:
                 await asyncio.sleep(0)
             if before is not None and before.kind is not after.kind:
-                message = f"'{after.name}' is a {before.kind} for life; give the {after.kind} another name."
+                message = (
+                    f"'{after.name}' is a {before.kind}, and its kind cannot change. Give the {after.kind} "
+                    "another name."
+                )
                 faults.append(Fault(reason=Reason.DEFINITION_INVALID, message=message, field=f"{path}.kind"))
-            faults.extend(under(f"{path}.{after.kind}", check_spec(after.spec, home.name, surroundings)))
+            faults.extend(under(f"{path}.{after.kind}", check_spec(after.spec, home.name, resolver)))
         if faults:
             raise WonderError(faults[0], faults=tuple(faults))
 
@@ -327,7 +333,7 @@ class Definitions:
 
 
 def _next_revision(home: Library, draft: DefinitionDraft, before: Definition | None, now: int) -> Definition:
-    """What saving ``draft`` makes: ``before`` itself where it says the same already."""
+    """Return the definition that saving ``draft`` creates; ``before`` itself if the content is the same."""
     content_hash = draft.content_hash()
     if before is not None and before.content_hash == content_hash:
         return before
@@ -400,27 +406,35 @@ def _next_version(library: Library, now: int, *, added: int) -> Library:
     )
 
 
-# --- small checks -----------------------------------------------------------------------------------
+# --- checks -----------------------------------------------------------------------------------------
 
 
 def _check_library(name: str, description: str) -> None:
     if not is_library_name(name):
-        raise error(Reason.FIELD_INVALID, f"A library's name is {LIBRARY_RULE}.", field="library.name")
+        raise error(
+            Reason.FIELD_INVALID,
+            f"'{name[:100]}' is not a valid name of a library. Use {LIBRARY_RULE}.",
+            field="library.name",
+        )
     if len(description.encode()) > MAX_DESCRIPTION_BYTES:
         raise error(
             Reason.FIELD_INVALID,
-            f"The description is longer than {MAX_DESCRIPTION_BYTES} bytes.",
+            f"The description has {len(description.encode())} bytes; the maximum is {MAX_DESCRIPTION_BYTES}.",
             field="library.description",
         )
 
 
 def _check_batch(library: str, drafts: Sequence[DefinitionDraft]) -> None:
     if not is_library_name(library):
-        raise error(Reason.FIELD_INVALID, f"A library's name is {LIBRARY_RULE}.", field="library")
+        raise error(
+            Reason.FIELD_INVALID,
+            f"'{library[:100]}' is not a valid name of a library. Use {LIBRARY_RULE}.",
+            field="library",
+        )
     if len(drafts) > MAX_APPLY:
         raise error(
             Reason.LIMIT_EXCEEDED,
-            f"At most {MAX_APPLY} definitions are applied at once.",
+            f"The request has {len(drafts)} definitions; the maximum is {MAX_APPLY}.",
             field="definitions",
         )
     seen: set[str] = set()
@@ -428,7 +442,7 @@ def _check_batch(library: str, drafts: Sequence[DefinitionDraft]) -> None:
         if draft.name in seen:
             raise error(
                 Reason.FIELD_INVALID,
-                f"Two definitions have the name '{draft.name}'; in a library a name stands once.",
+                f"Two definitions have the name '{draft.name}'. A name is unique in its library.",
                 field=f"definitions[{index}].name",
             )
         seen.add(draft.name)
@@ -437,7 +451,8 @@ def _check_batch(library: str, drafts: Sequence[DefinitionDraft]) -> None:
 def _refuse_standard(library: str) -> None:
     if library == STANDARD_LIBRARY:
         raise error(
-            Reason.RESOURCE_IN_USE, f"'{STANDARD_LIBRARY}' comes with the server and cannot be deleted."
+            Reason.RESOURCE_IN_USE,
+            f"The library '{STANDARD_LIBRARY}' belongs to the server and cannot be deleted.",
         )
 
 
@@ -445,11 +460,13 @@ def _reference(text: str, field: str) -> Reference:
     reference = parse_reference(text)
     if reference is None or not (reference.definition_id or reference.library):
         raise error(
-            Reason.FIELD_INVALID, "Give def_… or library/name, with or without @revision.", field=field
+            Reason.FIELD_INVALID,
+            f"'{text[:100]}' is not a reference. Use def_… or library/name, with or without @revision.",
+            field=field,
         )
     return reference
 
 
-def _pair(cursor: Any) -> tuple[str, str]:
+def _pair(cursor: JsonValue) -> tuple[str, str]:
     library, name = cursor
     return (str(library), str(name))

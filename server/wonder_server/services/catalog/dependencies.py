@@ -1,4 +1,4 @@
-"""What hangs together in the catalog: all that a definition leads to, and all that leads to it."""
+"""Dependencies in the catalog: the definitions to which a definition refers, and those that refer to it."""
 
 from __future__ import annotations
 
@@ -13,29 +13,28 @@ from wonder_server.core.errors import Reason, error
 from wonder_server.ports.catalog import Catalog, DefinitionQuery, Definitions
 
 NO_LIMIT: Final = 1_000_000
-"""A limit for "everything": more definitions or agents than one catalog holds."""
+"""A limit above the number of definitions or agents of any catalog."""
 
 _MAX_SINGLE_READS: Final = 8
 
 
 async def load_dependencies(
-    shelf: DefinitionIndex, catalog: Definitions, starts: Iterable[tuple[Spec, str]]
+    index: DefinitionIndex, catalog: Definitions, starts: Iterable[tuple[Spec, str]]
 ) -> set[str]:
-    """Put on the shelf all that the given specs lead to, directly or not. Each comes with the library
-    that its references start from. What leads nowhere is noted as such.
+    """Load into ``index`` all definitions to which the given specs refer, directly or not. Each spec has the
+    library to which its references are relative. References without a definition are recorded as unknown.
 
-    The answer is the ids and names of the agents that any of them calls.
-    """
+    Return the ids and names of the agents that the specs and definitions call."""
     agents: set[str] = set()
     pending = list(starts)
     visited: set[tuple[str, int]] = set()
     while pending:
         spec, library = pending.pop()
         agents.update(agent for _, agent in agent_mentions(spec))
-        for reference in list(shelf.unknown(spec, library)):
-            shelf.put(reference, await catalog.definition(reference))
+        for reference in list(index.unknown(spec, library)):
+            index.put(reference, await catalog.definition(reference))
         for mention in mentions(spec):
-            found = shelf.find(mention.text, library)
+            found = index.find(mention.text, library)
             if found is not None and (found.id, found.revision) not in visited:
                 visited.add((found.id, found.revision))
                 pending.append((found.spec, found.library))
@@ -45,7 +44,7 @@ async def load_dependencies(
 async def latest_revisions(
     catalog: Definitions, library: Library, names: Sequence[str], *, everything: bool
 ) -> dict[str, Definition]:
-    """The newest revisions in a library by name: at least those named, or everything."""
+    """Return the latest revisions of a library by name: at least those of ``names``, or all."""
     if everything or len(names) > _MAX_SINGLE_READS:
         definitions = await catalog.definitions(DefinitionQuery(library_id=library.id, limit=NO_LIMIT))
         return {definition.name: definition for definition in definitions}
@@ -56,11 +55,10 @@ async def latest_revisions(
 async def refuse_if_used(
     catalog: Catalog, removed: Collection[Definition], replaced: Collection[Definition]
 ) -> None:
-    """RESOURCE_IN_USE if anything that stays refers to one of ``gone``.
+    """Raise RESOURCE_IN_USE if a remaining definition or agent refers to one of ``removed``.
 
-    ``replaced`` are revisions that are being saved at the same time; they count instead of those that
-    the catalog still holds. Older revisions do not count.
-    """
+    ``replaced`` are revisions that the same change saves; they count instead of the stored ones. Older
+    revisions do not count."""
     if not removed:
         return
     remaining = {
@@ -78,17 +76,20 @@ async def refuse_if_used(
 
 
 async def refuse_if_agent_used(catalog: Catalog, *keys: str) -> None:
-    """RESOURCE_IN_USE if a tool or a workflow calls the agent of one of these keys (its id, its name)."""
+    """Raise RESOURCE_IN_USE if a tool or workflow calls the agent by one of these keys (its id, its name)."""
     kinds = (Kind.TOOL, Kind.WORKFLOW)
     for definition in await catalog.definitions(DefinitionQuery(kinds=kinds, limit=NO_LIMIT)):
         user = f"{definition.kind} {definition.library}/{definition.name}"
         for _, agent in agent_mentions(definition.spec):
             if agent in keys:
-                raise error(Reason.RESOURCE_IN_USE, f"The {user} calls the agent '{agent}'.")
+                raise error(
+                    Reason.RESOURCE_IN_USE,
+                    f"The {user} calls the agent '{agent}'. Change or delete the {user} first.",
+                )
 
 
 def agent_references(agent: Agent) -> list[str]:
-    """The references to definitions that an agent holds, inline persona included."""
+    """Return the references of an agent to definitions, including those of an inline persona."""
     if agent.persona is not None:
         return [mention.text for mention in mentions(agent.persona)]
     return [agent.persona_id]
@@ -99,5 +100,5 @@ def _refuse_reference(removed: Collection[Definition], text: str, library: str, 
         if leads_to(text, library, definition):
             raise error(
                 Reason.RESOURCE_IN_USE,
-                f"{definition.library}/{definition.name} is used by the {user.replace('_', ' ')}.",
+                f"The {user.replace('_', ' ')} uses {definition.library}/{definition.name}. Change it first.",
             )

@@ -1,4 +1,4 @@
-"""What to say of a definition, an agent or a project that is not there: what was probably meant."""
+"""Errors for a missing definition, agent or project, with the closest existing name."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from wonder_server.core.suggestions import closest, did_you_mean, suggestion
 from wonder_server.ports.catalog import Catalog, DefinitionQuery
 
 MAX_COMPARED_NAMES = 1_000
-"""So many names are compared with what was said."""
+"""Number of names to compare."""
 MAX_QUOTED_CHARACTERS = 100
-"""So many characters of a key are said again."""
+"""Maximum length of a key in a message."""
 
 
 async def definition_not_found(
@@ -27,8 +27,8 @@ async def definition_not_found(
     found: Definition | None = None,
     field: str = "",
 ) -> WonderError:
-    """DEFINITION_NOT_FOUND for ``text``, which was to lead to a definition, of ``kind`` if one is said.
-    ``found`` is what it led to, of another kind."""
+    """Return DEFINITION_NOT_FOUND for the reference ``text`` to a definition, of ``kind`` if given. ``found``
+    is the definition of another kind to which it leads."""
 
     def refusal(message: str) -> WonderError:
         return error(Reason.DEFINITION_NOT_FOUND, message, field=field)
@@ -48,22 +48,22 @@ async def definition_not_found(
 
 
 async def agent_not_found(catalog: Catalog, key: str, *, field: str = "") -> WonderError:
-    """AGENT_NOT_FOUND for an id or a name."""
+    """Return AGENT_NOT_FOUND for an id or a name."""
     names = [each.name for each in await catalog.agents("", "", MAX_COMPARED_NAMES)] if key else []
     message = f"There is no agent '{key[:MAX_QUOTED_CHARACTERS]}'{did_you_mean(key, names)}."
     return error(Reason.AGENT_NOT_FOUND, message, field=field)
 
 
 async def project_not_found(catalog: Catalog, key: str, *, field: str = "") -> WonderError:
-    """PROJECT_NOT_FOUND for an id or a name."""
+    """Return PROJECT_NOT_FOUND for an id or a name."""
     names = [each.name for each in await catalog.projects("", MAX_COMPARED_NAMES)] if key else []
     message = f"There is no project '{key[:MAX_QUOTED_CHARACTERS]}'{did_you_mean(key, names)}."
     return error(Reason.PROJECT_NOT_FOUND, message, field=field)
 
 
 def _closest_name(text: str, names: Sequence[str]) -> str:
-    """Which of ``library/name`` was meant by ``text``. Names are compared within the library that was meant:
-    two in one library are not alike for that."""
+    """Return the closest of the names ``library/name`` to ``text``. Names are compared within the closest
+    library: names in one library are not alike because of its name."""
     library, _, name = text.rpartition("/")
     same = sorted(each for each in names if each.rpartition("/")[2] == name)
     if same:

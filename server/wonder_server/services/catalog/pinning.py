@@ -1,10 +1,10 @@
-"""Pins on demand: what a turn, run or task starts with, resolved once and remembered (feature A1)."""
+"""Pins of turns, runs and tasks, resolved on demand and cached (feature A1)."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar, cast
 
 from wonder_server.core.definitions import pinning
 from wonder_server.core.definitions.index import DefinitionIndex
@@ -27,9 +27,9 @@ from wonder_server.services.catalog.transactions import CatalogTransactions
 MAX_CACHED = 10_000
 
 SUMMARY_WORKFLOW = "wonder/std/summarize_history"
-"""The workflow that sums up for agents whose persona says so."""
+"""The workflow that summarizes the history for personas with the strategy ``summarize``."""
 
-P = TypeVar("P")
+P = TypeVar("P", PinnedAgent, PinnedWorkflow, PinnedTask)
 
 AddContextWindow = Callable[[ModelProfile], Awaitable[ModelProfile]]
 
@@ -37,9 +37,8 @@ AddContextWindow = Callable[[ModelProfile], Awaitable[ModelProfile]]
 class Pins:
     """Pins agents, workflows and tasks.
 
-    A known pin is one dictionary look-up. Changes that go through `CatalogWrites` make those that they
-    may touch be resolved anew; pins that were handed out stay as they are.
-    """
+    A cached pin costs one dictionary lookup. A change through `CatalogTransactions` invalidates the pins that
+    it may affect; pins in use do not change."""
 
     def __init__(
         self,
@@ -48,39 +47,37 @@ class Pins:
         resolve_profile: pinning.ResolveProfile,
         add_context_window: AddContextWindow | None = None,
     ) -> None:
-        """``settle`` decides provider, model and format of profiles that leave them open; ``inform``
-        adds what is known of the model."""
+        """``resolve_profile`` fills in the provider, model and format that a profile leaves open.
+        ``add_context_window`` adds the context window of the model, if known."""
         self._catalog = catalog
         self._transactions = transactions
         self._resolve_profile = resolve_profile
         self._add_context_window = add_context_window
-        self._cache: dict[tuple[str, str, str], Any] = {}
+        self._cache: dict[tuple[str, str, str], PinnedAgent | PinnedWorkflow | PinnedTask] = {}
         transactions.add_listener(self._invalidate)
 
     async def agent(self, key: str) -> PinnedAgent:
-        """The agent of this id or name with all that its turns need.
+        """Return the agent with this id or name, with everything that its turns need.
 
-        AGENT_NOT_FOUND; DEFINITION_NOT_FOUND if its persona leads nowhere.
-        """
+        Raises AGENT_NOT_FOUND, and DEFINITION_NOT_FOUND if its persona does not exist."""
         return await self._pin(("agent", key, ""), lambda: self._resolve_agent(key))
 
     async def workflow(self, text: str, *, library: str = "") -> PinnedWorkflow:
-        """The workflow that a reference (seen from ``library``) leads to.
+        """Return the workflow of a reference, which is relative to ``library``.
 
-        DEFINITION_NOT_FOUND; AGENT_NOT_FOUND if a node of it, or of one inside, calls an agent that is not
-        there.
-        """
+        Raises DEFINITION_NOT_FOUND, and AGENT_NOT_FOUND if a node of it, or of an inner workflow, calls an
+        agent that does not exist."""
         return await self._pin(("workflow", text, library), lambda: self._resolve_workflow(text, library))
 
     async def task(self, text: str, *, library: str = "") -> PinnedTask:
-        """The task that a reference (seen from ``library``) leads to. DEFINITION_NOT_FOUND."""
+        """Return the task of a reference, which is relative to ``library``. Raises DEFINITION_NOT_FOUND."""
         return await self._pin(("task", text, library), lambda: self._resolve_task(text, library))
 
     async def _pin(self, key: tuple[str, str, str], resolve: Callable[[], Awaitable[P]]) -> P:
-        known: P | None = self._cache.get(key)
+        known = cast("P | None", self._cache.get(key))
         if known is not None:
             return known
-        # With the writer's lock, so that all that is read belongs to one state of the catalog.
+        # Under the writer's lock, so that all reads see one state of the catalog.
         async with self._transactions.lock:
             pin = await resolve()
             if len(self._cache) >= MAX_CACHED:
@@ -97,15 +94,15 @@ class Pins:
 
     async def _resolve_workflow(self, text: str, library: str) -> PinnedWorkflow:
         definition = await self._definition(text, library, Kind.WORKFLOW)
-        shelf = DefinitionIndex()
-        called = await load_dependencies(shelf, self._catalog, [(definition.spec, definition.library)])
-        return pinning.pin_workflow(definition, shelf, await self._agents(called))
+        index = DefinitionIndex()
+        called = await load_dependencies(index, self._catalog, [(definition.spec, definition.library)])
+        return pinning.pin_workflow(definition, index, await self._agents(called))
 
     async def _resolve_task(self, text: str, library: str) -> PinnedTask:
         definition = await self._definition(text, library, Kind.TASK)
-        shelf = DefinitionIndex()
-        await load_dependencies(shelf, self._catalog, [(definition.spec, definition.library)])
-        return pinning.pin_task(definition, shelf)
+        index = DefinitionIndex()
+        await load_dependencies(index, self._catalog, [(definition.spec, definition.library)])
+        return pinning.pin_task(definition, index)
 
     async def _definition(self, text: str, library: str, kind: Kind) -> Definition:
         reference = parse_reference(text)
@@ -120,9 +117,9 @@ class Pins:
         if agent is None:
             raise await agent_not_found(self._catalog, key)
         persona, library, reference = await self._persona(agent)
-        shelf = DefinitionIndex()
-        called = await self._agents(await load_dependencies(shelf, self._catalog, [(persona, library)]))
-        pinned = pinning.pin_agent(agent, persona, library, shelf, called, self._resolve_profile)
+        index = DefinitionIndex()
+        called = await self._agents(await load_dependencies(index, self._catalog, [(persona, library)]))
+        pinned = pinning.pin_agent(agent, persona, library, index, called, self._resolve_profile)
         if self._add_context_window is not None:
             profile = replace(pinned.profile, spec=await self._add_context_window(pinned.profile.spec))
             pinned = replace(pinned, profile=profile)
@@ -131,8 +128,8 @@ class Pins:
         return replace(pinned, persona_ref=reference)
 
     async def _persona(self, agent: Agent) -> tuple[Persona, str, str]:
-        """An agent's persona, with defaults; the library that its references start from; its revision
-        (`PinnedAgent.persona_ref`)."""
+        """Return the persona of an agent with its defaults, the library to which its references are relative,
+        and its revision (`PinnedAgent.persona_ref`)."""
         if agent.persona is not None:
             return pinning.with_defaults(agent.persona), "", ""
         definition = await self._definition(agent.persona_id, "", Kind.PERSONA)
@@ -140,18 +137,20 @@ class Pins:
         return pinning.with_defaults(definition.spec), definition.library, str(definition.pin)
 
     async def _agents(self, called: Iterable[str]) -> dict[str, str]:
-        """The ids of those of the named agents that there are, by what they are called."""
+        """Return the ids of the existing agents among ``called``, by key."""
         found = [(key, await self._catalog.agent(key)) for key in called]
         return {key: agent.id for key, agent in found if agent is not None}
 
 
 def _lacks_agent(pin: object) -> bool:
-    """Whether a tool of it calls an agent that is not there. One that is made later is to be found."""
+    """Return True if a tool calls an agent that does not exist. The pin is not cached, so that a later agent
+    is found."""
     if not isinstance(pin, PinnedAgent):
         return False
     return any(tool.spec.target_type == "agent" and not tool.agent_id for tool in pin.tools)
 
 
 def _is_new(change: Change) -> bool:
-    """What is new cannot be part of a pin; a changed agent may be called by others' tools and nodes."""
+    """Return True for a new resource, which no pin can contain. Tools and nodes of others may call a changed
+    agent."""
     return isinstance(change, Put) and change.resource.version == 1

@@ -29,11 +29,12 @@ MAX_REPOSITORIES: Final = 100
 MAX_CACHED: Final = 10_000
 
 BeforeDelete = Callable[[Project], Awaitable[None]]
-"""Asked before a project is deleted: raises RESOURCE_IN_USE, or lets go of what belongs to it."""
+"""Called before the deletion of a project: raises RESOURCE_IN_USE, or releases what belongs to the
+project."""
 
 
 class Projects:
-    """The use-cases over the catalog. Keys are ids or names."""
+    """The use cases of projects. A key is an id or a name."""
 
     def __init__(
         self, catalog: Catalog, transactions: CatalogTransactions, before_delete: Sequence[BeforeDelete] = ()
@@ -47,7 +48,7 @@ class Projects:
     async def create(
         self, project: Project, *, idempotency_key: IdempotencyKey | None = None, validate_only: bool = False
     ) -> Project:
-        """A new project. Id, version and times of ``project`` are not read. FIELD_INVALID,
+        """Create a project. Id, version and times of ``project`` are ignored. Raises FIELD_INVALID,
         ALREADY_EXISTS."""
         _check(project)
 
@@ -62,22 +63,22 @@ class Projects:
         )
 
     async def project(self, key: str, *, field: str = "project_id") -> Project:
-        """PROJECT_NOT_FOUND if there is none."""
+        """Return a project. Raises PROJECT_NOT_FOUND."""
         found = await self._catalog.project(key) if key else None
         if found is None:
             raise await project_not_found(self._catalog, key, field=field)
         return found
 
     async def find(self, key: str) -> Project | None:
-        """The project, if there is one."""
+        """Return a project, or None."""
         return await self._catalog.project(key) if key else None
 
     async def get_cached(self, key: str) -> Project:
-        """As `project`, without a look into the catalog where the project was asked for before: whatever
-        starts asks for one."""
+        """Return a project, from the cache after the first call: every turn and run needs its project. Raises
+        PROJECT_NOT_FOUND."""
         found = self._cache.get(key)
         if found is None:
-            # With the writer's lock, so that no change comes between reading and remembering.
+            # Under the writer's lock, so that no change comes between the read and the cache.
             async with self._transactions.lock:
                 found = await self.project(key)
                 if len(self._cache) >= MAX_CACHED:
@@ -90,7 +91,7 @@ class Projects:
             self._cache.clear()
 
     async def projects(self, request: PageRequest) -> Page[Project]:
-        """All projects, newest first."""
+        """Return all projects, newest first."""
         before, limit = request.cursor(["projects"], ""), request.limit()
         found = await self._catalog.projects(before, limit + 1)
         return page(found, limit, ["projects"], lambda project: project.id)
@@ -104,17 +105,19 @@ class Projects:
         idempotency_key: IdempotencyKey | None = None,
         validate_only: bool = False,
     ) -> Project:
-        """The project that ``edit`` makes of the stored one; its id, name and times are kept.
+        """Save the project that ``edit`` returns for the stored one. Its id, name and times are kept. Raises
         FIELD_INVALID, PROJECT_NOT_FOUND, ETAG_MISMATCH."""
 
         async def plan(now: int) -> PlannedChange[Project]:
             stored = await self.project(key, field="project.id")
             check_etag(stored, etag)
-            wanted = edit(stored)
-            _check(wanted, stored)
-            if wanted == stored:
+            changed = edit(stored)
+            _check(changed, stored)
+            if changed == stored:
                 return PlannedChange(stored)
-            made = replace(wanted, id=stored.id, name=stored.name, version=stored.version + 1, updated_ms=now)
+            made = replace(
+                changed, id=stored.id, name=stored.name, version=stored.version + 1, updated_ms=now
+            )
             return PlannedChange(made, [Put(made)])
 
         return await self._transactions.execute(
@@ -124,8 +127,8 @@ class Projects:
     async def delete(
         self, key: str, *, etag: str = "", idempotency_key: IdempotencyKey | None = None
     ) -> None:
-        """PROJECT_NOT_FOUND, ETAG_MISMATCH; RESOURCE_IN_USE if it is the default project, or agents or
-        conversations belong to it."""
+        """Delete a project. Raises PROJECT_NOT_FOUND, ETAG_MISMATCH, and RESOURCE_IN_USE if it is the default
+        project, or if agents or conversations belong to it."""
 
         async def plan(now: int) -> PlannedChange[EmptyResult]:
             stored = await self.project(key)
@@ -133,12 +136,12 @@ class Projects:
             if stored.name == DEFAULT_PROJECT:
                 raise error(
                     Reason.RESOURCE_IN_USE,
-                    f"The project '{DEFAULT_PROJECT}' comes with the server and cannot be deleted.",
+                    f"The project '{DEFAULT_PROJECT}' belongs to the server and cannot be deleted.",
                 )
             if members := await self._catalog.agents(stored.id, "", 1):
                 raise error(
                     Reason.RESOURCE_IN_USE,
-                    f"Agents belong to the project '{stored.name}', such as '{members[0].name}'.",
+                    f"Agents belong to the project '{stored.name}', such as '{members[0].name}'. Move them.",
                 )
             for check in self._before_delete:
                 await check(stored)
@@ -151,17 +154,22 @@ def _check(project: Project, stored: Project | None = None) -> None:
     """Check a project to save. URLs of ``stored`` with a password, saved by older versions, stay valid."""
     before = {each.url for each in stored.repositories} if stored is not None else set()
     if not is_definition_name(project.name):
-        raise error(Reason.FIELD_INVALID, f"A project's name is {NAME_RULE}.", field="project.name")
+        raise error(
+            Reason.FIELD_INVALID,
+            f"'{project.name[:100]}' is not a valid name of a project. Use {NAME_RULE}.",
+            field="project.name",
+        )
     if len(project.description.encode()) > MAX_DESCRIPTION_BYTES:
         raise error(
             Reason.FIELD_INVALID,
-            f"The description is longer than {MAX_DESCRIPTION_BYTES} bytes.",
+            f"The description has {len(project.description.encode())} bytes; "
+            f"the maximum is {MAX_DESCRIPTION_BYTES}.",
             field="project.description",
         )
     if len(project.repositories) > MAX_REPOSITORIES:
         raise error(
             Reason.LIMIT_EXCEEDED,
-            f"A project has at most {MAX_REPOSITORIES} repositories.",
+            f"The project has {len(project.repositories)} repositories; the maximum is {MAX_REPOSITORIES}.",
             field="project.repositories",
         )
     seen: set[str] = set()
@@ -170,7 +178,8 @@ def _check(project: Project, stored: Project | None = None) -> None:
         if not is_definition_name(repository.name) or repository.name in seen:
             raise error(
                 Reason.FIELD_INVALID,
-                f"A repository's name is {NAME_RULE}, and once in a project.",
+                f"'{repository.name[:100]}' is not a valid name of a repository. Use {NAME_RULE}, and "
+                "unique in its project.",
                 field=f"{place}.name",
             )
         check_repository_url(repository.url, f"{place}.url")
@@ -186,4 +195,8 @@ def _check(project: Project, stored: Project | None = None) -> None:
 
 
 def _name_taken(name: str) -> WonderError:
-    return error(Reason.ALREADY_EXISTS, f"There is a project '{name}' already.", field="project.name")
+    return error(
+        Reason.ALREADY_EXISTS,
+        f"A project '{name}' already exists. Choose another name.",
+        field="project.name",
+    )

@@ -1,11 +1,11 @@
-"""What every server has from its first start: the standard library, a project, an agent (feature K1)."""
+"""The standard library, project and agent of every server (feature K1)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Final
 
 import yaml
 
@@ -13,6 +13,7 @@ from wonder_server.core.definitions.document import DefinitionDraft, parse_draft
 from wonder_server.core.definitions.fault_list import under
 from wonder_server.core.definitions.resources import DEFAULT_PROJECT, STANDARD_LIBRARY, Agent, Project
 from wonder_server.core.errors import Fault, Reason, WonderError, error
+from wonder_server.core.json_types import JsonDict
 from wonder_server.services.catalog.agents import Agents
 from wonder_server.services.catalog.definitions import Definitions
 from wonder_server.services.catalog.projects import Projects
@@ -24,8 +25,8 @@ STANDARD_PERSONA = f"{STANDARD_LIBRARY}/assistant"
 
 
 async def ensure_standard(folder: Path, definitions: Definitions, agents: Agents, projects: Projects) -> None:
-    """Apply the definitions in ``folder`` to the standard library, and make the project ``default`` and
-    the agent ``assistant`` if there are none. What is there and says the same is left alone."""
+    """Apply the definitions in ``folder`` to the standard library. Create the project ``default`` and the
+    agent ``assistant`` if they do not exist. Definitions without changes keep their revision."""
     with _ignore_existing():
         await definitions.create_library(STANDARD_LIBRARY, STANDARD_DESCRIPTION)
     await definitions.apply(STANDARD_LIBRARY, read_folder(folder))
@@ -41,17 +42,16 @@ async def ensure_standard(folder: Path, definitions: Definitions, agents: Agents
 def _ignore_existing() -> Iterator[None]:
     try:
         yield
-    except WonderError as refusal:
-        if refusal.fault.reason is not Reason.ALREADY_EXISTS:
+    except WonderError as problem:
+        if problem.fault.reason is not Reason.ALREADY_EXISTS:
             raise
 
 
 def read_folder(folder: Path) -> list[DefinitionDraft]:
-    """The definitions in the ``*.yaml`` files of a folder and those inside it, by file name; all but
-    ``library.yaml``, which names the library for whoever applies the folder by hand.
+    """Return the definitions in the ``*.yaml`` files of a folder and its subfolders, by file name, without
+    ``library.yaml``, which names the library for the command line.
 
-    DEFINITION_INVALID with the file's name before the place of each fault.
-    """
+    Raises DEFINITION_INVALID; the field of each fault starts with the file name."""
     drafts: list[DefinitionDraft] = []
     faults: list[Fault] = []
     for path in sorted(folder.rglob("*.yaml")):
@@ -61,24 +61,30 @@ def read_folder(folder: Path) -> list[DefinitionDraft]:
         for document in _documents(path, name):
             try:
                 drafts.append(parse_draft(document))
-            except WonderError as refusal:
-                faults.extend(under(name, refusal.faults))
+            except WonderError as problem:
+                faults.extend(under(name, problem.faults))
     if faults:
         raise WonderError(faults[0], faults=tuple(faults))
     return drafts
 
 
-def _documents(path: Path, name: str) -> Iterator[Any]:
+def _documents(path: Path, name: str) -> Iterator[JsonDict]:
     try:
         for document in yaml.load_all(path.read_bytes(), Loader=_Loader):
             if not isinstance(document, dict):
-                raise error(Reason.DEFINITION_INVALID, "A definition is an object.", field=name)
+                raise error(
+                    Reason.DEFINITION_INVALID,
+                    f"The file has a document that is not an object: {document!r:.100}.",
+                    field=name,
+                )
             yield document
     except yaml.YAMLError as fault:
         mark = getattr(fault, "problem_mark", None)
         place = f"{name}:{mark.line + 1}:{mark.column + 1}" if mark else name
-        problem = getattr(fault, "problem", None) or "it cannot be read"
-        raise error(Reason.DEFINITION_INVALID, f"This is not YAML: {problem}.", field=place) from None
+        problem = getattr(fault, "problem", None) or "the file is unreadable"
+        raise error(
+            Reason.DEFINITION_INVALID, f"The file is not valid YAML: {problem}.", field=place
+        ) from None
 
 
-_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_Loader: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

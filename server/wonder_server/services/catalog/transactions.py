@@ -1,11 +1,11 @@
-"""How the catalog is changed: one change at a time, checked, committed once, answered once."""
+"""Transactions of the catalog: serialized changes, each checked, committed once and idempotent."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from wonder_server.core.definitions.parse import read_record, to_json
 from wonder_server.core.definitions.resources import Resource, etag
@@ -18,12 +18,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class EmptyResult:
-    """The result of a change that answers nothing."""
+    """The result of a change without content."""
 
 
 @dataclass(frozen=True, slots=True)
 class IdempotencyKey:
-    """A client's ``request_id``; ``fingerprint`` tells requests that carry the same one apart (AIP-155)."""
+    """A client's ``request_id``, and the ``fingerprint`` of its request, which detects a reuse of the id for
+    another request (AIP-155)."""
 
     request_id: str
     fingerprint: str
@@ -31,14 +32,14 @@ class IdempotencyKey:
 
 @dataclass(frozen=True, slots=True)
 class PlannedChange(Generic[T]):
-    """What is to change, and what is answered once it has."""
+    """The changes of a transaction, and its result after the commit."""
 
     result: T
     changes: Sequence[Change] = ()
 
 
 class CatalogTransactions:
-    """One writer: plans read what they need with nobody changing it under them."""
+    """The only writer of the catalog: while a plan reads, nothing else changes."""
 
     def __init__(self, catalog: Catalog, clock: Clock) -> None:
         self.lock = asyncio.Lock()
@@ -47,7 +48,7 @@ class CatalogTransactions:
         self._listeners: list[Callable[[Sequence[Change]], None]] = []
 
     def add_listener(self, listener: Callable[[Sequence[Change]], None]) -> None:
-        """Call ``listener`` after each commit, kept or not, before anybody is answered."""
+        """Call ``listener`` after each commit, successful or not, before the caller receives its result."""
         self._listeners.append(listener)
 
     async def execute(
@@ -58,11 +59,10 @@ class CatalogTransactions:
         idempotency_key: IdempotencyKey | None = None,
         validate_only: bool = False,
     ) -> T:
-        """Plan (given the time in ms), commit, answer.
+        """Call ``plan`` with the time in milliseconds, commit its changes, and return its result.
 
-        The same request again gets the first answer; another one with its ``request_id`` gets
-        REQUEST_ID_REUSED. With ``validate_only`` the plan is answered and nothing is kept.
-        """
+        A repeated request returns the first result. Another request with its ``request_id`` raises
+        REQUEST_ID_REUSED. With ``validate_only`` nothing is committed."""
         async with self.lock:
             if idempotency_key is not None and (
                 answer := await self._catalog.answer(idempotency_key.request_id)
@@ -80,13 +80,13 @@ class CatalogTransactions:
                 try:
                     await self._catalog.commit(planned.changes, _answer(idempotency_key, planned.result, now))
                 finally:
-                    # Also when the caller is gone: the commit may still happen, before any later read.
+                    # Also after a cancel: the commit may still complete before a later read.
                     for listener in self._listeners:
                         listener(planned.changes)
             return planned.result
 
 
-def _answer(idempotency_key: IdempotencyKey | None, result: Any, now: int) -> Answer | None:
+def _answer(idempotency_key: IdempotencyKey | None, result: object, now: int) -> Answer | None:
     if idempotency_key is None:
         return None
     return Answer(
@@ -98,8 +98,10 @@ def _answer(idempotency_key: IdempotencyKey | None, result: Any, now: int) -> An
 
 
 def check_etag(resource: Resource | None, expected: str) -> None:
-    """ETAG_MISMATCH unless ``expected`` is empty or the resource's."""
+    """Raise ETAG_MISMATCH unless ``expected`` is empty or the etag of the resource."""
     if expected and (resource is None or expected != etag(resource)):
         raise error(
-            Reason.ETAG_MISMATCH, "It was changed since it was read; read it again and retry.", field="etag"
+            Reason.ETAG_MISMATCH,
+            f"The etag is '{expected[:100]}', but the resource has changed. Read it again, then retry.",
+            field="etag",
         )

@@ -1,0 +1,1 @@
+"""Content: documents and code in git."""

@@ -1,9 +1,8 @@
-"""Artifacts: a project's documents, with their history and branches (feature F1; guide: docs/artifacts.md).
+"""Artifacts: documents of a project, with history and branches (feature F1; guide: docs/artifacts.md).
 
-One repository for each project, which only this server writes. The RPCs of the LibraryService and the
-``artifact.*`` actions are two faces of this. Projects come by id or name, empty for ``default``; branches are
-``main`` unless named.
-"""
+Each project has one repository, which only this server writes. The RPCs of the LibraryService and the
+``artifact.*`` actions call this service. A project is named by id or name, empty for ``default``. An empty
+branch is ``main``."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from wonder_server.core.errors import Fault, Reason, WonderError, error
 from wonder_server.core.frozen import Value
@@ -38,12 +37,13 @@ T = TypeVar("T")
 
 MAIN: Final = "main"
 ABSENT: Final = "none"
-"""The etag of what is not there."""
+"""Etag of a document that does not exist."""
 
 MAX_CONTENT_BYTES: Final = 4 << 20
-"""What older versions took, and is still read."""
+"""Maximum size to read; older versions accepted such documents."""
 MAX_WRITE_BYTES: Final = MAX_CONTENT_BYTES - (64 << 10)
-"""So that an answer with the content and all that is said of it fits a client with gRPC's default limit."""
+"""Maximum size to write. A response with the content and its metadata stays below the default message limit
+of gRPC clients."""
 MAX_WORDS: Final = 20
 DEFAULT_MATCHES: Final = 50
 MAX_MATCHES: Final = 500
@@ -53,7 +53,7 @@ _ID: Final = re.compile(r"[0-9a-f]{40}\Z")
 
 class Artifact(Value, frozen=True, kw_only=True):
     """One document on one branch. ``revision`` is the newest commit that changed it. ``etag`` is the hash of
-    its content; ``none`` of one that was deleted. ``is_damaged``: its content cannot be read."""
+    its content, ``none`` after a deletion. ``is_damaged``: its content is unreadable."""
 
     project_id: str
     path: str
@@ -66,10 +66,11 @@ class Artifact(Value, frozen=True, kw_only=True):
 
 
 class Artifacts:
-    """The use-cases. PROJECT_NOT_FOUND from all of them; STORAGE_UNAVAILABLE where git does not work."""
+    """The use cases of artifacts. Every method raises PROJECT_NOT_FOUND, and STORAGE_UNAVAILABLE if git
+    fails."""
 
     def __init__(self, repositories: Repositories, project_id: Callable[[str], Awaitable[str]]) -> None:
-        """``project_id`` gives the id of a project that is named by id or name."""
+        """``project_id`` returns the id of the project with this id or name."""
         self._repositories = repositories
         self._project_id = project_id
         self._in_flight = InFlightRequests()
@@ -78,7 +79,8 @@ class Artifacts:
     # --- reading ----------------------------------------------------------------------------------
 
     async def read(self, project: str, path: str, *, branch: str = "", revision_id: str = "") -> Artifact:
-        """A document with its content, on its branch or as it was in a revision. ARTIFACT_NOT_FOUND."""
+        """Return a document with its content, from its branch or from a revision. Raises
+        ARTIFACT_NOT_FOUND."""
         check_path(path)
         branch = check_branch(branch or MAIN)
         project_id, repository = await self._open(project)
@@ -103,7 +105,8 @@ class Artifacts:
     async def list(
         self, project: str, request: PageRequest, *, branch: str = "", prefix: str = ""
     ) -> Page[Artifact]:
-        """Documents by path, without content. ARTIFACT_NOT_FOUND for a branch that is not there."""
+        """Return the documents by path, without content. Raises ARTIFACT_NOT_FOUND for a branch that does not
+        exist."""
         check_prefix(prefix)
         branch = check_branch(branch or MAIN)
         project_id, repository = await self._open(project)
@@ -129,7 +132,7 @@ class Artifacts:
         return page(found, limit, scope, lambda artifact: artifact.path)
 
     async def index(self, project: str) -> Outline:
-        """What documents there are on ``main``, kept until something is written."""
+        """Return the outline of ``main``, cached until the next write."""
         project_id, repository = await self._open(project)
 
         async def files() -> Sequence[File]:
@@ -140,11 +143,15 @@ class Artifacts:
     async def search(
         self, project: str, query: str, *, branch: str = "", prefix: str = "", limit: int = 0
     ) -> SearchResult:
-        """Lines and paths that contain all words of ``query``."""
+        """Return the lines and paths that contain all words of ``query``, at most ``limit`` (0: 50)."""
         check_prefix(prefix)
         words = search_words(query)
         if not 0 <= limit <= MAX_MATCHES:
-            raise error(Reason.FIELD_INVALID, f"limit lies between 0 and {MAX_MATCHES}.", field="limit")
+            raise error(
+                Reason.FIELD_INVALID,
+                f"limit is {limit}; use 1 to {MAX_MATCHES}, or 0 for {DEFAULT_MATCHES}.",
+                field="limit",
+            )
         branch = check_branch(branch or MAIN)
         _, repository = await self._open(project)
         head = await _branch(repository, branch)
@@ -155,8 +162,8 @@ class Artifacts:
     async def revisions(
         self, project: str, request: PageRequest, *, branch: str = "", path: str = ""
     ) -> Page[Commit]:
-        """Commits of a branch, or those that changed one document, newest first. Later pages go on from
-        where the first one began, whatever is written meanwhile."""
+        """Return the commits of a branch, or those that changed one document, newest first. Later pages
+        continue from the commit of the first page, without commits made meanwhile."""
         if path:
             check_path(path)
         branch = check_branch(branch or MAIN)
@@ -263,11 +270,12 @@ class Artifacts:
         return conflicts[0] if conflicts else Merged(commit=made, tree=made.tree if made is not None else "")
 
     async def delete_project(self, project_id: str) -> None:
-        """Remove all artifacts of a project, with their history."""
+        """Delete all artifacts of a project with their history."""
         await self._invalidating(project_id, self._repositories.remove(project_id))
 
-    async def _invalidating(self, project_id: str, work: Coroutine[Any, Any, T]) -> T:
-        """Carry it out to its end, whoever still waits: what was kept of the project is old only then."""
+    async def _invalidating(self, project_id: str, work: Coroutine[object, None, T]) -> T:
+        """Run ``work`` to completion even if the caller is cancelled, then invalidate the project's
+        outlines."""
 
         async def run_and_invalidate() -> T:
             with self._outlines.invalidating(project_id):
@@ -281,40 +289,45 @@ class Artifacts:
 
 
 def check_resolutions(resolutions: Sequence[Change]) -> None:
-    """FIELD_INVALID, PAYLOAD_TOO_LARGE for what a file in conflict cannot become, or becomes twice."""
+    """Raise FIELD_INVALID or PAYLOAD_TOO_LARGE if a resolution is invalid, or if a file is resolved twice."""
     named: set[str] = set()
     for number, each in enumerate(resolutions):
         check_path(each.path, f"resolutions[{number}].path")
         if each.path in named:
             raise error(
                 Reason.FIELD_INVALID,
-                f"'{each.path}' is resolved twice: say once what becomes of it.",
+                f"resolutions[{number}] resolves '{each.path}' again. Resolve each file once.",
                 field=f"resolutions[{number}].path",
             )
         named.add(each.path)
         if each.content is not None and len(each.content) > MAX_WRITE_BYTES:
             raise error(
                 Reason.PAYLOAD_TOO_LARGE,
-                f"A file has at most {MAX_WRITE_BYTES} bytes.",
+                f"content has {len(each.content)} bytes; the maximum is {MAX_WRITE_BYTES}.",
                 field=f"resolutions[{number}].content",
                 limit=str(MAX_WRITE_BYTES),
             )
 
 
 def search_words(query: str) -> Sequence[str]:
-    """The words of a search. FIELD_INVALID if there is none, or far too many."""
+    """Return the words of a query. Raises FIELD_INVALID if it has none or too many."""
     words = query.replace("\0", " ").split()
     if not words:
-        raise error(Reason.FIELD_INVALID, "query is required: give words to look for.", field="query")
+        raise error(
+            Reason.FIELD_INVALID, "query has no words. Give one or more words to search for.", field="query"
+        )
     if len(words) > MAX_WORDS or len(query.encode("utf-8", "replace")) > 1_000:
         raise error(
-            Reason.FIELD_INVALID, f"query has at most {MAX_WORDS} words and 1,000 bytes.", field="query"
+            Reason.FIELD_INVALID,
+            f"query has {len(words)} words and {len(query.encode('utf-8', 'replace'))} bytes; the maximum is "
+            f"{MAX_WORDS} words and 1,000 bytes.",
+            field="query",
         )
     return words
 
 
 async def _branch(repository: Repository, branch: str, field: str = "branch") -> Commit | None:
-    """The branch's newest commit; None for ``main`` before anything was written."""
+    """Return the newest commit of a branch; None for ``main`` before the first write."""
     head = await repository.commit(branch)
     if head is None and branch != MAIN:
         raise _branch_not_found(branch, field)
@@ -328,7 +341,7 @@ async def _commit_at(repository: Repository, revision_id: str, branch: str) -> C
     if found is None:
         raise error(
             Reason.ARTIFACT_NOT_FOUND,
-            "There is no such revision; give the whole id, as the list of revisions shows it.",
+            f"Revision '{revision_id[:64]}' does not exist. Use a complete id from the list of revisions.",
             field="revision_id",
             id=revision_id[:64],
         )
@@ -336,7 +349,7 @@ async def _commit_at(repository: Repository, revision_id: str, branch: str) -> C
 
 
 async def _newest(repository: Repository, at: str, paths: Iterable[str]) -> dict[str, Commit]:
-    """For each path the newest commit that changed it."""
+    """Return the newest commit that changed each path."""
     missing, found, skip = set(paths), dict[str, Commit](), 0
     while missing:
         commits = await repository.history(at, sorted(missing), skip, _HISTORY_PAGE)
@@ -347,26 +360,30 @@ async def _newest(repository: Repository, at: str, paths: Iterable[str]) -> dict
             missing.difference_update(commit.paths)
         if len(commits) < _HISTORY_PAGE:
             break
-        # Fewer paths make another list: it begins anew.
+        # The history of fewer paths is a different list: start at its beginning.
         skip = 0 if len(missing) < before else skip + _HISTORY_PAGE
     return found
 
 
 def _with_artifact_name(path: str, branch: str, fault: Fault) -> WonderError:
-    """The error with the document's name, if the repository, which does not know it, raised it."""
+    """Return the fault as an error that names the document, if it is the repository's, which does not know
+    the name."""
     if fault.reason is not Reason.STORAGE_UNAVAILABLE:
         return WonderError(fault)
-    message = f"The artifact '{path}' on '{branch}' cannot be read. {fault.message}"
+    message = f"Artifact '{path}' on branch '{branch}' is unreadable. {fault.message}"
     return WonderError(replace(fault, message=message, metadata=fault.metadata | {"id": path}))
 
 
 def _artifact_not_found(path: str, branch: str) -> WonderError:
     return error(
-        Reason.ARTIFACT_NOT_FOUND, f"There is no artifact '{path}' on '{branch}'.", field="path", id=path
+        Reason.ARTIFACT_NOT_FOUND,
+        f"Artifact '{path}' does not exist on branch '{branch}'.",
+        field="path",
+        id=path,
     )
 
 
 def _branch_not_found(branch: str, field: str) -> WonderError:
     return error(
-        Reason.ARTIFACT_NOT_FOUND, f"There is no branch '{branch}' of artifacts.", field=field, id=branch
+        Reason.ARTIFACT_NOT_FOUND, f"The artifacts have no branch '{branch}'.", field=field, id=branch
     )

@@ -1,8 +1,7 @@
-"""What there is in a repository, in a few lines, for those who will ask for parts of it (feature D7).
+"""Outlines: the files of a repository in a few lines, for agents that request parts of it (feature D7).
 
-An outline is made when it is first asked for and kept until something changes what it shows: turns look at it
-much more often than anybody writes.
-"""
+An outline is built on first use and cached until a change of its files: turns read it more often than
+agents write."""
 
 from __future__ import annotations
 
@@ -19,19 +18,19 @@ from wonder_server.ports.repositories import File
 
 MAX_LINES: Final = 40
 MAX_CHARACTERS: Final = 4_000
-"""Of all lines of an outline; the first is always there."""
+"""Maximum length of all lines together. An outline has at least one line."""
 
 MAX_FILES: Final = 50_000
-"""Files that are looked at."""
+"""Maximum number of files to count."""
 
 RETRY_S: Final = 30.0
-"""After what could not be had it is asked for again only then."""
+"""Time after which an unavailable listing is requested again."""
 
 _MAX_CACHED: Final = 256
 
 
 class Line(Value, frozen=True, kw_only=True):
-    """A file, or a folder (its path ends in ``/``) with how many ``files`` are in it, however deep."""
+    """A file, or a folder (its path ends in ``/``) with the number of all ``files`` below it."""
 
     path: str
     files: int = 0
@@ -39,7 +38,7 @@ class Line(Value, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """For a model to read, without line breaks or other surprises."""
+        """Text for a model, without line breaks and unprintable characters."""
         shown = "".join(each if each.isprintable() else "?" for each in self.path)
         if not self.files:
             return shown
@@ -47,8 +46,8 @@ class Line(Value, frozen=True, kw_only=True):
 
 
 class Outline(Value, frozen=True, kw_only=True):
-    """``files`` in all (``truncated``: at least so many), in ``lines`` by path; ``more`` lines are left
-    out."""
+    """Number of ``files`` (a minimum if ``truncated``), and ``lines`` by path, without ``omitted_lines``
+    lines."""
 
     files: int = 0
     truncated: bool = False
@@ -57,8 +56,8 @@ class Outline(Value, frozen=True, kw_only=True):
 
 
 def outline(files: Sequence[File], max_lines: int = MAX_LINES) -> Outline:
-    """The outline of ``files``, which come by path: folders are opened, those with the fewest files first, as
-    long as ``most`` lines suffice."""
+    """Return the outline of ``files``, which are sorted by path. Expand folders, those with the fewest files
+    first, within ``max_lines``."""
     truncated = len(files) > MAX_FILES
     files = files[:MAX_FILES]
     closed = [(len(inside), path, inside) for path, inside in _children(files, "")]
@@ -76,7 +75,7 @@ def outline(files: Sequence[File], max_lines: int = MAX_LINES) -> Outline:
         count += len(parts) - 1
         for part, below in parts:
             heapq.heappush(closed, (len(below), part, below))
-    # Where there are too many even so, folders say more than files.
+    # If there are still too many lines, keep folders before files: they represent more files.
     shown.sort(key=lambda line: (not line.files, line.path))
     kept = shown[: _fitting_count(shown, max_lines)]
     kept.sort(key=lambda line: line.path)
@@ -86,31 +85,31 @@ def outline(files: Sequence[File], max_lines: int = MAX_LINES) -> Outline:
 
 
 def _children(files: Sequence[File], folder: str) -> Iterator[tuple[str, Sequence[File]]]:
-    """The files and folders that lie in ``folder``, each with the files that it is."""
+    """Yield the files and folders directly in ``folder``, each with its files."""
     begin = len(folder)
     for name, group in itertools.groupby(files, lambda file: "".join(file.path[begin:].partition("/")[:2])):
         yield folder + name, list(group)
 
 
 def _fitting_count(lines: Sequence[Line], max_lines: int) -> int:
-    """How many of the lines, from the first on, are short enough together."""
-    room = MAX_CHARACTERS
+    """Return the number of leading lines that fit into `MAX_CHARACTERS`."""
+    remaining = MAX_CHARACTERS
     for count, line in enumerate(lines[:max_lines]):
-        room -= len(line.path)
-        if count and room < 0:
+        remaining -= len(line.path)
+        if count and remaining < 0:
             return count
     return min(len(lines), max_lines)
 
 
 class _Builder:
-    """An outline that is being made, ``right`` until what it shows is changed."""
+    """An outline being built; ``is_valid`` until a change of its files."""
 
     def __init__(self) -> None:
         self.is_valid = True
 
 
 class Outlines:
-    """Outlines that were asked for, each under the name of its owner and its own."""
+    """Cache of outlines, by owner and name."""
 
     def __init__(self) -> None:
         self._cache: dict[tuple[str, str], tuple[float, Outline | None]] = {}
@@ -125,8 +124,8 @@ class Outlines:
         max_lines: int = MAX_LINES,
         max_age_s: float = float("inf"),
     ) -> Outline | None:
-        """The outline of what ``files`` answers, which may be up to ``seconds`` old unless `changed` was
-        said since; None of what could not be had."""
+        """Return the outline of the files that ``files`` returns, from the cache if it is valid and at most
+        ``max_age_s`` seconds old. None if ``files`` returns None."""
         found = self._cache.get((owner, name))
         if found is not None and time.monotonic() < found[0]:
             return found[1]
@@ -150,7 +149,7 @@ class Outlines:
         return made
 
     def invalidate(self, *owners: str) -> None:
-        """Something that these owners have has been changed."""
+        """Invalidate the outlines of these owners."""
         for owner in owners:
             for builder in self._builders.get(owner, ()):
                 builder.is_valid = False
@@ -159,7 +158,7 @@ class Outlines:
 
     @contextmanager
     def invalidating(self, *owners: str) -> Iterator[None]:
-        """The same at the end of what may change something, however it ends."""
+        """Invalidate the outlines of these owners at the end of the block, also after an error."""
         try:
             yield
         finally:

@@ -1,4 +1,4 @@
-"""What a server that ended in between has left: files of conversations that are no more."""
+"""Removal of the worktrees of deleted conversations that remain after a crash."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ _log = logger("server")
 
 
 class WorktreeOwners(Protocol):
-    """What is needed of `Repos`."""
+    """The methods of `BranchWorktrees` that recovery needs."""
 
     def conversations(self) -> dict[str, str]:
-        """The conversations that there are files of, by the key of their worktree."""
+        """Return the ids of the conversations that have a worktree, by the key of the worktree."""
         ...
 
     async def delete_conversation_work(self, conversation_id: str) -> None:
-        """Remove the branches and the files of a conversation."""
+        """Remove the branches and files of a conversation."""
         ...
 
 
 async def remove_orphaned_worktrees(owners: WorktreeOwners, records: Records) -> None:
-    """Remove the files of conversations that were deleted just before the server ended.
+    """Remove the worktrees of conversations that were deleted just before the server stopped.
 
-    A branch that is only called like a conversation's (``wonder/conv-zzz``) is somebody's, and stays. What
-    cannot be removed is logged, and tried again at the next start; the others are removed all the same."""
+    A branch whose name only resembles that of a conversation (``wonder/conv-zzz``) stays. An error is
+    logged and does not affect other worktrees; the next start tries again."""
     for conversation_id in sorted(set(owners.conversations().values())):
         if not ids.is_id("conv", conversation_id):
             continue

@@ -1,8 +1,8 @@
-"""What becomes of memories when their agent goes, and of objects that nobody has any more (feature E6).
+"""Removal of the memories of deleted agents and of unreferenced objects (feature E6).
 
-An agent is deleted in the catalog, its memories lie in another store: it is marked as leaving before, and
-as deleted after the catalog has committed. A start asks the catalog about those in between.
-"""
+The catalog and the memories are different stores, so a tombstone connects their commits. `before_delete`
+sets the tombstone ``leaving``, `after_delete` sets ``deleted``. After a crash in between, the next sweep
+asks the catalog."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from wonder_server.services.memory.large_contents import LargeContents
 _log = logger("memory")
 
 START_DELAY_S: Final = 30.0
-"""After a start, searches come before tidying up."""
+"""Pause after startup: searches come first."""
 INTERVAL_S: Final = 600.0
-"""How often objects are looked for that could not be removed before."""
+"""Interval between two attempts to remove objects."""
 BATCH: Final = 200
-"""Memories that are forgotten in one transaction; others wait for it no longer than 20 ms or so."""
+"""Memories that are deleted in one transaction. It delays other writes by 20 ms at most, approximately."""
 
 
 PAUSE_S: Final = 0.02
-"""Between steps of what nobody waits for."""
+"""Pause between background steps."""
 
 
 class Agents(Protocol):
-    """What is needed of the catalog."""
+    """The lookup of agents in the catalog."""
 
     async def agent(self, key: str) -> Agent | None: ...
 
 
 class MemoryGarbageCollector:
-    """Keeps the store of memories in order."""
+    """Background task that deletes the memories of deleted agents, index residue and unreferenced objects."""
 
     def __init__(
         self,
@@ -57,32 +57,33 @@ class MemoryGarbageCollector:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
-        """Take up what was left, and look after objects from now on."""
+        """Start the background task. It resumes the work that the last process did not finish."""
         self._spawn(self._run())
 
     async def stop(self) -> None:
-        """The next start goes on with what is left."""
+        """Stop the background tasks. The next start resumes their work."""
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._large_contents.close()
 
     async def before_delete(self, agent: Agent) -> None:
-        """An agent is about to be deleted, if nothing comes between."""
+        """Set the tombstone ``leaving`` before the catalog commits a deletion that may still fail."""
         await self._maintenance.add_tombstone(agent.id, "leaving")
 
     async def after_delete(self, agent: Agent) -> None:
-        """It was. Nobody can read its memories any more; they go in parts."""
+        """Set the tombstone ``deleted`` after the catalog's commit, and delete the agent's memories in
+        batches. No client can read them any more."""
         try:
             await self._maintenance.add_tombstone(agent.id, "deleted")
         except WonderError as problem:
-            # The agent is deleted, whatever becomes of this: the next sweep asks the catalog.
+            # The agent is deleted. Its tombstone stays `leaving`, so the next sweep asks the catalog.
             _log.warning("agent_memories_deletion_deferred", agent=agent.id, problem=str(problem))
         else:
             self._spawn(self._purge(agent.id))
 
     async def sweep(self) -> None:
-        """Forget what agents have left, remove what nobody has."""
+        """Delete the memories of deleted agents, then the unreferenced objects."""
         for agent_id, status in (await self._maintenance.tombstones()).items():
             if status == "leaving":
                 if await self._agents.agent(agent_id) is not None:
@@ -93,7 +94,7 @@ class MemoryGarbageCollector:
         await self._large_contents.try_collect()
 
     async def purge_residue(self) -> None:
-        """Let nothing be left of what was forgotten, step by step."""
+        """Purge deleted memories from the indexes, step by step."""
         more = await self._index_residue.purge()
         while more:
             await asyncio.sleep(PAUSE_S)

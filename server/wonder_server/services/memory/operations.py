@@ -1,24 +1,24 @@
-"""Memory operations that an extraction returns as data, for the platform to apply (features D4, E6).
+"""Memory operations that an extraction returns as data, and their application (features D4, E6).
 
 ::
 
     {op: write,     content, type, significance, metadata, contradicts_ids, archives_ids, speaker, ordinal,
                     move_id}
-    {op: update,    id, …}         what is given is changed
-    {op: supersede, id, content, …}  a new memory takes the place of this one
-    {op: archive,   id}            no longer found by search, still readable
-    {op: delete,    id}            forgotten everywhere; one that is not there is forgotten
+    {op: update,    id, …}           change the given fields
+    {op: supersede, id, content, …}  write a memory that replaces this one
+    {op: archive,   id}              exclude from search; still readable by id
+    {op: delete,    id}              delete; a memory that does not exist counts as deleted
 
-Each is applied once, whatever happens: the scope's key is the idempotency key.
-"""
+Each operation is applied once: the scope's key is the idempotency key."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from wonder_server.core.actor.commands import Scope
 from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.core.json_types import JsonDict, JsonObject
 from wonder_server.core.memory.records import Change, Draft, Memory, Source
 from wonder_server.ports.clock import Clock
 from wonder_server.ports.memories import Request
@@ -26,12 +26,12 @@ from wonder_server.ports.memories import Request
 DEFAULT_TYPE: Final = "fact"
 DEFAULT_SIGNIFICANCE: Final = 0.5
 MAX_CHAIN: Final = 10
-"""How often what is to be replaced may have been replaced already."""
+"""Maximum number of replacements to follow from a superseded memory to the current one."""
 _OPS: Final = ("write", "update", "supersede", "archive", "delete")
 
 
 class MemoryWriter(Protocol):
-    """What is needed of the memory service."""
+    """The methods of `MemoryService` that operations need."""
 
     async def write(self, agent_id: str, draft: Draft) -> Memory: ...
 
@@ -49,24 +49,24 @@ class MemoryWriter(Protocol):
 
 
 class MemoryOperations:
-    """Applies operations in the name of the scope's agent."""
+    """Applies memory operations to the memories of the scope's agent."""
 
     def __init__(self, memory: MemoryWriter, clock: Clock) -> None:
         self._memory = memory
         self._clock = clock
 
-    async def apply(self, operation: Mapping[str, Any], scope: Scope) -> dict[str, Any]:
-        """The id of the memory that it is about. Errors: FIELD_INVALID for what is no memory operation,
-        MEMORY_NOT_FOUND, and those of the memory service."""
+    async def apply(self, operation: JsonObject, scope: Scope) -> JsonDict:
+        """Apply one operation and return the id of its memory. Raises FIELD_INVALID for an invalid operation,
+        MEMORY_NOT_FOUND, and the errors of `MemoryService`."""
         op = operation.get("op", "write")
         request = Request(id=f"operation/{scope.key}", fingerprint="")
         if op == "write":
             return {"id": (await self._memory.write(scope.agent_id, _draft(operation, scope))).id}
         if op not in _OPS:
-            raise _invalid("op", f"A memory operation's `op` is one of {', '.join(_OPS)}.")
+            raise _invalid("op", f"`op` of a memory operation is {op!r:.100}; use one of {', '.join(_OPS)}.")
         memory_id = operation.get("id")
         if not isinstance(memory_id, str) or not memory_id:
-            raise _invalid("id", f"The memory operation `{op}` needs the `id` of a memory.")
+            raise _invalid("id", f"The memory operation `{op}` has no `id`. Set it to the id of a memory.")
         if op == "supersede":
             return {"id": await self._supersede(operation, scope, memory_id, request)}
         if op == "delete":
@@ -80,11 +80,9 @@ class MemoryOperations:
         await self._memory.update(scope.agent_id, memory_id, change, request=request)
         return {"id": memory_id}
 
-    async def _supersede(
-        self, operation: Mapping[str, Any], scope: Scope, memory_id: str, request: Request
-    ) -> str:
-        """The new memory's id. What was replaced meanwhile, perhaps by another conversation, is replaced
-        where it stands now; what was forgotten meanwhile needs no replacing."""
+    async def _supersede(self, operation: JsonObject, scope: Scope, memory_id: str, request: Request) -> str:
+        """Write the replacement and return its id. If another conversation has already replaced the memory,
+        replace its replacement. If the memory was deleted, write the new one."""
         draft = _draft(operation, scope, unless_known=False)
         for _ in range(MAX_CHAIN):
             try:
@@ -101,8 +99,9 @@ class MemoryOperations:
         return (await self._memory.write(scope.agent_id, _draft(operation, scope))).id
 
 
-def _draft(operation: Mapping[str, Any], scope: Scope, *, unless_known: bool = True) -> Draft:
-    """The memory to write. ``known``: what the agent knows already is not written again."""
+def _draft(operation: JsonObject, scope: Scope, *, unless_known: bool = True) -> Draft:
+    """Return the memory to write. ``unless_known``: keep an existing memory of the agent with the same
+    content."""
     source = Source(
         conversation_id=scope.conversation_id,
         turn_id=scope.turn_id,
@@ -124,7 +123,7 @@ def _draft(operation: Mapping[str, Any], scope: Scope, *, unless_known: bool = T
     )
 
 
-def _change(operation: Mapping[str, Any]) -> Change:
+def _change(operation: JsonObject) -> Change:
     return Change(
         type=_text(operation, "type") if "type" in operation else None,
         content=_text(operation, "content") if "content" in operation else None,
@@ -134,35 +133,35 @@ def _change(operation: Mapping[str, Any]) -> Change:
     )
 
 
-def _text(operation: Mapping[str, Any], name: str, default: str | None = None) -> str:
+def _text(operation: JsonObject, name: str, default: str | None = None) -> str:
     value = operation.get(name, default)
     if not isinstance(value, str):
-        raise _invalid(name, f"A memory operation's `{name}` is a text.")
+        raise _invalid(name, f"`{name}` of a memory operation is not a string: {value!r:.100}.")
     return value
 
 
-def _number(operation: Mapping[str, Any], name: str, default: float | None = None) -> float:
+def _number(operation: JsonObject, name: str, default: float | None = None) -> float:
     value = operation.get(name, default)
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise _invalid(name, f"A memory operation's `{name}` is a number.")
+        raise _invalid(name, f"`{name}` of a memory operation is not a number: {value!r:.100}.")
     return float(value)
 
 
-def _metadata(operation: Mapping[str, Any]) -> dict[str, Any] | None:
+def _metadata(operation: JsonObject) -> JsonDict | None:
     value = operation.get("metadata")
     if value is not None and not isinstance(value, Mapping):
-        raise _invalid("metadata", "A memory operation's `metadata` is an object.")
+        raise _invalid("metadata", f"`metadata` of a memory operation is not an object: {value!r:.100}.")
     return None if value is None else dict(value)
 
 
-def _ids(operation: Mapping[str, Any], name: str = "contradicts_ids") -> tuple[str, ...] | None:
+def _ids(operation: JsonObject, name: str = "contradicts_ids") -> tuple[str, ...] | None:
     value = operation.get(name)
     if value is None:
         return None
     if not isinstance(value, list | tuple) or not all(isinstance(each, str) for each in value):
-        raise _invalid(name, f"A memory operation's `{name}` are ids of memories.")
+        raise _invalid(name, f"`{name}` of a memory operation is not a list of memory ids: {value!r:.100}.")
     return tuple(value)
 
 
-def _invalid(name: str, sentence: str) -> WonderError:
-    return error(Reason.FIELD_INVALID, sentence, field=f"memory_operations.{name}")
+def _invalid(name: str, message: str) -> WonderError:
+    return error(Reason.FIELD_INVALID, message, field=f"memory_operations.{name}")

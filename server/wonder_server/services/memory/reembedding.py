@@ -1,8 +1,7 @@
-"""Vectors for memories that have none by the present embedder, in the background (feature E8).
+"""Background computation of missing vectors (feature E8).
 
-After a change of embedder that is all of them; where an embedder cannot be reached, those written meanwhile.
-Search goes on: full text finds them all, and vectors those that have theirs by now.
-"""
+Vectors are missing after a change of embedder, and for memories that were written while the embedder was
+unavailable. Full text search finds these memories meanwhile."""
 
 from __future__ import annotations
 
@@ -22,13 +21,13 @@ from wonder_server.services.memory.large_contents import LargeContents
 _log = logger("memory")
 
 BATCH: Final = 64
-"""Memories that are embedded at once."""
+"""Memories that are embedded in one call."""
 MAX_PAUSE_S: Final = 60.0
 _INITIAL_PAUSE_S: Final = 1.0
 
 
 class Reembedder:
-    """One task that makes up for missing vectors; `start` and `close` it."""
+    """A background task that embeds the memories without vectors. `start` and `close` it."""
 
     def __init__(
         self, *, store: Reembedding, large_contents: LargeContents, vectors: Vectors, embedder: Embedder
@@ -37,26 +36,26 @@ class Reembedder:
         self._large_contents = large_contents
         self._vectors = vectors
         self._embedder = embedder
-        self._woken = asyncio.Event()
-        self._woken.set()
+        self._wake_requested = asyncio.Event()
+        self._wake_requested.set()
         self._idle = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Look once, and then whenever `wake` is called."""
+        """Start the task. It runs once, and again after each call of `wake`."""
         self._task = self._task or asyncio.create_task(self._run())
 
     def wake(self) -> None:
-        """Something was written without vectors."""
+        """Run again: a memory was written without vectors."""
         self._idle.clear()
-        self._woken.set()
+        self._wake_requested.set()
 
     async def wait_until_idle(self) -> None:
-        """Until every memory has its vectors."""
+        """Wait until every memory has its vectors."""
         await self._idle.wait()
 
     async def close(self) -> None:
-        """Stop; what is left is done after the next start."""
+        """Stop the task. The next start resumes it."""
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -65,24 +64,25 @@ class Reembedder:
     async def _run(self) -> None:
         pause = _INITIAL_PAUSE_S
         while True:
-            await self._woken.wait()
-            self._woken.clear()
+            await self._wake_requested.wait()
+            self._wake_requested.clear()
             try:
                 done = await self.embed_pending()
             except WonderError as failure:
                 _log.warning("embedding_pending", why=failure.fault.message, pause_s=pause)
-                self._woken.set()
+                self._wake_requested.set()
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, MAX_PAUSE_S)
                 continue
             pause = _INITIAL_PAUSE_S
             if done:
                 _log.info("embedding_completed", memories=done, embedder=self._embedder.name)
-            if not self._woken.is_set():
+            if not self._wake_requested.is_set():
                 self._idle.set()
 
     async def embed_pending(self) -> int:
-        """Go through all memories once; how many got vectors. Raises what the embedder or a store raises."""
+        """Embed all memories that have no vectors, and return their number. Raises the errors of the embedder
+        and of the stores."""
         done, after = 0, 0
         while True:
             found, following = await self._store.pending(self._embedder.name, after)
@@ -93,8 +93,8 @@ class Reembedder:
             after = following
 
     async def _embed(self, memories: list[Memory]) -> int:
-        """Those that cannot be read, or that the embedder refuses, stay without: others do not wait for
-        them. Raises what concerns them all."""
+        """Embed a batch. A memory that is unreadable or that the embedder rejects stays without vectors.
+        Raises errors that concern all memories."""
         try:
             return await self._embed_all(await self._large_contents.load(memories))
         except WonderError as failure:

@@ -1,24 +1,28 @@
-"""What becomes of memories in time, by the rules of their agent's persona (feature E7).
+"""Retention of memories by the rules of their agent's persona (feature E7).
 
-Without rules everything is kept. A rule is about memories of its types (none: all that no earlier rule is
-about) from an age on. *Delete* forgets them. *Consolidate* starts a workflow, `wonder/std/consolidate_memory`
-unless the rule names another, that writes a memory to stand for up to 50 of them; they are archived in the
-commit that writes it. So however often a run begins, they are summed up once: memories that are archived
-cannot be archived again, and what a run could not do is due at the next look.
-"""
+Without rules every memory stays. A rule applies to memories of its types from an age on; a rule without
+types applies to all types that no earlier rule names.
+
+- *Delete* deletes them.
+- *Consolidate* starts a workflow: `wonder/std/consolidate_memory`, unless the rule names another. The
+  workflow writes one memory that summarizes up to 50 others, and archives those in the same commit.
+
+Archived memories cannot be archived again, so memories are consolidated once even if a run is repeated.
+The next sweep repeats failed consolidations."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import AsyncIterator, Sequence
+from typing import Final, Protocol
 
 from wonder_server.core.conversation.context.resolved_agent import side_profile_of
 from wonder_server.core.definitions.references import parse_reference
 from wonder_server.core.definitions.specs import PinnedAgent, RetentionAction, RetentionRule
 from wonder_server.core.errors import Reason, WonderError
+from wonder_server.core.json_types import JsonDict, JsonObject
 from wonder_server.core.memory.records import Filter, Memory
 from wonder_server.logs import logger
 from wonder_server.ports.clock import Clock
@@ -27,21 +31,21 @@ from wonder_server.services.paging import MAX_PAGE_SIZE, Page, PageRequest
 _log = logger("memory")
 
 START_DELAY_S: Final = 10.0
-"""After a start others have more urgent things to do."""
+"""Pause after startup, which has more urgent work."""
 DEFAULT_WORKFLOW: Final = "wonder/std/consolidate_memory"
 MAX_GROUP: Final = 50
-"""Memories that one run sums up, at most."""
+"""Maximum number of memories that one run summarizes."""
 MAX_GROUP_BYTES: Final = 100_000
 MIN_GROUP: Final = 2
-"""A single memory is its own summary."""
+"""Minimum number of memories to summarize."""
 MAX_PER_SWEEP: Final = 5_000
-"""Memories of an agent that one look sees to; the rest are due at the next."""
+"""Maximum number of an agent's memories per sweep; the next sweep continues."""
 MAX_ATTEMPTS: Final = 3
-"""Runs that are started for the same memories before something has to change."""
+"""Maximum number of runs for the same memories."""
 
 
 class Memories(Protocol):
-    """What is needed of the memory service."""
+    """The methods of `MemoryService` that retention needs."""
 
     async def page(
         self, agent_id: str, request: PageRequest, wanted: Filter | None = None
@@ -51,7 +55,7 @@ class Memories(Protocol):
 
 
 class Agents(Protocol):
-    """What is needed of the library."""
+    """The methods of `Library` that retention needs."""
 
     async def agent_ids(self, project: str, limit: int) -> list[str]: ...
 
@@ -59,16 +63,16 @@ class Agents(Protocol):
 
 
 class ConsolidationRunner(Protocol):
-    """Starts the runs that sum up, and waits for them."""
+    """Starts consolidation runs and waits for them."""
 
-    async def run(self, workflow: str, agent: PinnedAgent, input: Mapping[str, Any], request_id: str) -> str:
-        """The status that the run has in the end; ``running`` if it has none within a minute. A request that
-        was made before is about the same run."""
+    async def run(self, workflow: str, agent: PinnedAgent, input: JsonObject, request_id: str) -> str:
+        """Start the workflow and return the final status of its run, or ``running`` after one minute. A
+        repeated request id refers to the first run."""
         ...
 
 
 class Retention:
-    """Applies rules, every so often (``every_s``) and when asked."""
+    """Applies retention rules every ``interval_s`` seconds and on demand."""
 
     def __init__(
         self,
@@ -87,17 +91,17 @@ class Retention:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Look soon, and every so often from then on."""
+        """Start the periodic sweeps; the first follows within ten seconds."""
         self._task = asyncio.create_task(self._run())
 
     async def stop(self) -> None:
-        """Look no more; runs that were started go on."""
+        """Stop the sweeps. Started runs continue."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait({self._task})
 
     async def sweep(self) -> None:
-        """One look at all agents. What fails for one does not keep it from the others."""
+        """Apply the rules of every agent. An error for one agent is logged and does not affect the others."""
         for agent_id in await self._agents.agent_ids("", 1_000_000):
             try:
                 await self.apply(await self._agents.pin_agent(agent_id))
@@ -105,7 +109,7 @@ class Retention:
                 _log.warning("retention_failed", agent=agent_id, problem=str(problem))
 
     async def apply(self, agent: PinnedAgent) -> None:
-        """Apply the rules of an agent's persona to what it remembers."""
+        """Apply the rules of an agent's persona to its memories."""
         rules = agent.persona.retention
         for position, rule in enumerate(rules):
             earlier = tuple(name for other in rules[:position] for name in other.types)
@@ -122,7 +126,7 @@ class Retention:
             elif rule.action is RetentionAction.CONSOLIDATE:
                 await self._consolidate(agent, rule, wanted)
             if not rule.types:
-                return  # It is about all that is left.
+                return  # A rule without types applies to all other memories, so it is the last.
 
     async def _delete(self, agent_id: str, wanted: Filter) -> None:
         count = 0
@@ -140,13 +144,13 @@ class Retention:
         due = [memory async for memory in self._due(agent.agent_id, wanted)]
         due.reverse()  # Oldest first.
         workflow = _workflow(rule, agent.persona_ref)
-        for some in _groups(due):
-            if len(some) < MIN_GROUP or not await self._summarize(agent, workflow, some):
+        for group in _groups(due):
+            if len(group) < MIN_GROUP or not await self._summarize(agent, workflow, group):
                 return
-            _log.info("memories_consolidated", agent=agent.agent_id, memories=len(some))
+            _log.info("memories_consolidated", agent=agent.agent_id, memories=len(group))
 
     async def _summarize(self, agent: PinnedAgent, workflow: str, memories: Sequence[Memory]) -> bool:
-        """Whether one memory stands for these now."""
+        """Summarize memories with a run. Return True if the run completed."""
         input = {
             "agent_id": agent.agent_id,
             "model_profile": side_profile_of(agent),
@@ -162,7 +166,7 @@ class Retention:
         return False
 
     async def _due(self, agent_id: str, wanted: Filter) -> AsyncIterator[Memory]:
-        """Newest first."""
+        """Yield the memories that match ``wanted``, newest first."""
         token, count = "", 0
         while count < MAX_PER_SWEEP:
             page = await self._memories.page(agent_id, PageRequest(size=MAX_PAGE_SIZE, token=token), wanted)
@@ -183,7 +187,7 @@ class Retention:
 
 
 def _workflow(rule: RetentionRule, persona_ref: str) -> str:
-    """The workflow's reference, with the library of the persona where it names none."""
+    """Return the workflow reference of a rule, with the persona's library if it names none."""
     text = rule.consolidation_workflow_id or DEFAULT_WORKFLOW
     reference = parse_reference(text)
     if reference is None or reference.definition_id or reference.library or not persona_ref:
@@ -192,7 +196,7 @@ def _workflow(rule: RetentionRule, persona_ref: str) -> str:
 
 
 def _groups(due: Sequence[Memory]) -> list[list[Memory]]:
-    """What is summed up together: in order, bounded in number and in size."""
+    """Split memories into groups to summarize, in order, each within the maximum number and size."""
     groups: list[list[Memory]] = []
     size = 0
     for memory in due:
@@ -204,7 +208,7 @@ def _groups(due: Sequence[Memory]) -> list[list[Memory]]:
     return groups
 
 
-def _memory_json(memory: Memory) -> dict[str, Any]:
+def _memory_json(memory: Memory) -> JsonDict:
     return {
         "id": memory.id,
         "type": memory.type,

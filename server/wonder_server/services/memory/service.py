@@ -1,12 +1,11 @@
-"""Memory use-cases: what an agent stores, reads, lists, finds and forgets (features E1 to E6).
+"""Use cases of memory: write, read, list, search and delete what an agent remembers (features E1 to E6).
 
-Every method takes the agent's id, which comes from the execution context or from a caller that may
-act for that agent; whether it may, and whether the agent exists, is the caller's question.
+Every method takes the id of the agent. The caller checks that the agent exists and that the principal may
+use its memory.
 
-A write goes: check, embed, put what is long into the object store, one commit of the row with text,
-vectors and links, then the vector index. Rows are the truth; whatever a crash keeps from following them
-is made good at the next start. A ``request`` makes a change single across restarts.
-"""
+A write has these steps: check, embed, store long contents as objects, commit the row with text, vectors
+and links, update the vector index. The rows are authoritative. After a crash the next start repairs
+objects and index from them. With a ``request``, a repeated change is applied once, also across restarts."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ import asyncio
 import dataclasses
 import json
 from collections.abc import Coroutine, Sequence
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.ids import random_id
@@ -50,14 +49,14 @@ MAX_HITS: Final = 100
 DEFAULT_HITS: Final = 10
 MAX_RESPONSE_BYTES: Final = 3 << 20
 MAX_PAGE_BYTES: Final = 1 << 20
-"""What the memories of one answer hold together, about; one is always answered."""
+"""Maximum size of the memories in one response, approximately. A response has at least one memory."""
 _MIN_POOL: Final = 32
 _POOL_PER_HIT: Final = 4
-"""Candidates taken from each of full text and vectors: significance may lift one from far down."""
+"""Candidates per hit from full text and from vectors: significance can raise a low candidate."""
 
 
 class MemoryService:
-    """The use-cases, over a store of records, one of long contents, a vector index and an embedder."""
+    """The use cases of memory over records, long contents and vectors."""
 
     def __init__(
         self,
@@ -71,24 +70,27 @@ class MemoryService:
         self._large_contents = large_contents
         self._index = index
         self._clock = clock
-        self._running: set[asyncio.Task[Any]] = set()
+        self._running: set[asyncio.Task[object]] = set()
 
     # --- writing --------------------------------------------------------------------------------
 
     async def write(self, agent_id: str, draft: Draft) -> Memory:
-        """Store one memory; durable when this returns.
+        """Store one memory. It is durable on return.
 
-        Answers the earlier record where the draft's idempotency key or ``unless_known`` says so.
-        Errors: FIELD_INVALID, PAYLOAD_TOO_LARGE, PAYLOAD_TOO_DEEP, NUMBER_OUT_OF_RANGE,
-        STORAGE_UNAVAILABLE.
-        """
+        Return the existing memory if the draft's idempotency key or ``unless_known`` matches one. Raises
+        FIELD_INVALID, PAYLOAD_TOO_LARGE, PAYLOAD_TOO_DEEP, NUMBER_OUT_OF_RANGE, STORAGE_UNAVAILABLE."""
         check_draft(draft)
         return (await self._run_to_end(self._store(agent_id, [draft])))[0]
 
     async def write_all(self, agent_id: str, drafts: Sequence[Draft]) -> list[Memory]:
-        """`write` for up to 1,000, in one commit: all or none. Answers in the drafts' order."""
+        """Write up to 1,000 memories in one commit, all or none, and return them in the order of the drafts.
+        See `write`."""
         if not 1 <= len(drafts) <= MAX_BATCH:
-            raise error(Reason.FIELD_INVALID, f"Give 1 to {MAX_BATCH} memories.", field="memories")
+            raise error(
+                Reason.FIELD_INVALID,
+                f"The request has {len(drafts)} memories; give 1 to {MAX_BATCH}.",
+                field="memories",
+            )
         for position, draft in enumerate(drafts):
             check_draft(draft, f"memories[{position}].")
         return await self._run_to_end(self._store(agent_id, drafts, path="memories[{}]."))
@@ -96,9 +98,10 @@ class MemoryService:
     async def supersede(
         self, agent_id: str, memory_id: str, draft: Draft, *, etag: str = "", request: Request | None = None
     ) -> tuple[Memory, Memory]:
-        """Write a memory that takes the place of another: the new one and the old. An empty ``type`` is the
-        old one's. Errors: MEMORY_NOT_FOUND, ETAG_MISMATCH, FIELD_INVALID for one that was replaced
-        already, and those of `write`."""
+        """Write a memory that replaces another, and return the new and the old one.
+
+        An empty ``type`` means the type of the old one. Raises MEMORY_NOT_FOUND, ETAG_MISMATCH,
+        FIELD_INVALID for a memory that was already replaced, and the errors of `write`."""
         if not draft.type:
             draft = dataclasses.replace(draft, type=await self._type_of(agent_id, memory_id))
         check_draft(draft)
@@ -110,11 +113,10 @@ class MemoryService:
     async def update(
         self, agent_id: str, memory_id: str, change: Change, *, etag: str = "", request: Request | None = None
     ) -> Memory:
-        """Change a memory; its text and vectors follow its content.
+        """Change a memory, and its text and vectors with its content.
 
-        With an ``etag`` only the version it names is changed. Errors: MEMORY_NOT_FOUND,
-        ETAG_MISMATCH, and those of `write`.
-        """
+        With an ``etag``, change only that version. Raises MEMORY_NOT_FOUND, ETAG_MISMATCH, and the errors
+        of `write`."""
         check_change(change)
         while True:
             old = await self.get(agent_id, memory_id)
@@ -137,31 +139,36 @@ class MemoryService:
                     self._replace(old, new, old.version if expected is None else expected, request)
                 )
             except WonderError as problem:
-                # Without an etag the caller wants the change whatever became of it meanwhile.
+                # Without an etag, apply the change to the version that another caller has written meanwhile.
                 if etag or problem.fault.reason is not Reason.ETAG_MISMATCH:
                     raise
 
     async def delete(
         self, agent_id: str, memory_id: str, *, etag: str = "", request: Request | None = None
     ) -> None:
-        """Forget a memory: record, text, vectors, links and what lies in the object store; that at once, or
-        as soon as the store can be reached. Errors: MEMORY_NOT_FOUND, ETAG_MISMATCH."""
+        """Delete a memory: record, text, vectors, links and its object.
+
+        The object is deleted later if the object store is unavailable. Raises MEMORY_NOT_FOUND,
+        ETAG_MISMATCH."""
         check_name(agent_id, "agent_id")
         await self._run_to_end(self._remove(agent_id, memory_id, _version(etag), request))
 
     # --- reading --------------------------------------------------------------------------------
 
     async def get(self, agent_id: str, memory_id: str) -> Memory:
-        """One memory. Errors: MEMORY_NOT_FOUND, also where it is another agent's; STORAGE_UNAVAILABLE."""
+        """Return one memory. Raises MEMORY_NOT_FOUND, also for a memory of another agent, and
+        STORAGE_UNAVAILABLE."""
         check_name(agent_id, "agent_id")
         for memory in await self._memories.get(agent_id, [memory_id]):
             return (await self._large_contents.load([memory]))[0]
-        raise error(Reason.MEMORY_NOT_FOUND, "The agent has no memory with this id.", field="id")
+        raise _memory_not_found(memory_id, "id")
 
     async def page(self, agent_id: str, request: PageRequest, wanted: Filter | None = None) -> Page[Memory]:
-        """One page of the agent's memories, newest first, of those wanted (None: all that are not set
-        aside). It ends early where contents are long: 1 MiB together. Errors: FIELD_INVALID,
-        PAGE_TOKEN_INVALID, STORAGE_UNAVAILABLE."""
+        """Return one page of the agent's memories that match ``wanted``, newest first. None matches memories
+        that are neither superseded nor archived.
+
+        A page ends early when its contents exceed 1 MiB. Raises FIELD_INVALID, PAGE_TOKEN_INVALID,
+        STORAGE_UNAVAILABLE."""
         wanted = wanted or Filter()
         check_name(agent_id, "agent_id")
         check_filter(wanted)
@@ -181,20 +188,20 @@ class MemoryService:
         wanted: Filter | None = None,
         weights: Weights | None = None,
     ) -> list[Hit]:
-        """The agent's memories that best fit ``query`` (plain text), best first, each explained.
+        """Return the memories of the agent that match ``query`` (plain text) best, best first, each with its
+        scores.
 
-        ``limit`` 0 means 10, at most 100. Full text (BM25 over stemmed words) and vectors are joined
-        by score, see `core.memory.rank`. Hits whose contents would make the answer longer than 3 MiB are
-        left out. Errors: FIELD_INVALID, STORAGE_UNAVAILABLE.
-        """
+        ``limit`` 0 means 10; the maximum is 100. The relevance combines full text (BM25 over stemmed
+        words) and vectors, see `core.memory.records.rank`. Hits beyond 3 MiB of contents are omitted.
+        Raises FIELD_INVALID, STORAGE_UNAVAILABLE."""
         check_name(agent_id, "agent_id")
         return await self.search_all([agent_id], query, limit=limit, wanted=wanted, weights=weights)
 
     def search_inline(
         self, agent_id: str, query: str, *, limit: int = 0, wanted: Filter | None = None
     ) -> list[Hit] | None:
-        """`search` of an agent that is known to have no memories, so that there is nothing to look for; None
-        for others."""
+        """Return the result of `search` without waiting if the agent is known to have no memories; else
+        None."""
         if not self._memories.is_empty(agent_id):
             return None
         _check_search(query, limit, wanted or Filter())
@@ -209,7 +216,8 @@ class MemoryService:
         wanted: Filter | None = None,
         weights: Weights | None = None,
     ) -> list[Hit]:
-        """`search` among the memories of several agents, for callers who have the right to."""
+        """Search the memories of several agents; see `search`. The caller must have the scope for all of
+        them."""
         wanted, weights = wanted or Filter(), weights or Weights()
         _check_search(query, limit, wanted)
         check_weights(weights)
@@ -240,7 +248,7 @@ class MemoryService:
             best(candidates)
         found = {each.id: each.memory for each in candidates if each.memory is not None}
         for agent_id in () if single_agent else dict.fromkeys(owners[hit.id] for hit in ranked):
-            # One that was forgotten in between is left out.
+            # A memory that was deleted since `recall` is omitted.
             ids = [hit.id for hit in ranked if owners[hit.id] == agent_id]
             found.update((memory.id, memory) for memory in await self._memories.get(agent_id, ids))
         kept = [found[hit.id] for hit in ranked if hit.id in found]
@@ -265,7 +273,7 @@ class MemoryService:
         check_name(agent_id, "agent_id")
         for memory in await self._memories.get(agent_id, [memory_id]):
             return memory.type
-        raise error(Reason.MEMORY_NOT_FOUND, "The agent has no memory with this id.", field="memory_id")
+        raise _memory_not_found(memory_id, "memory_id")
 
     async def _store(
         self,
@@ -282,7 +290,7 @@ class MemoryService:
         contents = [draft.content for draft in drafts]
         vectors = await self._index.embed(contents)
         async with self._large_contents.reserve(agent_id, contents) as keys:
-            # In the order of the drafts, which is how lists show them.
+            # Sorted, so that lists show the memories in the order of the drafts.
             ids = sorted(random_id("mem", now_ms) for _ in drafts)
             entries = [
                 Entry(
@@ -323,45 +331,57 @@ class MemoryService:
         self, agent_id: str, memory_id: str, version: int | None, request: Request | None
     ) -> None:
         removed = await self._memories.remove(agent_id, memory_id, version, self._clock.now_ms(), request)
-        if removed is None:  # Long since.
+        if removed is None:  # An earlier request with this id has removed it.
             return
         await self._index.remove(agent_id, removed.removed_keys)
         if removed.memory.content_ref:
             await self._large_contents.try_collect()
 
     async def _with_contents(self, stored: Sequence[Stored], contents: Sequence[str]) -> list[Memory]:
-        """The memories with their contents: just written, or read if they were there before."""
+        """Return the stored memories with their contents: those just written, or those read from the
+        store."""
         memories = [
             dataclasses.replace(item.memory, content=content) if item.written else item.memory
             for item, content in zip(stored, contents, strict=True)
         ]
         return await self._large_contents.load(memories)
 
-    async def _run_to_end(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run it to its end even if the caller goes away: rows that are committed must reach the
-        index as well."""
+    async def _run_to_end(self, work: Coroutine[object, None, T]) -> T:
+        """Run ``work`` to completion even if the caller is cancelled: committed rows must reach the index."""
         task = asyncio.create_task(work)
         self._running.add(task)
         task.add_done_callback(self._running.discard)
         return await asyncio.shield(task)
 
 
+def _memory_not_found(memory_id: str, field: str) -> WonderError:
+    return error(
+        Reason.MEMORY_NOT_FOUND,
+        f"Memory '{memory_id[:100]}' does not exist or belongs to another agent.",
+        field=field,
+    )
+
+
 def _check_search(query: str, limit: int, wanted: Filter) -> None:
     check_content(query, "query")
     check_filter(wanted)
     if not 0 <= limit <= MAX_HITS:
-        raise error(Reason.FIELD_INVALID, f"A limit lies between 1 and {MAX_HITS}.", field="limit")
+        raise error(
+            Reason.FIELD_INVALID,
+            f"limit is {limit}; use 1 to {MAX_HITS}, or 0 for {DEFAULT_HITS}.",
+            field="limit",
+        )
 
 
 def _version(etag: str) -> int | None:
-    """The version that an etag names; None for none, -1 for what is no etag."""
+    """Return the version of an etag: None for an empty one, -1 for an invalid one."""
     if not etag:
         return None
     return int(etag) if etag.isascii() and etag.isdecimal() and len(etag) < 16 else -1
 
 
 def _fitting_count(memories: Sequence[Memory], max_bytes: int = MAX_RESPONSE_BYTES) -> int:
-    """How many of them, from the first on, fit into an answer; at least one."""
+    """Return the number of leading memories that fit into a response, at least one."""
     size = 0
     for count, memory in enumerate(memories):
         size += memory.size_bytes + (len(json.dumps(memory.metadata)) if memory.metadata else 0)

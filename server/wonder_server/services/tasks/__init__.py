@@ -1,0 +1,1 @@
+"""Tasks: execution of a task step by step."""

@@ -1,18 +1,16 @@
 """The executor: runs tasks (document 5; features H1, H2, I1, I4, G6).
 
-The interpreter (``core/task/plan.py``) decides; the executor does what it says, with the patience that
-the definitions give:
+The interpreter (``core/task/plan.py``) decides the next action. The executor executes it within these limits:
 
-    action   its ``timeout_ms`` for each try; transient faults are tried again with exponential backoff,
-             unseen by the task, as long as it may be repeated (``core/task/effects.py``)
-    task     its ``retry.timeout_ms`` for everything together, its own retries included
+- An action has its ``timeout_ms`` for each attempt. The executor retries transient faults with exponential
+  backoff, invisibly to the task, if the action is repeatable (``core/task/effects.py``).
+- A task has its ``retry.timeout_ms`` for everything, its own retries included.
 
-A task is carried out by one of two drivers. `Executor.execute` waits for its actions; `Executor.at_once` is a
-plain function for tasks whose actions need not wait this time, and costs no event loop. Nobody watches it, so
-it keeps no trace.
+`Executor.execute` waits for actions. `Executor.execute_inline` is a plain function for tasks whose actions
+need not wait, and saves the cost of the event loop. It reports no progress and records no trace.
 
-Stateless: all that it knows of a task is in the call. Cancelling the call stops the action that runs.
-"""
+The executor is stateless: the call contains everything about a task. Cancelling the call stops its running
+action."""
 
 from __future__ import annotations
 
@@ -21,12 +19,13 @@ import contextlib
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from wonder_server.core import frozen
 from wonder_server.core.definitions.specs import PinnedTask
 from wonder_server.core.errors import Fault, Reason, WonderError, system_fault
 from wonder_server.core.identity_cache import cache_by_identity
+from wonder_server.core.json_types import JsonObject
 from wonder_server.core.schema import schemas
 from wonder_server.core.task import plan
 from wonder_server.core.task.effects import NotStartedError, outcome_unknown
@@ -49,16 +48,16 @@ __all__ = ["Executor", "OnEvent", "Progress", "StepProgress", "StepTrace", "Task
 _log = logger("executor")
 
 MAX_INLINE_S: Final = 0.005
-"""A task whose steps never wait gives way to others after this long."""
+"""Time after which a task whose steps never wait yields to other work."""
 
 Sleep = Callable[[float], Awaitable[None]]
 
 ActionAttempts = tuple[plan.Outcome, int]
-"""An action's outcome, and how often it ran."""
+"""The outcome of an action and the number of attempts."""
 
 
 class Executor:
-    """Runs tasks with the given services and action kinds."""
+    """Executes tasks with the given services and action kinds."""
 
     def __init__(
         self,
@@ -75,16 +74,15 @@ class Executor:
     async def execute(
         self,
         task: PinnedTask,
-        input: Mapping[str, Any],
+        input: JsonObject,
         context: ExecutionContext,
         on_progress: Progress | None = None,
         on_event: OnEvent | None = None,
     ) -> TaskOutcome:
-        """Run a task to its end. Whatever goes wrong is a fault of the outcome; only a cancel is raised.
+        """Run a task to its end. Every error is a fault of the outcome; only a cancel is raised.
 
-        ``on_progress`` is told when a step begins, how far it is, and when it is over; ``on_event`` is
-        given what steps emit.
-        """
+        ``on_progress`` receives the start, progress and end of each step. ``on_event`` receives the events
+        that steps emit."""
         run = TaskRun(task, context, self._services.clock, on_progress, on_event)
         limit_ms = task.spec.retry.timeout_ms
         try:
@@ -95,13 +93,13 @@ class Executor:
         return run.outcome(ending)
 
     def execute_inline(
-        self, task: PinnedTask, input: Mapping[str, Any], context: ExecutionContext
+        self, task: PinnedTask, input: JsonObject, context: ExecutionContext
     ) -> TaskOutcome | None:
-        """Run a task here and now, if no action on its way has to wait; None if it is to be executed instead.
+        """Run a task without waiting. Return None if it must be executed with `execute` instead.
 
-        None too if it takes longer than `LONGEST_STRETCH_S` or wants to pause. Nothing has happened then:
-        quick actions have no effect. Its steps are not traced.
-        """
+        That is the case if an action must wait, if the task takes longer than `MAX_INLINE_S`, or if it pauses
+        before a retry. Nothing has happened then: inline actions have no side effects. The outcome has no
+        trace."""
         if not self._may_run_inline(task):
             return None
         state = plan.begin(task, input)
@@ -124,10 +122,10 @@ class Executor:
                 return None
             state = decision.state
 
-    # --- drivers --------------------------------------------------------------------------------
+    # --- execution ------------------------------------------------------------------------------
 
-    async def _drive(self, run: TaskRun, input: Mapping[str, Any], deadline: float) -> Ending:
-        """Go through the task until it has ended; ``ends_at`` is when it will be stopped."""
+    async def _drive(self, run: TaskRun, input: JsonObject, deadline: float) -> Ending:
+        """Run the task until it ends. ``deadline`` is the event loop's time at which it will be stopped."""
         task, state = run.task, plan.begin(run.task, input)
         if isinstance(state, plan.Failed):
             return state.fault
@@ -152,7 +150,7 @@ class Executor:
             state = decision.state
 
     async def _run_action(self, run: TaskRun, need: plan.Run, deadline: float) -> ActionAttempts:
-        """Carry out one action, infrastructure retries included."""
+        """Execute one action, including infrastructure retries."""
         kind = self._validated_kind(need)
         if isinstance(kind, Fault):
             return kind, 0
@@ -170,18 +168,22 @@ class Executor:
                 return outcome, tries
             pause_s = max(delay_ms, outcome.retry_after_ms or 0) / 1000
             if asyncio.get_running_loop().time() + pause_s >= deadline:
-                return outcome, tries  # the task would be over: this says more than its timeout
+                return (
+                    outcome,
+                    tries,
+                )  # The task would time out first, and this fault says more.
             await self._sleep(pause_s)
             delay_ms *= 2
             tries += 1
 
     def _run_action_inline(self, need: plan.Run, context: ExecutionContext) -> plan.Outcome:
-        """The same without waiting. Raises `MustWaitError`."""
+        """Execute one action without waiting. Raises `InlineNotPossibleError`."""
         kind = self._validated_kind(need)
         return kind if isinstance(kind, Fault) else self._run_inline(kind, need, context)
 
     def _run_inline(self, kind: ActionKind, need: plan.Run, context: ExecutionContext) -> plan.Outcome:
-        """What a quick action comes to; `MustWaitError` if it is none, or not this time."""
+        """Return the outcome of an action of an inline kind. Raises `InlineNotPossibleError` for other kinds,
+        and for calls that must wait."""
         if kind.run_inline is None:
             raise InlineNotPossibleError
         try:
@@ -195,7 +197,8 @@ class Executor:
     # --- pieces ---------------------------------------------------------------------------------
 
     def _every_step_may_run_inline(self, task: PinnedTask) -> bool:
-        """Whether all actions that the task cannot pass by may be quick: then it is worth a try."""
+        """Return True if every unconditional action of the task may run inline, so that `execute_inline` may
+        succeed."""
         return all(
             step.condition or step.action is None or self._kind_may_run_inline(step.action.kind)
             for step in task.spec.steps
@@ -206,19 +209,19 @@ class Executor:
         return kind is None or kind.run_inline is not None
 
     def _validated_kind(self, need: plan.Run) -> ActionKind | Fault:
-        """The kind of an action, if its input fits it; else why not."""
+        """Return the kind of an action if its input is valid, else the fault."""
         kind = self._kinds.get(need.action.kind)
         if kind is None:
-            message = f"There is no action kind '{need.action.kind}' on this server."
+            message = f"This server has no action kind '{need.action.kind}'."
             return Fault(reason=Reason.NOT_IMPLEMENTED, message=message)
         problems = schemas.validate(kind.input_schema, need.input, name="input")
         if problems:
-            message = f"The input does not fit the action '{kind.name}': {'; '.join(problems[:5])}"
+            message = f"The input is not valid for the action '{kind.name}': {'; '.join(problems[:5])}"
             return Fault(reason=Reason.INPUT_INVALID, message=message)
         return kind
 
     def _call(self, kind: ActionKind, need: plan.Run, run: TaskRun) -> ActionCall:
-        """The call of an action that may take its time."""
+        """Return the call of an action that may wait."""
         context = frozen.replace(run.context, key=f"{run.context.key}/{need.step.id}")
         return ActionCall(
             input=need.input,
@@ -233,7 +236,7 @@ class Executor:
 
 
 async def _run_attempt(kind: ActionKind, call: ActionCall) -> plan.Outcome:
-    """One try of an action. Its fault is transient if it may be tried again."""
+    """Run one attempt of an action. A transient fault means that another attempt is allowed."""
     deadline = asyncio.timeout(None if kind.enforces_timeout else call.timeout_ms / 1000)
     try:
         async with deadline:

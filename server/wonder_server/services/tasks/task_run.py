@@ -1,19 +1,18 @@
-"""One execution of one task, as others see it: the trace of its steps, and what is told while it runs.
+"""One execution of a task as clients see it: the trace of its steps, and its progress.
 
-Whoever drives a task (``services/tasks/executor.py``) says here what becomes of each step.
-"""
+The executor (``services/tasks/executor.py``) reports every step here."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import msgspec
 
 from wonder_server.core.definitions.specs import PinnedTask, Step
 from wonder_server.core.errors import Fault, Reason
 from wonder_server.core.frozen import Value
+from wonder_server.core.json_types import JsonDict, JsonObject
 from wonder_server.core.task import plan
 from wonder_server.core.task.effects import outcome_unknown
 from wonder_server.ports.clock import Clock
@@ -21,11 +20,11 @@ from wonder_server.services.actions import ExecutionContext
 
 
 class StepTrace(Value, frozen=True, kw_only=True):
-    """What became of one step, or that it has begun.
+    """The outcome of one step, or its start.
 
-    ``status`` is ``running`` (only while progress is told), ``completed``, ``skipped`` or ``failed``;
-    ``attempt`` is the task's, from 1; ``tries`` is how often the action ran. Times in milliseconds.
-    """
+    ``status`` is ``running`` (only in progress reports), ``completed``, ``skipped`` or ``failed``.
+    ``attempt`` is the task's, from 1. ``tries`` counts the attempts of the action. Times are in
+    milliseconds."""
 
     step_id: str
     kind: str
@@ -39,11 +38,10 @@ class StepTrace(Value, frozen=True, kw_only=True):
 
 
 class StepProgress(Value, frozen=True, kw_only=True):
-    """How far the running step is, in its own words; never part of a record.
+    """Progress of the running step, in the action's own words. It is not recorded.
 
-    ``fraction`` is the part that is done, from 0 to 1, None where nobody knows; ``output`` is more of what
-    it puts out, such as the lines of a command.
-    """
+    ``fraction`` is the completed part, from 0 to 1, None if unknown. ``output`` is added output, such as the
+    lines of a command."""
 
     step_id: str
     message: str = ""
@@ -52,25 +50,25 @@ class StepProgress(Value, frozen=True, kw_only=True):
 
 
 class TaskOutcome(Value, frozen=True, kw_only=True):
-    """How a task ended: exactly one of ``output`` and ``fault`` is set."""
+    """The outcome of a task. Exactly one of ``output`` and ``fault`` is set."""
 
-    output: dict[str, Any] | None = None
+    output: JsonDict | None = None
     fault: Fault | None = None
     steps: tuple[StepTrace, ...] = ()
 
 
 Progress = Callable[[StepTrace | StepProgress], None]
 
-OnEvent = Callable[[str, str, Mapping[str, Any]], None]
-"""Takes the key, name and payload of an event that a step emits, at once. The key is the same in every try
-and attempt, so that whoever records events can keep each once."""
+OnEvent = Callable[[str, str, JsonObject], None]
+"""Receives the key, name and payload of an event that a step emits. The key is the same in every attempt, so
+that a receiver can record each event once."""
 
-Ending = dict[str, Any] | Fault
+Ending = JsonDict | Fault
 
 
 class TaskRun:
-    """``trace`` grows as steps end. ``in_doubt`` is set by whoever carries actions out: the id of a step
-    whose action is under way and must not be done twice, or empty."""
+    """The state of one execution. ``trace`` has the ended steps. The executor sets ``uncertain_step`` to the
+    id of a step whose running action is not repeatable, or to empty."""
 
     def __init__(
         self,
@@ -89,13 +87,13 @@ class TaskRun:
         self.uncertain_step = ""
 
     def outcome(self, ending: Ending) -> TaskOutcome:
-        """How the task ended, with its trace."""
+        """Return the outcome of the task with its trace."""
         if isinstance(ending, Fault):
             return TaskOutcome(fault=ending, steps=tuple(self.trace))
         return TaskOutcome(output=ending, steps=tuple(self.trace))
 
     def timed_out(self, limit_ms: int) -> Fault:
-        """Why a task has no output that was stopped after ``limit_ms``."""
+        """Return the fault of a task that was stopped after ``limit_ms``."""
         fault = Fault(
             reason=Reason.TIMEOUT,
             message=f"The task took longer than {limit_ms} ms.",
@@ -107,26 +105,26 @@ class TaskRun:
         message = f"{fault.message} Step '{self.uncertain_step}' was stopped."
         return outcome_unknown(replace(fault, message=message, metadata=metadata))
 
-    # --- telling --------------------------------------------------------------------------------
+    # --- reports --------------------------------------------------------------------------------
 
     def report_progress(
         self, step: Step, message: str = "", fraction: float | None = None, output: str = ""
     ) -> None:
-        """How far the running step is."""
+        """Report the progress of the running step."""
         if self._on_progress is not None:
             self._on_progress(
                 StepProgress(step_id=step.id, message=message, fraction=fraction, output=output)
             )
 
-    def emit(self, step: Step, context: ExecutionContext, name: str, payload: Mapping[str, Any]) -> None:
-        """An event of the running step."""
+    def emit(self, step: Step, context: ExecutionContext, name: str, payload: JsonObject) -> None:
+        """Report an event of the running step."""
         if self._on_event is not None:
             self._on_event(context.key, name, payload)
         if self._on_progress is not None:
             self.report_progress(step, message=f"event {name}", output=msgspec.json.encode(payload).decode())
 
     def step_started(self, run: plan.Run, state: plan.TaskState, started_ms: int) -> None:
-        """A step begins."""
+        """Report the start of a step."""
         if self._on_progress is not None:
             self._on_progress(
                 StepTrace(
@@ -142,7 +140,7 @@ class TaskRun:
     def step_ended(
         self, state: plan.TaskState, decision: plan.Skip | plan.AfterFailure, tries: int, started_ms: int
     ) -> None:
-        """The step that ``state`` is at is over, if it is at one; ``decision`` is what follows."""
+        """Report the end of the step at which ``state`` is, if any. ``decision`` is the next decision."""
         if state.position >= len(self.task.spec.steps):
             return
         step = self.task.spec.steps[state.position]

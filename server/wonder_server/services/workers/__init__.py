@@ -1,4 +1,4 @@
-"""Remote workers: processes of others that carry out kinds of action of their own (feature H4)."""
+"""Remote workers: processes outside the server that execute action kinds of their own (feature H4)."""
 
 from __future__ import annotations
 

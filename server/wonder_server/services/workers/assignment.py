@@ -1,8 +1,7 @@
-"""Who gets what: the line, the leases, and what becomes of work that is lost (features H4, I4).
+"""Assignment of jobs to workers, leases, and lost jobs (features H4, I4).
 
-`offer` gives a ticket to the worker with the least to do, or puts it in line; `fill` gives a worker what
-waits for it. So at any time nobody waits in line whom a worker could serve.
-"""
+`enqueue` assigns a job to the worker with the least load, or queues it. `assign_waiting` assigns queued jobs
+to a worker. So no job waits while a worker has capacity for it."""
 
 from __future__ import annotations
 
@@ -26,15 +25,15 @@ from wonder_server.services.workers.session import WorkerSession
 _log = logger("workers")
 
 MAX_LOSSES: Final = 5
-"""A job that so many workers were lost with is given to no other: it may be what kills them."""
+"""Number of lost workers after which a job is not assigned again: the job itself may crash them."""
 
 MAX_TRACKED_OPERATIONS: Final = 10_000
-"""Of so many operations the number of attempts is known."""
+"""Number of operations whose attempts are counted."""
 
 
 class AssignmentScheduler:
-    """``is_closed``: nothing is handed out any more, and tickets stay in line. ``idle`` is set while nobody
-    has anything in hand."""
+    """Assigns jobs to workers. ``is_closed``: no job is assigned, and jobs stay queued. ``idle`` is set while
+    no worker has an assignment."""
 
     def __init__(self, clock: Clock, lease_ms: int) -> None:
         self.sessions = Directory()
@@ -50,28 +49,29 @@ class AssignmentScheduler:
 
     @property
     def waiting_count(self) -> int:
-        """How many stand in line."""
+        """Number of queued jobs."""
         return len(self._queue)
 
     def enqueue(self, queued: QueuedJob, *, at_front: bool = False) -> None:
-        """To a worker, or into line; ``first``: in front. Input that does not fit its kind ends it."""
+        """Assign a job to a worker, or queue it, at the front after a loss. A job with an invalid input
+        fails."""
         kind = self.sessions.declaration(queued.job.kind)
         if kind is not None and not _check_input(queued, kind):
             return
         able = [
-            seat
-            for seat in self.sessions.of_kind(queued.job.kind)
-            if seat.accepts(queued) and self._can_assign(seat, queued.job.kind)
+            session
+            for session in self.sessions.of_kind(queued.job.kind)
+            if session.accepts(queued) and self._can_assign(session, queued.job.kind)
         ]
         if able:
-            self._assign(queued, min(able, key=lambda seat: (seat.load, seat.last_assigned)))
+            self._assign(queued, min(able, key=lambda session: (session.load, session.last_assigned)))
         else:
             self._queue.add(queued, at_front=at_front)
             if queued.job.on_progress is not None:
                 queued.job.on_progress(Progress(message=self.sessions.waiting_message(queued.job)))
 
     def assign_waiting(self, session: WorkerSession) -> None:
-        """Give a worker what waits for it, as long as it has room."""
+        """Assign queued jobs to a worker while it has capacity."""
         while True:
             heads = [
                 self._queue.first_for(kind, session.projects, session.id)
@@ -85,20 +85,21 @@ class AssignmentScheduler:
             self._assign(queued, session)
 
     def validate_waiting(self, kind: WorkerKind) -> None:
-        """Now that a kind is declared, send away what does not fit it."""
+        """Fail the queued jobs whose input is invalid for a newly declared kind."""
         for queued in self._queue.of_kind(kind.name):
             if not _check_input(queued, kind):
                 self._queue.remove(queued)
 
     def is_responsive(self, session: WorkerSession) -> bool:
-        """Whether it was heard of lately: one that misses its heartbeats gets nothing more."""
+        """Return True if the worker sent a message within two thirds of a lease. Others receive no
+        assignments."""
         silent_s = asyncio.get_running_loop().time() - session.last_seen
         return silent_s * 1000 <= self._lease_ms * 2 / 3
 
-    # --- taking back ------------------------------------------------------------------------------
+    # --- ending -----------------------------------------------------------------------------------
 
     def release(self, assignment: Assignment, fault: Fault | None = None) -> WorkerSession:
-        """End a lease and return the worker that had it. ``why`` answers a result that comes late."""
+        """End a lease and return its worker. A late result is answered with ``fault``."""
         if assignment.timer is not None:
             assignment.timer.cancel()
         session = self._holders.pop(assignment.lease_id)
@@ -109,7 +110,7 @@ class AssignmentScheduler:
         return session
 
     def withdraw(self, queued: QueuedJob, fault: Fault) -> WorkerSession | None:
-        """Nobody wants the result any more. The worker that had it, if one did."""
+        """Cancel a job. Return the worker that held it, if any."""
         assignment = queued.assignment
         if assignment is None:
             self._queue.remove(queued)
@@ -120,12 +121,13 @@ class AssignmentScheduler:
         return session
 
     def mark_lost(self, assignment: Assignment, cause: str) -> bool:
-        """The worker is lost with this: to another, or OUTCOME_UNKNOWN. Whether it had gone out at all."""
+        """Handle the loss of an assignment: assign the job to another worker, or fail it with
+        OUTCOME_UNKNOWN. Return True if the assignment had been sent."""
         queued = assignment.queued
         operation_id = queued.job.operation_id
         fault = Fault(
             reason=Reason.TIMEOUT,
-            message=f"The worker '{assignment.worker}' {cause} before it answered.",
+            message=f"The worker '{assignment.worker}' {cause} before it sent a result.",
             metadata={"operation_id": operation_id, "worker": assignment.worker},
         )
         session = self.release(assignment, fault)
@@ -145,12 +147,12 @@ class AssignmentScheduler:
         return True
 
     def mark_all_lost(self, session: WorkerSession, cause: str) -> None:
-        """All that a worker has in hand."""
+        """Handle the loss of all assignments of a worker."""
         for assignment in _newest_first(session):
             self.mark_lost(assignment, cause)
 
     def recall(self, session: WorkerSession) -> None:
-        """Take back what has not gone out to a worker that takes nothing new."""
+        """Queue the unsent assignments of a worker that is closed."""
         for assignment in _newest_first(session):
             if self._recall_unsent(session, assignment):
                 self.release(assignment)
@@ -185,22 +187,23 @@ class AssignmentScheduler:
         )
 
     def _on_lease_timer(self, assignment: Assignment) -> None:
-        """A lease may have run out, or been extended since this timer was set."""
+        """Handle the loss of an assignment if its lease has expired; otherwise wait for the rest of the
+        lease, which was extended."""
         loop = asyncio.get_running_loop()
         remaining_s = assignment.expires - loop.time()
         if remaining_s > 0:
             assignment.timer = loop.call_later(remaining_s, self._on_lease_timer, assignment)
             return
         session = self._holders[assignment.lease_id]
-        if self.mark_lost(assignment, "let its lease run out"):
-            message = f"The lease ran out: no heartbeat named it for {self._lease_ms} ms."
+        if self.mark_lost(assignment, "let its lease expire"):
+            message = f"The lease expired: no heartbeat named it for {self._lease_ms} ms."
             fault = Fault(reason=Reason.TIMEOUT, message=message)
             session.send(Cancelled(lease_id=assignment.lease_id, fault=fault))
         self.assign_waiting(session)
         session.end_if_idle()
 
     def _can_assign(self, session: WorkerSession, kind: str) -> bool:
-        """Whether a worker takes one more of a kind that it registered."""
+        """Return True if a worker may receive another job of a kind that it registered."""
         return (
             not (self.is_closed or session.is_closed)
             and session.has_capacity_for(kind)
@@ -208,7 +211,7 @@ class AssignmentScheduler:
         )
 
     def _recall_unsent(self, session: WorkerSession, assignment: Assignment) -> bool:
-        """Keep an assignment from going out, if it has not: then it was no attempt."""
+        """Remove an assignment from the messages if it is unsent, and do not count it as an attempt."""
         if not session.recall(assignment.lease_id):
             return False
         operation_id = assignment.queued.job.operation_id
@@ -223,19 +226,20 @@ class AssignmentScheduler:
 
 
 def worker_outcome_unknown(fault: Fault) -> Fault:
-    """OUTCOME_UNKNOWN of something that a worker had in hand, with what its author can do about it."""
+    """Return the OUTCOME_UNKNOWN fault of a job that a worker held, with advice for the author of the
+    action."""
     result = outcome_unknown(fault)
-    remedy = "If it may be, say so: `idempotent: true` in the action, or where the worker declares the kind."
+    remedy = "If it is safe to repeat, set `idempotent: true` in the action or in the worker's declaration."
     return replace(result, message=f"{result.message} {remedy}")
 
 
 def _check_input(queued: QueuedJob, kind: WorkerKind) -> bool:
-    """Whether the input fits the kind's schema; if not, that is its end."""
+    """Return True if the input is valid for the kind's schema; otherwise fail the job."""
     known = queued.checked_kind
     if known is None or (known is not kind and known.input_schema != kind.input_schema):
         problems = schemas.validate(kind.input_schema, queued.job.input, name="input")
         if problems:
-            message = f"The input does not fit the kind '{kind.name}': {'; '.join(problems[:5])}"
+            message = f"The input is not valid for the kind '{kind.name}': {'; '.join(problems[:5])}"
             queued.finish(Fault(reason=Reason.INPUT_INVALID, message=message, field="input"))
             return False
     queued.checked_kind = kind
@@ -243,5 +247,6 @@ def _check_input(queued: QueuedJob, kind: WorkerKind) -> bool:
 
 
 def _newest_first(session: WorkerSession) -> list[Assignment]:
-    """What a worker has in hand; put in front of the line one by one, they stand there in order."""
+    """Return the assignments of a worker, newest first: each is queued at the front, so the oldest ends
+    first."""
     return sorted(session.assignments.values(), key=lambda each: each.queued.number, reverse=True)

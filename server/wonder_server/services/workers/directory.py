@@ -1,4 +1,4 @@
-"""Which workers are connected, and which of them carry out what."""
+"""The connected workers, by id and by action kind."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from wonder_server.services.workers.session import WorkerSession
 
 
 class Directory:
-    """Seats by id and by kind. All workers of a kind agree on its declaration."""
+    """Sessions by id and by kind. All workers of a kind have the same declaration."""
 
     def __init__(self) -> None:
         self._sessions: dict[str, WorkerSession] = {}
@@ -26,7 +26,7 @@ class Directory:
             self._by_kind.setdefault(name, {})[session.id] = session
 
     def remove(self, session: WorkerSession) -> None:
-        """A kind whose last worker goes is forgotten, and may come back with another declaration."""
+        """Remove a session. After the removal of its last worker, a kind may be declared differently."""
         del self._sessions[session.id]
         for name in session.kinds:
             del self._by_kind[name][session.id]
@@ -34,51 +34,52 @@ class Directory:
                 del self._by_kind[name]
 
     def of_kind(self, kind: str) -> Iterator[WorkerSession]:
-        """The workers of a kind."""
+        """Return the workers of a kind."""
         return iter(self._by_kind.get(kind, {}).values())
 
     def declaration(self, kind: str) -> WorkerKind | None:
-        """What the workers of a kind say of it; None if there is none."""
-        return next((seat.kinds[kind] for seat in self.of_kind(kind)), None)
+        """Return the declaration of a kind; None if no worker has it."""
+        return next((session.kinds[kind] for session in self.of_kind(kind)), None)
 
     def kinds(self) -> list[RemoteKind]:
-        """All kinds, by name."""
+        """Return all kinds, by name."""
         return [
-            RemoteKind(kind=next(iter(seats.values())).kinds[name], workers=len(seats))
-            for name, seats in sorted(self._by_kind.items())
+            RemoteKind(kind=next(iter(sessions.values())).kinds[name], workers=len(sessions))
+            for name, sessions in sorted(self._by_kind.items())
         ]
 
     def conflicts(self, registration: Registration) -> tuple[Fault, ...]:
-        """DEFINITION_INVALID for each kind that connected workers declare differently."""
+        """Return DEFINITION_INVALID for each kind that connected workers declare differently."""
         faults = []
         for index, kind in enumerate(registration.kinds):
             other = next(self.of_kind(kind.name), None)
             field = conflict(kind, other.kinds[kind.name]) if other is not None else ""
             if other is not None and field:
                 message = (
-                    f"The worker '{other.name}', which is connected, declares '{kind.name}' with another "
-                    f"{field}. Stop the workers with the old declaration first, or choose another name."
+                    f"The connected worker '{other.name}' declares '{kind.name}' with another {field}. Stop "
+                    "the workers with the old declaration, or choose another name."
                 )
                 place = f"register.kinds[{index}].{field}"
                 faults.append(Fault(reason=Reason.DEFINITION_INVALID, message=message, field=place))
         return tuple(faults)
 
     def timeout_message(self, job: Job) -> str:
-        """Why nobody has taken a job in all its time, as a sentence."""
-        waited = f"{job.timeout_ms} ms were waited for one."
+        """Return the reason for which no worker accepted a job within its timeout, as a sentence."""
+        waited = f"the job waited {job.timeout_ms} ms."
         missing = self._unavailable(job)
         return f"{missing}: {waited}" if missing else f"All workers for '{job.kind}' were busy: {waited}"
 
     def waiting_message(self, job: Job) -> str:
-        """Why nobody has taken a job yet, for those who watch."""
+        """Return the reason for which a job still waits, as progress for clients."""
         missing = self._unavailable(job) or "All are busy"
         return f"waits for a worker of '{job.kind}': {missing[0].lower()}{missing[1:]}"
 
     def _unavailable(self, job: Job) -> str:
-        """That there is nobody to take a job, as a clause; empty if somebody will."""
+        """Return the reason for which no connected worker can execute a job, as a clause; empty if one
+        can."""
         sessions, project = list(self.of_kind(job.kind)), job.context.project_id
         if not sessions:
             return f"No worker for '{job.kind}' is connected"
-        if not any(seat.serves_project(project) for seat in sessions):
+        if not any(session.serves_project(project) for session in sessions):
             return f"No worker for '{job.kind}' is connected that works for this project"
         return ""

@@ -1,16 +1,15 @@
-"""Jobs on their way to a worker, and the leases under which workers hold them.
+"""Queued jobs and the leases under which workers execute them.
 
-A lease names its worker by the id of its session. The session itself knows what it holds, so that neither
-module imports the other.
-"""
+A lease names its worker by the id of the session. The session has the leases, so neither module imports the
+other."""
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import Any
 
 from wonder_server.core.errors import Fault
+from wonder_server.core.json_types import JsonDict
 from wonder_server.services.workers.messages import Job, WorkerKind
 
 
@@ -18,20 +17,20 @@ from wonder_server.services.workers.messages import Job, WorkerKind
 class QueuedJob:
     """A job between its request and its result. ``number`` is its place in the queue.
 
-    ``lost_by`` holds the ids of the sessions that were lost with it; ``losses`` counts those that may have
-    started it. ``checked`` is the declaration that its input was found to fit.
-    """
+    ``lost_workers`` has the ids of the sessions that were lost while they held the job. ``loss_count`` counts
+    those that may have started it. ``checked_kind`` is the declaration that its input was validated
+    against."""
 
     job: Job
     number: int
     deadline_ms: int
-    result: asyncio.Future[dict[str, Any] | Fault]
+    result: asyncio.Future[JsonDict | Fault]
     lost_workers: set[str] = field(default_factory=set)
     loss_count: int = 0
     checked_kind: WorkerKind | None = None
     assignment: Assignment | None = None
 
-    def finish(self, result: dict[str, Any] | Fault) -> None:
+    def finish(self, result: JsonDict | Fault) -> None:
         """Report the result. A second result is ignored."""
         if not self.result.done():
             self.result.set_result(result)
@@ -39,7 +38,7 @@ class QueuedJob:
 
 @dataclass(slots=True, eq=False)
 class Assignment:
-    """A job leased to one worker. ``expires`` is on the event loop's clock, in seconds."""
+    """A job leased to one worker. ``expires`` is in seconds on the event loop's clock."""
 
     lease_id: str
     queued: QueuedJob

@@ -1,34 +1,34 @@
-"""What workers say and are told, and what is asked of them."""
+"""Messages to workers, and the values of registrations and jobs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from wonder_server.core.actor.commands import Scope
 from wonder_server.core.errors import Fault
+from wonder_server.core.json_types import JsonDict, JsonObject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerKind:
-    """A kind of action that a worker carries out.
+    """An action kind that a worker executes.
 
-    Empty schemas take anything. ``idempotent``: it may be given to another worker after this one was
-    lost. ``max_concurrency`` is how many of it the worker takes at once, 0 for as many as of all kinds.
-    """
+    An empty schema accepts any value. ``idempotent``: after the loss of this worker, another may execute the
+    job. ``max_concurrency`` limits concurrent jobs of this kind; 0 means the worker's own maximum."""
 
     name: str
     description: str = ""
-    input_schema: dict[str, Any] = field(default_factory=dict)
-    output_schema: dict[str, Any] = field(default_factory=dict)
+    input_schema: JsonDict = field(default_factory=dict)
+    output_schema: JsonDict = field(default_factory=dict)
     idempotent: bool = False
     max_concurrency: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registration:
-    """What a worker can do. ``projects`` are the ids of those for whose work it is; none: all."""
+    """The action kinds of a worker. ``projects`` are the ids of the projects that it serves; empty means
+    all."""
 
     name: str
     kinds: tuple[WorkerKind, ...]
@@ -38,7 +38,7 @@ class Registration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteKind:
-    """A kind of action that connected workers carry out: what they declare, and how many they are."""
+    """An action kind of connected workers: its declaration and the number of workers."""
 
     kind: WorkerKind
     workers: int
@@ -46,8 +46,8 @@ class RemoteKind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far an assignment is. ``fraction`` is from 0 to 1, None where nobody knows; ``output`` is more of
-    what it prints."""
+    """Progress of an assignment. ``fraction`` is from 0 to 1, None if unknown. ``output`` is added output of
+    the job."""
 
     message: str = ""
     fraction: float | None = None
@@ -56,15 +56,14 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One thing that a worker is to do.
+    """A job for a worker.
 
-    ``operation_id`` stays the same however often it is tried or given out, so that a worker can tell.
-    ``timeout_ms`` is for everything: waiting for a worker, and every worker that is lost with it.
-    ``idempotent`` is what its definition says; None leaves it to what the kind declares.
-    """
+    ``operation_id`` is the same in every attempt and assignment, so that a worker can recognize the job.
+    ``timeout_ms`` limits everything: the wait for a worker, and every attempt after a lost worker.
+    ``idempotent`` is the action definition's statement; None leaves it to the kind's declaration."""
 
     kind: str
-    input: Mapping[str, Any]
+    input: JsonObject
     operation_id: str
     context: Scope
     timeout_ms: int
@@ -72,12 +71,13 @@ class Job:
     on_progress: Callable[[Progress], None] | None = None
 
 
-# --- what a worker is told --------------------------------------------------------------------------
+# --- messages to a worker --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssignmentMessage:
-    """Something to do. ``attempt`` counts from 1; ``deadline_ms`` is in milliseconds since 1970."""
+    """A job assigned to the worker. ``attempt`` counts from 1. ``deadline_ms`` is in milliseconds since
+    1970."""
 
     lease_id: str
     attempt: int
@@ -87,7 +87,7 @@ class AssignmentMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cancelled:
-    """Stop working on something; the lease is over."""
+    """The request to stop a job. Its lease has ended."""
 
     lease_id: str
     fault: Fault
@@ -95,7 +95,7 @@ class Cancelled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settled:
-    """What became of a result; ``fault`` says why it was not taken."""
+    """The reply to a result. ``fault`` is the reason for which the server rejected it."""
 
     lease_id: str
     fault: Fault | None = None
@@ -107,7 +107,7 @@ class Settled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draining:
-    """The server stops in ``grace_ms``: nothing new is assigned, results are still taken."""
+    """The notice that the server stops in ``grace_ms``. It assigns no more jobs and still accepts results."""
 
     grace_ms: int
 

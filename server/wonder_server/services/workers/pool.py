@@ -1,31 +1,32 @@
-"""The pool of remote workers (features H4, I4): who is there, who does what, and what of lost work.
+"""The pool of remote workers: connections, jobs, and the recovery of lost jobs (features H4, I4).
 
-A job waits in line until a worker that registered its kind has room; then that worker has it under a
-lease::
+A job waits in the queue until a worker that registered its kind has capacity. Then it is leased to that
+worker:
 
-    perform ─▶ in line ─▶ held by a worker ─▶ completed / failed    the worker said so
+::
+
+    perform ─▶ queued ─▶ assigned to a worker ─▶ completed / failed    the worker sent a result
                  ▲              │
-                 │              ├─▶ cancelled           nobody waits for it, or it took too long
-                 └── lost ◀─────┘                       its stream broke, or its lease ran out
+                 │              ├─▶ cancelled           the caller was cancelled, or the timeout has passed
+                 └── lost ◀─────┘                       its stream broke, or its lease expired
 
-A lost job goes back to the front of the line and to another worker if it is idempotent, or if it had not
-gone out; else it ends with OUTCOME_UNKNOWN. Whether it is idempotent says the action's definition, or, if
-that says nothing, the kind.
+A lost job returns to the front of the queue if it is idempotent or was not sent yet. Otherwise it ends with
+OUTCOME_UNKNOWN. The action's definition states whether the job is idempotent; if it does not, the kind's
+declaration applies.
 
-Nothing of this is on disk: the pool is as old as the process. Everything happens on the event loop, without
-waiting, so there is nothing to lock; leases and timeouts are its timers, which a clock that jumps does not
-touch.
-"""
+Nothing is stored: the pool ends with the process. All methods run on the event loop without waiting, so no
+lock is needed. Leases and timeouts are the loop's timers, which are independent of the wall clock."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from wonder_server.core.errors import Fault, Reason, WonderError, error
 from wonder_server.core.ids import random_id
+from wonder_server.core.json_types import JsonDict, JsonObject
 from wonder_server.core.schema import payloads, schemas
 from wonder_server.core.task.effects import NotStartedError
 from wonder_server.logs import logger
@@ -42,12 +43,13 @@ RECONNECT_AFTER_MS: Final = 1_000
 
 
 class WorkerPool:
-    """All connected workers. `perform` is for actions; the rest is for who holds a worker's stream."""
+    """All connected workers. Actions call `perform`; the owner of a worker's stream calls the other
+    methods."""
 
     def __init__(
         self, clock: Clock, *, lease_ms: int = DEFAULT_LEASE_MS, reserved: Collection[str] = ()
     ) -> None:
-        """``reserved`` are names that no worker may register: the server's own kinds."""
+        """``reserved`` are names that workers may not register: the server's own kinds."""
         self._clock = clock
         self.lease_ms = lease_ms
         self.heartbeat_interval_ms = lease_ms // 3
@@ -57,13 +59,13 @@ class WorkerPool:
 
     # --- for actions ------------------------------------------------------------------------------
 
-    async def perform(self, job: Job) -> dict[str, Any]:
-        """Have ``job`` done: its output, which fits the kind's schema. Cancelling reaches the worker.
+    async def perform(self, job: Job) -> JsonDict:
+        """Execute ``job`` on a worker and return its output, which is valid for the kind's schema. A cancel
+        reaches the worker.
 
-        Raises `WonderError`: INPUT_INVALID, and PAYLOAD_TOO_DEEP and its like for an input that cannot be
-        sent as it is; TIMEOUT, which says so if there was no worker; OUTCOME_UNKNOWN; TASK_FAILED for an
-        output that does not fit; and what the worker says. `NotBegunError` is what may be tried again.
-        """
+        Raises `WonderError`: INPUT_INVALID, and PAYLOAD_TOO_DEEP and similar for an input that cannot be
+        sent; TIMEOUT, with the reason if no worker was available; OUTCOME_UNKNOWN; TASK_FAILED for an invalid
+        output; and the worker's own faults. Raises `NotStartedError` if the job may be repeated."""
         fault = payloads.check(job.input, field="input")
         if fault is not None:
             raise WonderError(fault)
@@ -82,33 +84,33 @@ class WorkerPool:
         finally:
             timer.cancel()
             if not queued.result.done() or queued.result.cancelled():
-                cancellation = Fault(reason=Reason.CANCELLED, message="Nobody waits for this any more.")
+                cancellation = Fault(reason=Reason.CANCELLED, message="The caller has cancelled the job.")
                 self._withdraw(queued, cancellation)
         if isinstance(result, Fault):
             raise _retriable(result) if result.transient else WonderError(result)
         return result
 
     def kinds(self) -> list[RemoteKind]:
-        """The kinds of connected workers, by name."""
+        """Return the kinds of the connected workers, by name."""
         return self._scheduler.sessions.kinds()
 
     @property
     def sessions(self) -> list[WorkerSession]:
-        """Who is there."""
+        """The connected workers."""
         return list(self._scheduler.sessions)
 
     @property
     def waiting_count(self) -> int:
-        """How many jobs wait for a worker."""
+        """Number of jobs that wait for a worker."""
         return self._scheduler.waiting_count
 
-    # --- a worker comes and goes ------------------------------------------------------------------
+    # --- connections ----------------------------------------------------------------------------
 
     def join(self, registration: Registration) -> WorkerSession:
-        """A seat for a worker whose registration was checked. Whoever gets it says `gone` in the end.
+        """Connect a worker with a checked registration. The caller calls `disconnected` at the end of the
+        stream.
 
-        SERVER_DRAINING; DEFINITION_INVALID for a kind that another worker declares differently.
-        """
+        Raises SERVER_DRAINING, and DEFINITION_INVALID for a kind that another worker declares differently."""
         if self._scheduler.is_closed:
             raise _draining_error()
         faults = self._scheduler.sessions.conflicts(registration)
@@ -125,7 +127,7 @@ class WorkerPool:
         return session
 
     def disconnected(self, session: WorkerSession) -> None:
-        """Its stream is over, however it ended: what it has in hand is lost."""
+        """Remove a worker whose stream ended. Its assignments are lost."""
         if session.is_disconnected:
             return
         session.is_disconnected = session.is_closed = True
@@ -134,30 +136,30 @@ class WorkerPool:
         self._scheduler.sessions.remove(session)
         session.end()
         _log.info("worker_disconnected", worker=session.name, id=session.id, lost=len(session.assignments))
-        self._scheduler.mark_all_lost(session, "went away")
+        self._scheduler.mark_all_lost(session, "disconnected")
 
     def drain_worker(self, session: WorkerSession) -> None:
-        """It takes nothing new. Its stream ends when it has nothing in hand."""
+        """Assign nothing more to a worker. Its stream ends after its last assignment."""
         session.close()
         self._scheduler.recall(session)
         session.end_if_idle()
 
     def dismiss(self, session: WorkerSession, problem: WonderError) -> None:
-        """End its stream with ``problem``; what it has in hand is lost."""
+        """End a worker's stream with ``problem``. Its assignments are lost."""
         session.end(problem)
         self.disconnected(session)
 
-    # --- what a worker says -----------------------------------------------------------------------
+    # --- messages of a worker ---------------------------------------------------------------------
 
     def record_heartbeat(self, session: WorkerSession) -> None:
-        """The worker said something, so it is there."""
+        """Record a message from a worker: it is responsive."""
         was_silent = not self._scheduler.is_responsive(session)
         session.last_seen = asyncio.get_running_loop().time()
         if was_silent:
             self._scheduler.assign_waiting(session)
 
     def extend(self, session: WorkerSession, lease_ids: Sequence[str]) -> None:
-        """Extend the leases that it names; others, and those that it does not have, are left alone."""
+        """Extend the named leases that the worker holds. Ignore others."""
         expires = asyncio.get_running_loop().time() + self.lease_ms / 1000
         for lease_id in lease_ids:
             assignment = session.assignments.get(lease_id)
@@ -165,46 +167,46 @@ class WorkerPool:
                 assignment.expires = expires
 
     def progress(self, session: WorkerSession, lease_id: str, progress: Progress) -> None:
-        """How far an assignment is; of one that it does not have, nothing."""
+        """Report the progress of an assignment that the worker holds. Ignore others."""
         assignment = session.assignments.get(lease_id)
         if assignment is not None and assignment.queued.job.on_progress is not None:
             assignment.queued.job.on_progress(progress)
 
-    def completed(self, session: WorkerSession, lease_id: str, output: Mapping[str, Any]) -> None:
-        """An assignment is done; its output is checked against the kind's schema."""
+    def completed(self, session: WorkerSession, lease_id: str, output: JsonObject) -> None:
+        """Accept the output of an assignment if it is valid for the kind's schema."""
         assignment = session.assignments.get(lease_id)
         fault = _output_fault(assignment, output) if assignment is not None else None
         self._settle(session, lease_id, dict(output) if fault is None else fault, fault)
 
     def failed(self, session: WorkerSession, lease_id: str, fault: Fault) -> None:
-        """An assignment failed, by the worker's own word."""
+        """Fail an assignment with the worker's own fault."""
         self._settle(session, lease_id, fault)
 
     def unreadable(self, session: WorkerSession, lease_id: str, fault: Fault) -> None:
-        """The worker's answer for an assignment cannot be read: it has failed, with ``fault``."""
+        """Fail an assignment whose result is unreadable."""
         fault = replace(fault, transient=False)
         self._settle(session, lease_id, fault, fault)
 
-    # --- the server stops -------------------------------------------------------------------------
+    # --- shutdown --------------------------------------------------------------------------------
 
     def drain(self, grace_ms: int) -> None:
-        """Assign nothing new and tell every worker. A worker's stream ends when it has nothing in hand."""
+        """Assign nothing more and notify every worker. A worker's stream ends after its last assignment."""
         self._scheduler.is_closed = True
-        for seat in self._scheduler.sessions:
-            seat.send(Draining(grace_ms=grace_ms))
-            seat.close(_draining_error())
-            self._scheduler.recall(seat)
-            seat.end_if_idle()
+        for session in self._scheduler.sessions:
+            session.send(Draining(grace_ms=grace_ms))
+            session.close(_draining_error())
+            self._scheduler.recall(session)
+            session.end_if_idle()
 
     async def wait_until_idle(self) -> None:
-        """Until no worker has anything in hand."""
+        """Wait until no worker has an assignment."""
         await self._scheduler.idle.wait()
 
     def close(self) -> None:
-        """End all streams."""
+        """End the streams of all workers."""
         self._scheduler.is_closed = True
-        for seat in self._scheduler.sessions:
-            self.dismiss(seat, _draining_error())
+        for session in self._scheduler.sessions:
+            self.dismiss(session, _draining_error())
 
     # --- pieces -----------------------------------------------------------------------------------
 
@@ -212,7 +214,7 @@ class WorkerPool:
         self,
         session: WorkerSession,
         lease_id: str,
-        result: dict[str, Any] | Fault,
+        result: JsonDict | Fault,
         refusal: Fault | None = None,
     ) -> None:
         assignment = session.assignments.get(lease_id)
@@ -233,7 +235,7 @@ class WorkerPool:
             session.end_if_idle()
 
     def _on_timeout(self, queued: QueuedJob) -> None:
-        """The action's time is up."""
+        """End a job whose timeout has passed."""
         if queued.result.done():
             return
         job, assignment = queued.job, queued.assignment
@@ -257,21 +259,21 @@ class WorkerPool:
         )
 
     def _watch_heartbeat(self, session: WorkerSession) -> None:
-        """A worker may have been silent for too long."""
+        """Disconnect a worker that sent nothing for the length of a lease."""
         loop = asyncio.get_running_loop()
         remaining_s = session.last_seen + self.lease_ms / 1000 - loop.time()
         if remaining_s > 0:
             session.timer = loop.call_later(remaining_s, self._watch_heartbeat, session)
             return
         message = (
-            f"Nothing was heard of this worker for {self.lease_ms} ms. Send a heartbeat every "
-            f"{self.heartbeat_interval_ms} ms, and connect again."
+            f"The worker sent nothing for {self.lease_ms} ms. Connect again, and send a heartbeat every "
+            f"{self.heartbeat_interval_ms} ms."
         )
         self.dismiss(session, error(Reason.TIMEOUT, message, timeout_ms=str(self.lease_ms)))
 
 
-def _output_fault(assignment: Assignment, output: Mapping[str, Any]) -> Fault | None:
-    """What is wrong with an output."""
+def _output_fault(assignment: Assignment, output: JsonObject) -> Fault | None:
+    """Return the fault of an invalid output, or None."""
     fault = payloads.check(output, field="output")
     if fault is not None:
         return fault
@@ -280,14 +282,15 @@ def _output_fault(assignment: Assignment, output: Mapping[str, Any]) -> Fault | 
     if not problems:
         return None
     message = (
-        f"The output of the worker '{assignment.worker}' does not fit the kind '{kind.name}': "
+        f"The output of the worker '{assignment.worker}' is not valid for the kind '{kind.name}': "
         f"{'; '.join(problems[:5])}"
     )
     return Fault(reason=Reason.TASK_FAILED, message=message, field="output")
 
 
 def _retriable(fault: Fault) -> NotStartedError:
-    """What may be tried again: the worker says so, or doing it twice does no harm."""
+    """Return the error of a job that may be repeated: the worker's fault says so, or the job is
+    idempotent."""
     problem = NotStartedError(fault.reason, fault.message, retry_after_ms=fault.retry_after_ms)
     problem.fault = fault
     return problem
@@ -296,6 +299,6 @@ def _retriable(fault: Fault) -> NotStartedError:
 def _draining_error() -> WonderError:
     return error(
         Reason.SERVER_DRAINING,
-        "The server is shutting down; connect again.",
+        "The server is shutting down. Connect again after it restarts.",
         retry_after_ms=RECONNECT_AFTER_MS,
     )

@@ -1,4 +1,4 @@
-"""Work that waits for a worker: first come, first served, within each kind."""
+"""Jobs that wait for a worker: first in, first out, within each kind."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from wonder_server.services.workers.leases import QueuedJob
 
 
 class WorkQueue:
-    """The lines, one for each kind and project, so that nobody searches in those they cannot serve."""
+    """The queues, one for each kind and project, so that a worker searches only in those that it serves."""
 
     def __init__(self) -> None:
         self._queues: dict[str, dict[str, OrderedDict[int, QueuedJob]]] = {}
 
     def __len__(self) -> int:
-        return sum(len(line) for lines in self._queues.values() for line in lines.values())
+        return sum(len(queue) for queues in self._queues.values() for queue in queues.values())
 
     def add(self, queued: QueuedJob, *, at_front: bool = False) -> None:
-        """At the end of its line; ``first``: in front, since it has been in line before."""
+        """Add a job at the end of its queue, or at the front after it was lost."""
         queues = self._queues.setdefault(queued.job.kind, {})
         queue = queues.setdefault(queued.job.context.project_id, OrderedDict())
         queue[queued.number] = queued
         queue.move_to_end(queued.number, last=not at_front)
 
     def remove(self, queued: QueuedJob) -> None:
-        """Out of line, if it stands there."""
+        """Remove a job from its queue, if it is there."""
         queues = self._queues.get(queued.job.kind, {})
         queue = queues.get(queued.job.context.project_id, OrderedDict())
         if queue.pop(queued.number, None) is not None and not queue:
@@ -34,20 +34,20 @@ class WorkQueue:
                 del self._queues[queued.job.kind]
 
     def first_for(self, kind: str, projects: Collection[str], worker_id: str) -> QueuedJob | None:
-        """Who has waited longest for a worker of this kind and these projects (none: all)."""
+        """Return the first job for a worker of this kind and these projects (empty: all)."""
         heads = [
-            _first_for(line, worker_id)
-            for project, line in self._queues.get(kind, {}).items()
+            _first_for(queue, worker_id)
+            for project, queue in self._queues.get(kind, {}).items()
             if not projects or project in projects
         ]
-        return min((head for head in heads if head), key=lambda ticket: ticket.number, default=None)
+        return min((head for head in heads if head), key=lambda queued: queued.number, default=None)
 
     def of_kind(self, kind: str) -> Iterator[QueuedJob]:
-        """All that wait for a kind."""
-        for line in list(self._queues.get(kind, {}).values()):
-            yield from list(line.values())
+        """Yield all waiting jobs of a kind."""
+        for queue in list(self._queues.get(kind, {}).values()):
+            yield from list(queue.values())
 
 
-def _first_for(line: OrderedDict[int, QueuedJob], worker_id: str) -> QueuedJob | None:
-    # Passed over is only what this very worker was lost with, so this ends soon.
-    return next((ticket for ticket in line.values() if worker_id not in ticket.lost_workers), None)
+def _first_for(queue: OrderedDict[int, QueuedJob], worker_id: str) -> QueuedJob | None:
+    # Skips only jobs with which this worker was lost before, which are few.
+    return next((queued for queued in queue.values() if worker_id not in queued.lost_workers), None)

@@ -1,4 +1,4 @@
-"""Whether what a worker registers can be registered."""
+"""Validation of a worker's registration."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ MAX_PROJECTS: Final = 100
 
 
 def check_registration(registration: Registration, reserved: Collection[str] = ()) -> None:
-    """Nothing, or all that is wrong: FIELD_INVALID, and DEFINITION_INVALID for schemas.
+    """Raise all faults of a registration: FIELD_INVALID, and DEFINITION_INVALID for schemas.
 
-    ``reserved`` are names that workers may not use. Schemas may be large: the checks of a registration
-    can take a second, so call it in a thread.
-    """
+    ``reserved`` are names that workers may not register. Call this in a thread: the check of large schemas
+    can take a second."""
     faults = tuple(_faults(registration, reserved))
     if faults:
         raise WonderError(faults[0], faults=faults)
@@ -31,33 +30,46 @@ def check_registration(registration: Registration, reserved: Collection[str] = (
 
 def _faults(given: Registration, reserved: Collection[str]) -> Iterator[Fault]:
     if not given.name.strip() or len(given.name.encode()) > MAX_NAME_BYTES:
-        yield _invalid("register.name", f"A worker has a name of at most {MAX_NAME_BYTES} bytes.")
+        yield _invalid(
+            "register.name",
+            f"The name of a worker has 1 to {MAX_NAME_BYTES} bytes; this one has {len(given.name.encode())}.",
+        )
     if not 1 <= len(given.kinds) <= MAX_KINDS:
-        yield _invalid("register.kinds", f"A worker registers 1 to {MAX_KINDS} kinds of action.")
+        yield _invalid(
+            "register.kinds",
+            f"The worker registers {len(given.kinds)} action kinds; register 1 to {MAX_KINDS}.",
+        )
         return
     if not 1 <= given.max_concurrency <= MAX_CONCURRENCY:
         yield _invalid(
-            "register.max_concurrency", f"A worker takes 1 to {MAX_CONCURRENCY} assignments at once."
+            "register.max_concurrency",
+            f"max_concurrency is {given.max_concurrency}; use 1 to {MAX_CONCURRENCY}.",
         )
     seen = Counter[str]()
     for index, kind in enumerate(given.kinds):
         seen[kind.name] += 1
         yield from _kind_faults(kind, f"register.kinds[{index}]", reserved)
         if seen[kind.name] == 2:
-            yield _invalid(f"register.kinds[{index}].name", f"The kind '{kind.name}' is there twice.")
+            yield _invalid(f"register.kinds[{index}].name", f"Action kind '{kind.name}' is registered twice.")
 
 
 def _kind_faults(kind: WorkerKind, path: str, reserved: Collection[str]) -> Iterator[Fault]:
     if not is_definition_name(kind.name):
-        yield _invalid(f"{path}.name", f"The name of a kind is {NAME_RULE}.")
+        yield _invalid(
+            f"{path}.name",
+            f"'{kind.name[:100]}' is not a valid name of an action kind. Use {NAME_RULE}.",
+        )
     elif kind.name in reserved:
-        yield _invalid(f"{path}.name", f"'{kind.name}' is a kind of the server's own; choose another name.")
+        yield _invalid(f"{path}.name", f"'{kind.name}' is an action kind of the server. Choose another name.")
     if len(kind.description.encode("utf-8", "replace")) > MAX_DESCRIPTION_BYTES:
-        yield _invalid(f"{path}.description", f"A description has at most {MAX_DESCRIPTION_BYTES} bytes.")
+        yield _invalid(
+            f"{path}.description",
+            f"The description is too long; the maximum is {MAX_DESCRIPTION_BYTES} bytes.",
+        )
     if not 0 <= kind.max_concurrency <= MAX_CONCURRENCY:
         yield _invalid(
             f"{path}.max_concurrency",
-            f"A worker takes 0 (as many as of all kinds) to {MAX_CONCURRENCY} of a kind at once.",
+            f"max_concurrency is {kind.max_concurrency}; use 1 to {MAX_CONCURRENCY}, or 0 for no own limit.",
         )
     for name in ("input_schema", "output_schema"):
         problem = check_schema(getattr(kind, name))
@@ -67,10 +79,8 @@ def _kind_faults(kind: WorkerKind, path: str, reserved: Collection[str]) -> Iter
 
 
 def conflict(kind: WorkerKind, known: WorkerKind) -> str:
-    """The field in which two declarations of one kind differ; empty if they agree.
-
-    They need not agree on how much a worker takes, nor on the description, which is for people.
-    """
+    """Return the field in which two declarations of one kind differ; empty if they agree. The maximum
+    concurrency and the description, which is for people, may differ."""
     for name in ("idempotent", "input_schema", "output_schema"):
         if getattr(kind, name) != getattr(known, name):
             return name

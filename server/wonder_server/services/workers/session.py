@@ -1,4 +1,4 @@
-"""A connected worker, as the server sees it: what it has in hand, and what it is to be told."""
+"""A connected worker: its assignments and its outgoing messages."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from wonder_server.services.workers.leases import Assignment, QueuedJob
 from wonder_server.services.workers.messages import AssignmentMessage, Registration, WorkerMessage
 
 MAX_BACKLOG: Final = 1_000
-"""A worker that has so many words unread is not listened to until it has read some."""
+"""Number of unread messages above which the server stops reading from a worker."""
 
 MAX_ENDED_LEASES: Final = 256
-"""Of so many leases that ended too early the reason is kept, for results that come late."""
+"""Number of ended leases whose faults are kept, for late results."""
 
 
 class WorkerSession:
-    """One worker while its stream is open. Words go out in order; `take` is for who writes the stream."""
+    """One worker while its stream is open. Messages are sent in order; the stream's writer calls
+    `next_message`."""
 
     def __init__(self, id: str, registration: Registration, last_seen: float) -> None:
         self.id = id
@@ -28,11 +29,12 @@ class WorkerSession:
         self.max_concurrency = registration.max_concurrency
         self.assignments: dict[str, Assignment] = {}
         self.last_seen = last_seen
-        """When it last said something, on the event loop's clock."""
+        """Time of the last message from the worker, in seconds on the event loop's clock."""
         self.last_assigned = 0
-        """The number of its last assignment: among workers with as much to do, who waited longest is next."""
+        """Number of its last assignment. Among workers with equal load, the one with the lowest number is
+        next."""
         self.is_closed = False
-        """Whether it is given nothing new."""
+        """True if the worker receives no more assignments."""
         self.is_disconnected = False
         self.timer: asyncio.TimerHandle | None = None
         self._count_by_kind = Counter[str]()
@@ -45,20 +47,20 @@ class WorkerSession:
         self._ended = False
         self._close_fault: WonderError | None = None
 
-    # --- what it has in hand ----------------------------------------------------------------------
+    # --- assignments -------------------------------------------------------------------------------
 
     @property
     def load(self) -> float:
-        """From 0 to 1."""
+        """Share of the worker's capacity in use, from 0 to 1."""
         return len(self.assignments) / self.max_concurrency
 
     def has_capacity_for(self, kind: str) -> bool:
-        """Whether it takes one more of a kind that it registered."""
+        """Return True if the worker has capacity for another job of a kind that it registered."""
         limit = self.kinds[kind].max_concurrency or self.max_concurrency
         return len(self.assignments) < self.max_concurrency and self._count_by_kind[kind] < limit
 
     def accepts(self, queued: QueuedJob) -> bool:
-        """Whether the work is for it, room aside."""
+        """Return True if the worker may execute the job, regardless of its capacity."""
         return self.serves_project(queued.job.context.project_id) and self.id not in queued.lost_workers
 
     def serves_project(self, project_id: str) -> bool:
@@ -69,7 +71,7 @@ class WorkerSession:
         self._count_by_kind[assignment.kind.name] += 1
 
     def release(self, assignment: Assignment, fault: Fault | None = None) -> None:
-        """It has this no more; ``why`` is what a result that comes late is answered."""
+        """End an assignment. A late result is answered with ``fault``."""
         del self.assignments[assignment.lease_id]
         self._count_by_kind[assignment.kind.name] -= 1
         if fault is not None:
@@ -78,14 +80,14 @@ class WorkerSession:
                 self._ended_leases.popitem(last=False)
 
     def lease_end_fault(self, lease_id: str) -> Fault:
-        """Why a lease that it names is not among those it holds."""
+        """Return the fault for a lease that the worker names and does not hold."""
         return self._ended_leases.get(lease_id) or Fault(
             reason=Reason.FIELD_INVALID,
-            message="This worker has no such lease, or it is settled already.",
+            message=f"This worker does not hold lease '{lease_id[:100]}', or its result was accepted.",
             field="lease_id",
         )
 
-    # --- what it is told --------------------------------------------------------------------------
+    # --- messages ---------------------------------------------------------------------------------
 
     def send(self, message: WorkerMessage) -> None:
         if self._ended:
@@ -96,7 +98,7 @@ class WorkerSession:
             self._has_capacity.clear()
 
     def recall(self, lease_id: str) -> bool:
-        """Take back an assignment that has not gone out; whether there was one."""
+        """Remove an unsent assignment from the messages. Return True if there was one."""
         for index, message in enumerate(self._messages):
             if isinstance(message, AssignmentMessage) and message.lease_id == lease_id:
                 del self._messages[index]
@@ -104,24 +106,25 @@ class WorkerSession:
         return False
 
     def end(self, problem: WonderError | None = None) -> None:
-        """Nothing is said after what has been. The stream ends well, or with ``problem``."""
+        """End the stream after the queued messages, normally or with ``problem``."""
         if not self._ended:
             self._ended, self._end = True, problem
             self._changed.set()
             self._has_capacity.set()
 
     def close(self, close_fault: WonderError | None = None) -> None:
-        """Give it nothing new; its stream ends with ``farewell`` when it has nothing in hand."""
+        """Assign nothing more. The stream ends with ``close_fault`` after the last assignment."""
         if not self.is_closed:
             self.is_closed, self._close_fault = True, close_fault
 
     def end_if_idle(self) -> None:
-        """After `close`, when nothing is in hand any more."""
+        """End the stream if the session is closed and has no assignments."""
         if self.is_closed and not self.assignments:
             self.end(self._close_fault)
 
     async def next_message(self) -> WorkerMessage | None:
-        """The next word to write, None after the last. Raises what the stream ends with."""
+        """Wait for the next message to send. Return None after the last; raise the problem with which the
+        stream ends."""
         while not self._messages:
             if self._end is not None:
                 raise self._end
@@ -135,5 +138,5 @@ class WorkerSession:
         return message
 
     async def wait_for_capacity(self) -> None:
-        """Until the worker has read enough of what it was told."""
+        """Wait until the worker has read enough of its messages."""
         await self._has_capacity.wait()

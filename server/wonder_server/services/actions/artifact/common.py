@@ -1,27 +1,37 @@
-"""What the ``artifact.*`` actions share: whose artifacts, who writes, how they look as JSON."""
+"""Parts of the ``artifact.*`` actions: schemas, access to artifacts, authors, JSON forms."""
 
 from __future__ import annotations
 
 import base64
 import binascii
 import hashlib
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from wonder_server.core.errors import Reason, error
+from wonder_server.core.json_types import JsonDict
 from wonder_server.ports.repositories import Commit, Merged
 from wonder_server.services.actions.contract.kind import ActionCall
 from wonder_server.services.catalog.transactions import IdempotencyKey
 from wonder_server.services.content.artifacts import Artifact, Artifacts
 from wonder_server.services.content.commit_metadata import CommitRequest
 
-PATH: Final = {"type": "string", "minLength": 1, "description": "Such as designs/auth.md."}
-BRANCH: Final = {"type": "string", "description": "The branch; main if left out."}
-PREFIX: Final = {"type": "string", "description": "Only paths that begin so."}
-LIMIT: Final = {"type": "integer", "minimum": 0, "maximum": 500, "description": "At most this many; 0: 50."}
-MESSAGE: Final = {"type": "string", "description": "Why, for those who read the history."}
-PAGE_TOKEN: Final = {"type": "string", "description": "next_page_token of the answer before."}
+PATH: Final = {
+    "type": "string",
+    "minLength": 1,
+    "description": "Path of the artifact, such as designs/auth.md.",
+}
+BRANCH: Final = {"type": "string", "description": "Branch. Default: main."}
+PREFIX: Final = {"type": "string", "description": "Filter by the beginning of the path."}
+LIMIT: Final = {
+    "type": "integer",
+    "minimum": 0,
+    "maximum": 500,
+    "description": "Maximum number of results. 0 means 50.",
+}
+MESSAGE: Final = {"type": "string", "description": "Reason for the change, shown in the history."}
+PAGE_TOKEN: Final = {"type": "string", "description": "next_page_token of the previous page."}
 
 REVISION_SCHEMA: Final = {
     "type": "object",
@@ -42,7 +52,7 @@ ARTIFACT_SCHEMA: Final = {
         "etag": {"type": "string"},
         "revision": REVISION_SCHEMA,
         "content": {"type": "string"},
-        "content_base64": {"type": "string", "description": "Instead of content, where it is no text."},
+        "content_base64": {"type": "string", "description": "Content that is not text, instead of content."},
     },
 }
 CONFLICT_SCHEMA: Final = {
@@ -55,7 +65,7 @@ CONFLICT_SCHEMA: Final = {
 
 
 def artifacts_of(call: ActionCall) -> Artifacts:
-    """The artifacts of the server. NOT_IMPLEMENTED where it has none."""
+    """Return the artifacts of the server. Raises NOT_IMPLEMENTED if it has none."""
     artifacts = call.services.content.artifacts
     if artifacts is None:
         raise error(Reason.NOT_IMPLEMENTED, "This server has no artifacts: git is not set up.")
@@ -63,12 +73,12 @@ def artifacts_of(call: ActionCall) -> Artifacts:
 
 
 def author_of(call: ActionCall) -> str:
-    """Who does it: the agent, or the run."""
+    """Return the author of a change: the agent's id, or the run's."""
     return call.context.agent_id or call.context.run_id or "task"
 
 
 def idempotency_key(call: ActionCall) -> IdempotencyKey | None:
-    """What makes a second try of the same step with the same input no second change."""
+    """Return the idempotency key of a step with its input, so that a repeated step changes nothing."""
     if not call.context.key:
         return None
     encoded = msgspec.json.encode(dict(call.input), order="deterministic")
@@ -84,31 +94,36 @@ def commit_request(call: ActionCall) -> CommitRequest:
 
 
 def content_of(call: ActionCall) -> bytes | None:
-    """The new content; None for deleting. INPUT_INVALID unless exactly one of the three is given."""
+    """Return the new content; None to delete. Raises INPUT_INVALID unless the input has exactly one of
+    content, content_base64 and delete."""
     given = [name for name in ("content", "content_base64") if name in call.input]
     if call.input.get("delete"):
         given.append("delete")
     if len(given) != 1:
         raise error(
-            Reason.INPUT_INVALID, "Give content or content_base64, or say delete.", field="input.content"
+            Reason.INPUT_INVALID,
+            f"The input has {len(given)} of content, content_base64 and delete; give exactly one.",
+            field="input.content",
         )
     if given == ["content"]:
         try:
             return str(call.input["content"]).encode()
         except UnicodeEncodeError:
-            raise error(Reason.INPUT_INVALID, "content is not valid text.", field="input.content") from None
+            raise error(
+                Reason.INPUT_INVALID, "content is not valid Unicode text.", field="input.content"
+            ) from None
     if given == ["delete"]:
         return None
     try:
         return base64.b64decode(call.input["content_base64"], validate=True)
     except (binascii.Error, ValueError):
         raise error(
-            Reason.INPUT_INVALID, "content_base64 is no base64.", field="input.content_base64"
+            Reason.INPUT_INVALID, "content_base64 is not valid base64.", field="input.content_base64"
         ) from None
 
 
 def content_as_json(content: bytes) -> dict[str, str]:
-    """A content as text where it is text, else in base64."""
+    """Return a content as text if it is text, else in base64."""
     try:
         text = content.decode()
     except UnicodeDecodeError:
@@ -118,8 +133,8 @@ def content_as_json(content: bytes) -> dict[str, str]:
     return {"content": text}
 
 
-def artifact_as_json(artifact: Artifact) -> dict[str, Any]:
-    """All but its content."""
+def artifact_as_json(artifact: Artifact) -> JsonDict:
+    """Return an artifact without its content."""
     return {
         "path": artifact.path,
         "branch": artifact.branch,
@@ -129,7 +144,8 @@ def artifact_as_json(artifact: Artifact) -> dict[str, Any]:
     }
 
 
-def revision_as_json(commit: Commit) -> dict[str, Any]:
+def revision_as_json(commit: Commit) -> JsonDict:
+    """Return a revision, with up to 100 of its paths."""
     return {
         "id": commit.id,
         "author": commit.author,
@@ -139,7 +155,8 @@ def revision_as_json(commit: Commit) -> dict[str, Any]:
     }
 
 
-def merged_as_json(merged: Merged) -> dict[str, Any]:
+def merged_as_json(merged: Merged) -> JsonDict:
+    """Return the outcome of a merge, with its conflicts."""
     return {
         "merged": not merged.conflicts,
         "commit": merged.commit.id if merged.commit is not None else "",

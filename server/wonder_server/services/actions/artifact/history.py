@@ -1,9 +1,8 @@
-"""``artifact.history``: who changed the documents, when and why (feature F1)."""
+"""``artifact.history``: lists the revisions of documents (feature F1)."""
 
 from __future__ import annotations
 
-from typing import Any
-
+from wonder_server.core.json_types import JsonDict
 from wonder_server.services.actions.artifact.common import (
     BRANCH,
     LIMIT,
@@ -17,7 +16,7 @@ from wonder_server.services.actions.contract.kind import ActionCall, ActionKind
 from wonder_server.services.paging import PageRequest
 
 
-async def _run(call: ActionCall) -> dict[str, Any]:
+async def _run(call: ActionCall) -> JsonDict:
     given = call.input
     page = await artifacts_of(call).revisions(
         call.context.project_id,
@@ -31,7 +30,7 @@ async def _run(call: ActionCall) -> dict[str, Any]:
 
 ARTIFACT_HISTORY = ActionKind(
     name="artifact.history",
-    description="Lists the revisions of the artifacts of the project, or of one of them, newest first.",
+    description="Lists the revisions of all artifacts of the project or of one artifact, newest first.",
     input_schema={
         "type": "object",
         "properties": {"path": PATH, "branch": BRANCH, "limit": LIMIT, "page_token": PAGE_TOKEN},

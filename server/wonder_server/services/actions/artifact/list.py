@@ -1,9 +1,8 @@
-"""``artifact.list``: the documents of the project, by path (feature F1)."""
+"""``artifact.list``: lists the documents of the project by path (feature F1)."""
 
 from __future__ import annotations
 
-from typing import Any
-
+from wonder_server.core.json_types import JsonDict
 from wonder_server.services.actions.artifact.common import (
     ARTIFACT_SCHEMA,
     BRANCH,
@@ -17,7 +16,7 @@ from wonder_server.services.actions.contract.kind import ActionCall, ActionKind
 from wonder_server.services.paging import PageRequest
 
 
-async def _run(call: ActionCall) -> dict[str, Any]:
+async def _run(call: ActionCall) -> JsonDict:
     given = call.input
     page = await artifacts_of(call).list(
         call.context.project_id,

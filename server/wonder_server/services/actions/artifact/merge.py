@@ -1,9 +1,8 @@
-"""``artifact.merge``: the work of one branch of documents is brought into another (feature F1)."""
+"""``artifact.merge``: merges one branch of documents into another (feature F1)."""
 
 from __future__ import annotations
 
-from typing import Any
-
+from wonder_server.core.json_types import JsonDict
 from wonder_server.services.actions.artifact.common import (
     CONFLICT_SCHEMA,
     MESSAGE,
@@ -14,7 +13,7 @@ from wonder_server.services.actions.artifact.common import (
 from wonder_server.services.actions.contract.kind import ActionCall, ActionKind
 
 
-async def _run(call: ActionCall) -> dict[str, Any]:
+async def _run(call: ActionCall) -> JsonDict:
     given = call.input
     merged = await artifacts_of(call).merge(
         call.context.project_id,
@@ -27,12 +26,12 @@ async def _run(call: ActionCall) -> dict[str, Any]:
 
 ARTIFACT_MERGE = ActionKind(
     name="artifact.merge",
-    description="Merges a branch of the artifacts of the project into another; conflicts are in the result.",
+    description="Merges a branch of the project's artifacts into another. The result lists conflicts.",
     input_schema={
         "type": "object",
         "properties": {
-            "source_branch": {"type": "string", "minLength": 1, "description": "Whose work is merged."},
-            "target_branch": {"type": "string", "description": "Where it goes; main if left out."},
+            "source_branch": {"type": "string", "minLength": 1, "description": "Branch to merge."},
+            "target_branch": {"type": "string", "description": "Branch to merge into. Default: main."},
             "message": MESSAGE,
         },
         "required": ["source_branch"],

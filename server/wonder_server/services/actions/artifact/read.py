@@ -1,9 +1,8 @@
-"""``artifact.read``: one document of the project (feature F1)."""
+"""``artifact.read``: reads one document of the project (feature F1)."""
 
 from __future__ import annotations
 
-from typing import Any
-
+from wonder_server.core.json_types import JsonDict
 from wonder_server.services.actions.artifact.common import (
     ARTIFACT_SCHEMA,
     BRANCH,
@@ -15,7 +14,7 @@ from wonder_server.services.actions.artifact.common import (
 from wonder_server.services.actions.contract.kind import ActionCall, ActionKind
 
 
-async def _run(call: ActionCall) -> dict[str, Any]:
+async def _run(call: ActionCall) -> JsonDict:
     given = call.input
     found = await artifacts_of(call).read(
         call.context.project_id,
@@ -28,13 +27,13 @@ async def _run(call: ActionCall) -> dict[str, Any]:
 
 ARTIFACT_READ = ActionKind(
     name="artifact.read",
-    description="Reads an artifact of the project, as it is or as it was in a revision.",
+    description="Reads an artifact of the project, in its current state or in a revision.",
     input_schema={
         "type": "object",
         "properties": {
             "path": PATH,
             "branch": BRANCH,
-            "revision_id": {"type": "string", "description": "A revision, as artifact.history shows it."},
+            "revision_id": {"type": "string", "description": "Id of a revision, from artifact.history."},
         },
         "required": ["path"],
         "additionalProperties": False,

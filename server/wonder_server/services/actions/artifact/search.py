@@ -1,14 +1,13 @@
-"""``artifact.search``: lines and paths of documents that contain words (feature F1)."""
+"""``artifact.search``: finds lines and paths of documents that contain words (feature F1)."""
 
 from __future__ import annotations
 
-from typing import Any
-
+from wonder_server.core.json_types import JsonDict
 from wonder_server.services.actions.artifact.common import BRANCH, LIMIT, PREFIX, artifacts_of
 from wonder_server.services.actions.contract.kind import ActionCall, ActionKind
 
 
-async def _run(call: ActionCall) -> dict[str, Any]:
+async def _run(call: ActionCall) -> JsonDict:
     given = call.input
     if not given["query"].strip():
         return {"matches": [], "truncated": False}
@@ -25,11 +24,11 @@ async def _run(call: ActionCall) -> dict[str, Any]:
 
 ARTIFACT_SEARCH = ActionKind(
     name="artifact.search",
-    description="Finds lines and paths of the artifacts of the project that contain all the words.",
+    description="Finds lines and paths of the project's artifacts that contain all words of the query.",
     input_schema={
         "type": "object",
         "properties": {
-            "query": {"type": "string", "description": "Words; an empty text finds nothing."},
+            "query": {"type": "string", "description": "Words to search for. An empty query finds nothing."},
             "path_prefix": PREFIX,
             "branch": BRANCH,
             "limit": LIMIT,

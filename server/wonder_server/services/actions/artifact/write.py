@@ -1,9 +1,8 @@
-"""``artifact.write``: a document gets new content, or is deleted, as one commit (feature F1)."""
+"""``artifact.write``: writes or deletes a document, as one commit (feature F1)."""
 
 from __future__ import annotations
 
-from typing import Any
-
+from wonder_server.core.json_types import JsonDict
 from wonder_server.services.actions.artifact.common import (
     ARTIFACT_SCHEMA,
     MESSAGE,
@@ -16,7 +15,7 @@ from wonder_server.services.actions.artifact.common import (
 from wonder_server.services.actions.contract.kind import ActionCall, ActionKind
 
 
-async def _run(call: ActionCall) -> dict[str, Any]:
+async def _run(call: ActionCall) -> JsonDict:
     given = call.input
     written = await artifacts_of(call).write(
         call.context.project_id,
@@ -37,16 +36,16 @@ ARTIFACT_WRITE = ActionKind(
         "properties": {
             "path": PATH,
             "content": {"type": "string", "description": "The new content."},
-            "content_base64": {"type": "string", "description": "The new content, if it is no text."},
-            "delete": {"type": "boolean", "description": "Delete it instead."},
+            "content_base64": {"type": "string", "description": "The new content if it is not text."},
+            "delete": {"type": "boolean", "description": "Delete the artifact instead."},
             "branch": {
                 "type": "string",
-                "description": "The branch, begun at main if new; main if left out.",
+                "description": "Branch. A new branch starts at main. Default: main.",
             },
             "message": MESSAGE,
             "etag": {
                 "type": "string",
-                "description": "The artifact's etag, if it must not have changed; none if it must not exist.",
+                "description": "Required etag of the artifact; none if the artifact must not exist.",
             },
         },
         "required": ["path"],

@@ -1,20 +1,22 @@
-"""``assert``: fails the step unless a condition holds (document 5, verification)."""
+"""``assert``: fails the step unless a condition is true (document 5, verification)."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from wonder_server.core.errors import Reason, error
+from wonder_server.core.json_types import JsonDict
 from wonder_server.services.actions.contract.kind import ActionCall, ActionKind
 
 
-def _check(call: ActionCall) -> dict[str, Any]:
+def _check(call: ActionCall) -> JsonDict:
     if call.input["condition"] is not True:
-        raise error(Reason.ASSERTION_FAILED, call.input.get("message") or "An assertion does not hold.")
+        raise error(
+            Reason.ASSERTION_FAILED,
+            call.input.get("message") or "The condition of an assert action is not true.",
+        )
     return {}
 
 
-async def _run(call: ActionCall) -> dict[str, Any]:
+async def _run(call: ActionCall) -> JsonDict:
     return _check(call)
 
 
@@ -24,8 +26,8 @@ ASSERT = ActionKind(
     input_schema={
         "type": "object",
         "properties": {
-            "condition": {"type": "boolean", "description": "What must be true."},
-            "message": {"type": "string", "description": "What to say if it is not."},
+            "condition": {"type": "boolean", "description": "Condition that must be true."},
+            "message": {"type": "string", "description": "Message of the fault if it is not true."},
         },
         "required": ["condition"],
         "additionalProperties": False,

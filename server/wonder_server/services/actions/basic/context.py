@@ -1,27 +1,25 @@
-"""``context``: values computed from the task's context, and nothing else.
+"""``context``: values computed from the task's context.
 
-Setting, merging and transforming are what the expressions of the step's mappings do (``merge``,
-``flatten``, ``map``, …): the action hands back what they made, as its result.
-"""
+The expressions of the step's mappings compute them (``merge``, ``flatten``, ``map``, …). The action returns
+its input as its result."""
 
 from __future__ import annotations
 
-from typing import Any
-
+from wonder_server.core.json_types import JsonDict
 from wonder_server.services.actions.contract.kind import ActionCall, ActionKind
 
 
-def _computed(call: ActionCall) -> dict[str, Any]:
+def _computed(call: ActionCall) -> JsonDict:
     return dict(call.input)
 
 
-async def _run(call: ActionCall) -> dict[str, Any]:
+async def _run(call: ActionCall) -> JsonDict:
     return _computed(call)
 
 
 CONTEXT = ActionKind(
     name="context",
-    description="Computes values: its result is its input. The expressions of the step do the work.",
+    description="Returns its input as its result. The expressions of the step compute the values.",
     input_schema={"type": "object"},
     output_schema={"type": "object"},
     run=_run,

@@ -1,24 +1,23 @@
-"""``sleep``: lets time pass (feature H3).
+"""``sleep``: waits for a duration (feature H3).
 
-It lives in memory and starts over after a crash; for long waits, workflows have nodes that wait.
-"""
+The wait is in memory and starts again after a crash. For long waits, use a waiting node of a workflow."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 from wonder_server.core.errors import Reason, error
+from wonder_server.core.json_types import JsonDict
 from wonder_server.services.actions.contract.kind import ActionCall, ActionKind
 
 
-async def _run(call: ActionCall) -> dict[str, Any]:
+async def _run(call: ActionCall) -> JsonDict:
     duration_ms = call.input["duration_ms"]
     if duration_ms >= call.timeout_ms:
         raise error(
             Reason.INPUT_INVALID,
-            f"duration_ms is {duration_ms}, and the action times out after {call.timeout_ms} ms:"
-            " raise its timeout_ms, or let the workflow wait.",
+            f"duration_ms is {duration_ms}, and the action times out after {call.timeout_ms} ms. Raise"
+            " its timeout_ms, or use a waiting node of a workflow.",
             field="duration_ms",
         )
     await asyncio.sleep(duration_ms / 1000)
@@ -28,13 +27,13 @@ async def _run(call: ActionCall) -> dict[str, Any]:
 SLEEP = ActionKind(
     name="sleep",
     description=(
-        "Waits, for less than the action's timeout_ms. For minutes and more use a node that waits: that"
-        " survives restarts."
+        "Waits for less than the action's timeout_ms. For minutes or longer, use a waiting node of a"
+        " workflow, which survives restarts."
     ),
     input_schema={
         "type": "object",
         "properties": {
-            "duration_ms": {"type": "number", "minimum": 0, "description": "Milliseconds."},
+            "duration_ms": {"type": "number", "minimum": 0, "description": "Duration in milliseconds."},
         },
         "required": ["duration_ms"],
         "additionalProperties": False,

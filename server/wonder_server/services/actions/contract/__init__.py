@@ -1,0 +1,1 @@
+"""The contract of action kinds: calls, services, shared JSON forms."""

@@ -1,0 +1,1 @@
+"""Action kinds that reach models, servers, workers and the sandbox."""

@@ -1,35 +1,34 @@
-"""``http``: one request to an HTTP server that the project may reach (feature H3).
+"""``http``: sends one request to an HTTP server that the project may reach (feature H3).
 
-Which addresses those are is `core.network`'s matter; redirects are followed here, so that each is held
-against the same rules. What an answer means:
+`core.definitions.network_policy` decides which addresses the project may reach. The action follows redirects
+itself, so that each address is checked. The status of a response determines the outcome:
 
 ==============================  ====================================================================
-status                          means
+status                          outcome
 ==============================  ====================================================================
 below 400                       the result
-429, 503                        not begun: tried again, after ``Retry-After`` if it is there
-408, 425, 5xx but 501 and 505   the server's trouble: tried again if the request may be repeated, else
-                                nobody knows whether it was done
+429, 503                        not started: retried, after ``Retry-After`` if present
+408, 425, 5xx but 501 and 505   the server's fault: retried if the request is repeatable, else
+                                OUTCOME_UNKNOWN
 any other                       the step fails; with ``fail_on_status`` false, the result
 ==============================  ====================================================================
 
-With ``fail_on_status`` false every status is a result.
-"""
+With ``fail_on_status`` false every status is a result."""
 
 from __future__ import annotations
 
 import base64
 import codecs
 import re
-from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote, urldefrag, urlencode, urljoin, urlsplit
 
 import msgspec
 
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.frozen import replace
+from wonder_server.core.json_types import JsonDict, JsonObject, JsonValue
 from wonder_server.core.task.effects import NotStartedError
 from wonder_server.core.task.repeatable import DEFAULT_METHOD
 from wonder_server.ports.web import WebRequest, WebResponse
@@ -40,7 +39,7 @@ MAX_BYTES: Final = 3 << 20
 DEFAULT_REDIRECTS: Final = 5
 MAX_RETRY_AFTER_MS: Final = 3_600_000
 BODY_HEAD: Final = 500
-"""How many characters of a body a fault shows."""
+"""Maximum number of characters of a body in a fault."""
 
 _METHODS: Final = ("GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE")
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -54,10 +53,10 @@ _OWN_HEADERS: Final = re.compile(
     r"|proxy-.*",
     re.IGNORECASE,
 )
-"""Those that the connection is made of; a definition cannot set them."""
+"""Headers of the connection, which a definition cannot set."""
 
 _HARMLESS: Final = frozenset({"accept", "accept-language", "user-agent"})
-"""Those that another host may see after a redirect. Any other may hold a secret."""
+"""Headers that are sent to another host after a redirect. Any other may contain a secret."""
 
 _CHARSETS: Final = frozenset(
     codecs.lookup(name).name
@@ -66,10 +65,10 @@ _CHARSETS: Final = frozenset(
         *("cp1250", "cp1251", "cp1252", "koi8-r", "gb18030", "gbk", "big5", "shift_jis", "euc_jp", "euc_kr"),
     )
 )
-"""Those that text is read by. Others are refused, since some of Python's take forever."""
+"""Charsets for text. Others are rejected: some of Python's codecs take unbounded time."""
 
 
-async def _run(call: ActionCall) -> dict[str, Any]:
+async def _run(call: ActionCall) -> JsonDict:
     policy = await call.services.network.policies.network_policy(call.context.project_id)
     request = _request(call)
     left = int(call.input.get("max_redirects", DEFAULT_REDIRECTS))
@@ -80,7 +79,10 @@ async def _run(call: ActionCall) -> dict[str, Any]:
         if not follows or response.status not in _REDIRECTS or not location:
             break
         if left == 0:
-            raise error(Reason.TASK_FAILED, f"{_host(request.url)} redirects the request too often.")
+            raise error(
+                Reason.TASK_FAILED,
+                f"{_host(request.url)} redirects the request again, and max_redirects is reached.",
+            )
         left -= 1
         request = _redirected(request, response.status, location)
     if call.input.get("fail_on_status", True):
@@ -104,7 +106,9 @@ def _request(call: ActionCall) -> WebRequest:
     headers = dict(given.get("headers", {}))
     for name in headers:
         if _OWN_HEADERS.fullmatch(name):
-            raise error(Reason.INPUT_INVALID, f"The header '{name}' is the server's to set.", field="headers")
+            raise error(
+                Reason.INPUT_INVALID, f"The server sets the header '{name}'. Remove it.", field="headers"
+            )
     present = {name.lower() for name in headers}
     body = b""
     if given.get("body") is not None:
@@ -124,18 +128,18 @@ def _request(call: ActionCall) -> WebRequest:
     )
 
 
-def _encoded(body: Any) -> bytes:
-    """The bytes of a request's body. INPUT_INVALID for text that is not valid Unicode."""
+def _encoded(body: JsonValue) -> bytes:
+    """Return the bytes of a request's body. Raises INPUT_INVALID for text that is not valid Unicode."""
     try:
         return body.encode() if isinstance(body, str) else msgspec.json.encode(body)
     except (ValueError, TypeError, OverflowError, RecursionError, msgspec.MsgspecError):
         raise error(
-            Reason.INPUT_INVALID, "The body cannot be sent: it is neither valid text nor JSON.", field="body"
+            Reason.INPUT_INVALID, "body is neither valid Unicode text nor a JSON value.", field="body"
         ) from None
 
 
-def _with_query(url: str, query: Mapping[str, Any]) -> str:
-    """Return the URL with the pairs of ``query`` added and without its fragment, which is never sent.
+def _with_query(url: str, query: JsonObject) -> str:
+    """Return the URL with the pairs of ``query`` and without its fragment, which is never sent. Raises
     INPUT_INVALID."""
     pairs = [
         (name, _query_text(each))
@@ -145,20 +149,16 @@ def _with_query(url: str, query: Mapping[str, Any]) -> str:
     try:
         plain = urldefrag(url).url
     except ValueError:
-        raise error(
-            Reason.INPUT_INVALID, "The url cannot be requested: it cannot be read.", field="url"
-        ) from None
+        raise error(Reason.INPUT_INVALID, "url is not a valid URL.", field="url") from None
     if not pairs:
         return plain
     try:
         return f"{plain}{'&' if '?' in plain else '?'}{urlencode(pairs)}"
     except ValueError:
-        raise error(
-            Reason.INPUT_INVALID, "The query cannot be sent: it is not valid text.", field="query"
-        ) from None
+        raise error(Reason.INPUT_INVALID, "query is not valid Unicode text.", field="query") from None
 
 
-def _query_text(value: Any) -> str:
+def _query_text(value: JsonValue) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float) and value.is_integer():
@@ -167,16 +167,21 @@ def _query_text(value: Any) -> str:
 
 
 def _redirected(request: WebRequest, status: int, location: str) -> WebRequest:
-    """The request that a redirect asks for. TASK_FAILED for one that would give something away."""
+    """Return the request that a redirect asks for. Raises TASK_FAILED if it would disclose a body or weaken
+    encryption."""
     try:
         url = urldefrag(urljoin(request.url, location)).url
         before, after = urlsplit(request.url), urlsplit(url)
     except ValueError:
         raise error(
-            Reason.TASK_FAILED, f"{_host(request.url)} redirects to an address that cannot be read."
+            Reason.TASK_FAILED,
+            f"{_host(request.url)} redirects to an address that is not a valid URL.",
         ) from None
     if before.scheme.lower() == "https" and after.scheme.lower() != "https":
-        raise error(Reason.TASK_FAILED, f"{_host(request.url)} redirects to an address without https.")
+        raise error(
+            Reason.TASK_FAILED,
+            f"{_host(request.url)} redirects to {_host(url)} without https, which is not followed.",
+        )
     elsewhere = (before.scheme, before.netloc.lower()) != (after.scheme, after.netloc.lower())
     method, body, headers = request.method, request.body, dict(request.headers)
     if (status == 303 and method != "HEAD") or (status in (301, 302) and method == "POST"):
@@ -190,8 +195,8 @@ def _redirected(request: WebRequest, status: int, location: str) -> WebRequest:
         if method not in _SAFE:
             raise error(
                 Reason.TASK_FAILED,
-                f"{_host(request.url)} redirects a {method} request to {_host(url)}, which is not followed:"
-                " name that address in the action.",
+                f"{_host(request.url)} redirects a {method} request to {_host(url)}, which is not followed."
+                " Set the action's url to that address.",
             )
         headers = {name: value for name, value in headers.items() if name.lower() in _HARMLESS}
     return replace(request, method=method, url=url, headers=headers, body=body)
@@ -201,11 +206,11 @@ def _host(url: str) -> str:
     return urlsplit(url).netloc.rpartition("@")[2][:300] or "The server"
 
 
-# --- the answer ---------------------------------------------------------------------------------
+# --- the response ---------------------------------------------------------------------------------
 
 
 def _check_status(call: ActionCall, request: WebRequest, response: WebResponse) -> None:
-    """Raise what the status means, if it does not mean a result."""
+    """Raise the error of the status, if it has one."""
     status = response.status
     if status < 400:
         return
@@ -225,7 +230,8 @@ def _status_error(message: str, response: WebResponse, transient: bool) -> Wonde
 
 
 def _retry_after_ms(text: str, now_ms: int) -> int | None:
-    """Seconds, or a date; None for neither."""
+    """Return the milliseconds of a ``Retry-After`` header, which has seconds or a date; None if it is
+    invalid."""
     if text.isascii() and text.isdecimal():
         return min(int(text[:9]) * 1000, MAX_RETRY_AFTER_MS)
     try:
@@ -235,8 +241,8 @@ def _retry_after_ms(text: str, now_ms: int) -> int | None:
     return min(max(int(until) - now_ms, 0), MAX_RETRY_AFTER_MS)
 
 
-def _body(response: WebResponse) -> tuple[Any, str]:
-    """The body and how it was read: ``json``, ``text``, ``base64``, or ``none`` if there is nothing."""
+def _body(response: WebResponse) -> tuple[JsonValue, str]:
+    """Return the body and its encoding: ``json``, ``text``, ``base64``, or ``none`` for an empty body."""
     if not response.body:
         return None, "none"
     kind, _, parameters = response.headers.get("content-type", "").lower().partition(";")
@@ -245,7 +251,7 @@ def _body(response: WebResponse) -> tuple[Any, str]:
         try:
             return msgspec.json.decode(response.body), "json"
         except (msgspec.MsgspecError, ValueError, RecursionError):
-            pass  # it says so, but is none: its reader sees what there is
+            pass  # The body is not JSON despite its content type: return it as text.
     try:
         return response.body.decode(_charset(parameters)), "text"
     except (UnicodeDecodeError, LookupError):
@@ -267,14 +273,14 @@ _SCALAR: Final = {"type": ["string", "number", "boolean"]}
 HTTP = ActionKind(
     name="http",
     description=(
-        "Sends a request to an HTTP server and answers with its status, headers and body. Reaches public"
-        " addresses, and what the project's network policy allows. May be repeated after an error if the"
-        " action's settings fix a method that is idempotent, or if the action says that it is."
+        "Sends a request to an HTTP server and returns its status, headers and body. Reaches public addresses"
+        " and those that the project's network policy allows. Repeated after an error if the action's"
+        " settings fix an idempotent method, or if the action is declared idempotent."
     ),
     input_schema={
         "type": "object",
         "properties": {
-            "method": {"enum": list(_METHODS), "description": f"Left out: {DEFAULT_METHOD}."},
+            "method": {"enum": list(_METHODS), "description": f"Default: {DEFAULT_METHOD}."},
             "url": {
                 "type": "string",
                 "minLength": 1,
@@ -287,7 +293,7 @@ HTTP = ActionKind(
                 "additionalProperties": {
                     "anyOf": [_SCALAR, {"type": "array", "items": _SCALAR, "maxItems": 1000}]
                 },
-                "description": "More of the query; a list gives the name several times.",
+                "description": "Parameters to add to the query. A list repeats its name.",
             },
             "headers": {
                 "type": "object",
@@ -299,28 +305,31 @@ HTTP = ActionKind(
                     "pattern": "^[^\\x00-\\x08\\x0a-\\x1f\\x7f]*$",
                 },
             },
-            "body": {"description": "A text is sent as it is, anything else as JSON. Null: none."},
+            "body": {"description": "A string is sent as text, any other value as JSON. Null sends no body."},
             "fail_on_status": {
                 "type": "boolean",
-                "description": "False: every status is a result, and none is tried again. Left out: true.",
+                "description": "False to return every status as a result, without retries. Default: true.",
             },
             "max_redirects": {
                 "type": "integer",
                 "minimum": 0,
                 "maximum": 20,
-                "description": f"0: a redirect is the result. Left out: {DEFAULT_REDIRECTS}.",
+                "description": (
+                    "Maximum number of redirects. 0 returns a redirect as the result."
+                    f" Default: {DEFAULT_REDIRECTS}."
+                ),
             },
             "max_response_bytes": {
                 "type": "integer",
                 "minimum": 1,
                 "maximum": MAX_BYTES,
-                "description": f"A longer body fails the step. Left out: {DEFAULT_BYTES}.",
+                "description": f"A longer body fails the step. Default: {DEFAULT_BYTES}.",
             },
             "idempotency_key": {
                 "type": "boolean",
                 "description": (
-                    "Whether requests other than GET, HEAD and OPTIONS carry the header Idempotency-Key,"
-                    " the same in every try. Left out: true."
+                    "True to send the header Idempotency-Key, the same in every attempt, with requests other"
+                    " than GET, HEAD and OPTIONS. Default: true."
                 ),
             },
         },
@@ -331,12 +340,12 @@ HTTP = ActionKind(
         "type": "object",
         "properties": {
             "status": {"type": "integer"},
-            "url": {"type": "string", "description": "Where the answer came from, after redirects."},
+            "url": {"type": "string", "description": "URL of the response, after redirects."},
             "headers": {"type": "object", "description": "Names in lower case."},
-            "body": {"description": "JSON if the answer says that it is, else a text; null if empty."},
+            "body": {"description": "JSON if the content type is JSON, else a string; null if empty."},
             "encoding": {
                 "enum": ["json", "text", "base64", "none"],
-                "description": "What body is; base64 for what is no text.",
+                "description": "Encoding of body; base64 if it is not text.",
             },
         },
     },

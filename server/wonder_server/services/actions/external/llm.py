@@ -1,8 +1,7 @@
-"""``llm``: one call of a language model with a request in the provider's own format (feature H3).
+"""``llm``: calls a language model with a request in the provider's format (feature H3).
 
-Patience is the model profile's: its ``timeout_ms`` for each attempt, beside the watchdogs that the
-model adapter keeps. Transient faults are retried by the executor after 500 ms, 1 s, 2 s (feature I3).
-"""
+The ``timeout_ms`` of the model profile limits each attempt; the model adapter has its own watchdogs. The
+executor retries transient faults after 500 ms, 1 s and 2 s (feature I3)."""
 
 from __future__ import annotations
 
@@ -10,17 +9,18 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any, cast
+from typing import cast
 
 from wonder_server.core.definitions.parse import read_record
 from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.core.errors import Reason, error
+from wonder_server.core.json_types import JsonDict
 from wonder_server.core.model import NO_USAGE, Meter, ModelResult, Usage
 from wonder_server.ports.model import Chunk, TextDelta, UsageUpdate
 from wonder_server.services.actions.contract.kind import ActionCall, ActionKind
 
 
-async def _run(call: ActionCall) -> dict[str, Any]:
+async def _run(call: ActionCall) -> JsonDict:
     profile, usage_reporter = _profile(call), call.services.models.usage_reporter
     if usage_reporter is not None:
         await usage_reporter.report_start(call.context)
@@ -37,7 +37,7 @@ async def _run(call: ActionCall) -> dict[str, Any]:
 
 
 async def _report_cost(call: ActionCall, profile: ModelProfile, result: ModelResult) -> ModelResult:
-    """``result`` with its price, charged to whoever the action works for, if need be without its price."""
+    """Return ``result`` with its cost, and report its usage, if necessary without the cost."""
     prices, with_cost = call.services.models.prices, result
     try:
         if prices is not None:
@@ -54,7 +54,7 @@ def _report_usage(call: ActionCall, usage: Usage) -> None:
 
 
 def _profile(call: ActionCall) -> ModelProfile:
-    """The profile of the input, with ``auto`` settled; the operator's if there is none."""
+    """Return the profile of the input with ``auto`` resolved; the operator's without one."""
     default = call.services.models.default_profile
     given = call.input.get("model_profile")
     if not given:
@@ -74,7 +74,7 @@ async def _answer(call: ActionCall, profile: ModelProfile) -> ModelResult:
     request, meter = dict(call.input["request"]), Meter()
     chunks = call.services.models.model.stream(profile, request)
     try:
-        # Closing it closes the upstream request at once, whatever ends this: an error, a timeout, a cancel.
+        # Closing the stream closes the upstream request at once, after an error, a timeout or a cancel.
         async with aclosing(cast("AsyncGenerator[Chunk]", chunks)):
             async for chunk in chunks:
                 if isinstance(chunk, TextDelta):
@@ -83,9 +83,9 @@ async def _answer(call: ActionCall, profile: ModelProfile) -> ModelResult:
                     meter.set_usage(chunk.usage, chunk.character_count)
                 else:
                     return chunk.result
-        raise error(Reason.MODEL_FAILED, "The model's answer has no end.", transient=True)
+        raise error(Reason.MODEL_FAILED, "The model's answer ended without a final chunk.", transient=True)
     except BaseException:
-        # What has come of the answer is paid for, whoever still waits for it.
+        # The provider charges for the partial answer too.
         used = meter.estimate_usage(request)
         if used is None:
             _report_usage(call, NO_USAGE)
@@ -94,7 +94,7 @@ async def _answer(call: ActionCall, profile: ModelProfile) -> ModelResult:
         raise
 
 
-def _as_json(result: ModelResult) -> dict[str, Any]:
+def _as_json(result: ModelResult) -> JsonDict:
     return {
         "text": result.text,
         "tool_calls": [
@@ -113,14 +113,14 @@ def _as_json(result: ModelResult) -> dict[str, Any]:
 
 LLM = ActionKind(
     name="llm",
-    description="Calls a language model with a request in its provider's own format.",
+    description="Calls a language model with a request in its provider's format.",
     input_schema={
         "type": "object",
         "properties": {
-            "request": {"type": "object", "description": "In the format that the model profile names."},
+            "request": {"type": "object", "description": "Request in the format of the model profile."},
             "model_profile": {
                 "type": "object",
-                "description": "A model profile's fields; the operator's default model if left out.",
+                "description": "Fields of a model profile. Default: the operator's default model.",
             },
         },
         "required": ["request"],
@@ -139,9 +139,9 @@ LLM = ActionKind(
                         "name": {"type": "string"},
                         "arguments": {
                             "type": ["object", "null"],
-                            "description": "Null if what the model sent does not parse.",
+                            "description": "Null if the arguments from the model are not valid JSON.",
                         },
-                        "malformed": {"type": "string", "description": "What it sent then."},
+                        "malformed": {"type": "string", "description": "The invalid arguments."},
                     },
                 },
             },
@@ -152,7 +152,7 @@ LLM = ActionKind(
                     "output_tokens": {"type": ["integer", "null"]},
                     "cost_micros": {
                         "type": ["integer", "null"],
-                        "description": "Millionths of a US dollar; null if the price is not known.",
+                        "description": "Cost in millionths of a US dollar; null if the price is unknown.",
                     },
                 },
             },

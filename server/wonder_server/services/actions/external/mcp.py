@@ -1,35 +1,37 @@
-"""``mcp``: one call of a tool of an MCP server (Model Context Protocol; feature H3).
+"""``mcp``: calls a tool of an MCP server (Model Context Protocol; feature H3).
 
-Nobody knows what a tool does, so a call may be repeated only if the action says that it is idempotent.
-"""
+The effect of a tool is unknown, so a call is repeated only if the action is declared idempotent."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from wonder_server.core.definitions.resources import NetworkPolicy
 from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.core.json_types import JsonDict
 from wonder_server.core.printable import quoted
 from wonder_server.ports.mcp import McpCall, McpResult
 from wonder_server.services.actions.contract.kind import ActionCall, ActionKind
 
 TEXT_HEAD: Final = 1_000
-"""How many characters of what a tool says a fault shows."""
+"""Maximum number of characters of a tool's text in a fault."""
 
 
-async def _run(call: ActionCall) -> dict[str, Any]:
+async def _run(call: ActionCall) -> JsonDict:
     given = call.input
     server, url = given.get("server", ""), given.get("url", "")
     if bool(server) == bool(url):
         raise error(
             Reason.INPUT_INVALID,
-            "Say either server, a name that the operator has given, or url.",
+            "The input needs exactly one of server and url.",
             field="url" if server else "server",
         )
     if server and given.get("headers"):
         raise error(
-            Reason.INPUT_INVALID, "headers go with a url: a server's are the operator's.", field="headers"
+            Reason.INPUT_INVALID,
+            "headers are allowed only with url. The operator sets the headers of a named server.",
+            field="headers",
         )
     policy = NetworkPolicy()
     if url:
@@ -57,7 +59,7 @@ async def _run(call: ActionCall) -> dict[str, Any]:
 
 
 async def _call_tool(call: ActionCall, mcp_call: McpCall, policy: NetworkPolicy) -> McpResult:
-    """Make the call. A server that did not answer in time is not asked again: that would take as long."""
+    """Make the call. A timeout is not retried: another attempt would take as long."""
     try:
         return await call.services.network.mcp.call(mcp_call, policy, call.progress)
     except WonderError as problem:
@@ -67,7 +69,7 @@ async def _call_tool(call: ActionCall, mcp_call: McpCall, policy: NetworkPolicy)
 
 
 def _text(result: McpResult) -> str:
-    """What the tool says in words."""
+    """Return the text blocks of a result."""
     blocks = [block for block in result.content if isinstance(block, dict) and block.get("type") == "text"]
     return "\n".join(str(block.get("text", "")) for block in blocks)
 
@@ -75,8 +77,8 @@ def _text(result: McpResult) -> str:
 MCP = ActionKind(
     name="mcp",
     description=(
-        "Calls a tool of an MCP server: one that the operator has named, or one at an address that the"
-        " project may reach. Is repeated after an error only if the action says that it is idempotent."
+        "Calls a tool of an MCP server: a server that the operator configured, or one at an address that the"
+        " project's network policy allows. Repeated after an error only if the action is declared idempotent."
     ),
     input_schema={
         "type": "object",
@@ -84,12 +86,12 @@ MCP = ActionKind(
             "server": {
                 "type": "string",
                 "maxLength": 100,
-                "description": "Name of a server, as the operator's setting mcp_servers says it.",
+                "description": "Name of a server in the operator's setting mcp_servers.",
             },
             "url": {
                 "type": "string",
                 "maxLength": 8192,
-                "description": "Instead: where a server is, by streamable HTTP.",
+                "description": "URL of a server instead, for streamable HTTP.",
             },
             "headers": {
                 "type": "object",
@@ -100,13 +102,13 @@ MCP = ActionKind(
                     "maxLength": 8192,
                     "pattern": "^[^\\x00-\\x08\\x0a-\\x1f\\x7f]*$",
                 },
-                "description": "Of the requests to url, such as Authorization.",
+                "description": "Headers of the requests to url, such as Authorization.",
             },
             "tool": {"type": "string", "minLength": 1, "maxLength": 200, "description": "Name of the tool."},
-            "arguments": {"type": "object", "description": "As the tool's schema wants them."},
+            "arguments": {"type": "object", "description": "Arguments, valid for the tool's schema."},
             "fail_on_error": {
                 "type": "boolean",
-                "description": "False: an error of the tool is a result like any other. Left out: true.",
+                "description": "False to return an error of the tool as a result. Default: true.",
             },
         },
         "required": ["tool"],
@@ -115,9 +117,9 @@ MCP = ActionKind(
     output_schema={
         "type": "object",
         "properties": {
-            "content": {"type": "array", "description": "The tool's content blocks, as MCP has them."},
-            "text": {"type": "string", "description": "Those of them that are text, one after the other."},
-            "structured": {"description": "The tool's structured content; null if there is none."},
+            "content": {"type": "array", "description": "Content blocks of the tool, in MCP's format."},
+            "text": {"type": "string", "description": "The text blocks, joined by line breaks."},
+            "structured": {"description": "Structured content of the tool; null if there is none."},
             "is_error": {"type": "boolean"},
         },
     },

@@ -1,27 +1,27 @@
-"""``shell``: a command in the sandbox of the conversation, on its branch (features F4, F5; docs/shell.md).
+"""``shell``: runs a command in the sandbox of the conversation, on its branch (F4, F5; docs/shell.md).
 
-What a command has done when it ends early, nobody knows, so it is repeated only if the action says that it is
-idempotent. How it ends:
+The effect of an interrupted command is unknown, so it is repeated only if the action is declared idempotent.
+The end of a command determines the outcome:
 
 ====================================  =============================================================
-the command                           means
+the command                           outcome
 ====================================  =============================================================
-ends by itself                        the result, whatever its exit code; with ``fail_on_exit`` true
+exits                                 the result, with any exit code; with ``fail_on_exit`` true
                                       any but 0 fails the step
-takes too long                        TIMEOUT
-reaches a limit of the sandbox        the result, with ``stopped`` saying which
+exceeds its timeout                   TIMEOUT
+reaches a limit of the sandbox        the result, with the limit in ``stopped``
 is lost with its sandbox              OUTCOME_UNKNOWN
-cannot begin, others being at work    tried again
-====================================  =============================================================
-"""
+cannot start, the sandbox is busy     retried
+====================================  ============================================================="""
 
 from __future__ import annotations
 
 import asyncio
 import codecs
-from typing import Any, Final
+from typing import Final
 
 from wonder_server.core.errors import Reason, error
+from wonder_server.core.json_types import JsonDict
 from wonder_server.core.task.effects import NotStartedError
 from wonder_server.ports.sandbox import Command, Finished, Output, SandboxSpec
 from wonder_server.ports.worktrees import Worktree, Worktrees
@@ -30,29 +30,29 @@ from wonder_server.services.actions.contract.kind import ActionCall, ActionKind,
 DEFAULT_OUTPUT_BYTES: Final = 32 << 10
 MAX_OUTPUT_BYTES: Final = 256 << 10
 MAX_COMMAND_BYTES: Final = 128_000
-"""A little less than what the kernel takes as one argument."""
+"""Slightly below the kernel's maximum for one argument."""
 OUTPUT_INTERVAL_S: Final = 0.05
 MAX_TAIL_CHARACTERS: Final = 1_000
-"""How many characters of the output a fault shows."""
+"""Maximum number of characters of the output in a fault."""
 
 _EXITS: Final = {
-    "output": "it put out too much",
-    "memory": "it took too much memory",
-    "processes": "it had too many processes",
+    "output": "its output exceeded the limit",
+    "memory": "it exceeded the memory limit",
+    "processes": "it exceeded the process limit",
     "disk": "the disk is nearly full",
 }
 
 
-async def _run(call: ActionCall) -> dict[str, Any]:
+async def _run(call: ActionCall) -> JsonDict:
     given, sandbox, worktrees = call.input, call.services.execution.sandbox, call.services.execution.worktrees
     if sandbox is None or worktrees is None:
-        raise error(Reason.SANDBOX_UNAVAILABLE, "This server has no sandbox to run commands in.")
+        raise error(Reason.SANDBOX_UNAVAILABLE, "This server has no sandbox, so it cannot run commands.")
     line = given["command"]
     if len(line.encode("utf-8", "surrogatepass")) > MAX_COMMAND_BYTES or not _is_text(line):
         raise error(
             Reason.INPUT_INVALID,
-            f"A command is text without null bytes, of at most {MAX_COMMAND_BYTES} bytes; put what is longer"
-            " into a file, or into stdin.",
+            f"command is not text without null bytes, or has more than {MAX_COMMAND_BYTES} bytes. Move long"
+            " content into a file or stdin.",
             field="command",
         )
     policy = await call.services.network.policies.network_policy(call.context.project_id)
@@ -82,29 +82,28 @@ async def _run(call: ActionCall) -> dict[str, Any]:
 
 
 async def _worktree(call: ActionCall, worktrees: Worktrees) -> Worktree:
-    """The folder of the branch; making it may mean cloning, of which nothing is lost by asking again."""
+    """Open the worktree of the branch. Its creation may need a clone and can be repeated safely, so a timeout
+    is retried."""
     try:
         async with asyncio.timeout(call.timeout_ms / 1000):
             return await worktrees.open(call.context)
     except TimeoutError:
-        raise NotStartedError(
-            Reason.TIMEOUT, "The folder of this conversation's branch is still being made."
-        ) from None
+        raise NotStartedError(Reason.TIMEOUT, "The worktree of the branch is still being created.") from None
 
 
-def _result(finished: Finished, limit_ms: int, *, fails: bool) -> dict[str, Any]:
+def _result(finished: Finished, limit_ms: int, *, fails: bool) -> JsonDict:
     text = _text(finished.stdout)
-    ended = text.strip()[-MAX_TAIL_CHARACTERS:] or "nothing"
+    ended = text.strip()[-MAX_TAIL_CHARACTERS:] or "empty"
     if finished.stopped == "timeout":
         raise error(
             Reason.TIMEOUT,
-            f"The command was stopped after {limit_ms} ms. The end of what it put out: {ended}",
+            f"The command was stopped after {limit_ms} ms. The end of its output: {ended}",
         )
     if fails and finished.exit_code != 0:
         how = _EXITS.get(finished.stopped) or f"its exit code is {finished.exit_code}"
         raise error(
             Reason.TASK_FAILED,
-            f"The command failed: {how}. The end of what it put out: {ended}",
+            f"The command failed: {how}. The end of its output: {ended}",
             exit_code=str(finished.exit_code),
         )
     return {
@@ -126,7 +125,7 @@ def _is_text(line: str) -> bool:
 
 
 class _OutputProgress:
-    """Passes output on as text, a few times a second at most."""
+    """Reports output as text at most every `OUTPUT_INTERVAL_S` seconds."""
 
     def __init__(self, report: ProgressCallback) -> None:
         self._report = report
@@ -141,7 +140,7 @@ class _OutputProgress:
             self._timer = asyncio.get_running_loop().call_later(OUTPUT_INTERVAL_S, self._on_timer)
 
     def close(self) -> None:
-        """Nothing comes any more."""
+        """Report the remaining output."""
         if self._timer is not None:
             self._timer.cancel()
         self._flush()
@@ -160,10 +159,10 @@ class _OutputProgress:
 SHELL = ActionKind(
     name="shell",
     description=(
-        "Runs a command with sh in the sandbox of the conversation, in the folder of its branch, and answers"
-        " with its exit code and what it put out. Sees the system's programs and that folder; no network"
-        " unless the project allows it. Whatever the command started ends with it. Is repeated after an error"
-        " only if the action says that it is idempotent."
+        "Runs a command with sh in the sandbox of the conversation, in the folder of its branch, and returns"
+        " its exit code and output. The command sees the system's programs and that folder, and has no"
+        " network unless the project allows it. Its child processes end with it. Repeated after an error only"
+        " if the action is declared idempotent."
     ),
     input_schema={
         "type": "object",
@@ -172,39 +171,39 @@ SHELL = ActionKind(
                 "type": "string",
                 "minLength": 1,
                 "maxLength": MAX_COMMAND_BYTES,
-                "description": "As a line of sh; may have several lines.",
+                "description": "Command for sh, of one or more lines.",
             },
             "folder": {
                 "type": "string",
                 "maxLength": 4096,
                 "pattern": "^[^/\\x00][^\\x00]*$",
-                "description": "Where it begins, relative to the branch's folder. Left out: the repository,"
-                " if there is one only.",
+                "description": "Working directory, relative to the branch's folder. Default: the only"
+                " repository, or the branch's folder.",
             },
-            "stdin": {"type": "string", "description": "What it reads. Left out: nothing."},
+            "stdin": {"type": "string", "description": "Standard input. Default: empty."},
             "environment": {
                 "type": "object",
                 "maxProperties": 100,
                 "propertyNames": {"pattern": "^[A-Za-z_][A-Za-z0-9_]{0,199}$"},
                 "additionalProperties": {"type": "string", "maxLength": 32768, "pattern": "^[^\\x00]*$"},
-                "description": "Added to PATH, HOME, TMPDIR, LANG, TERM and USER, which is all there is.",
+                "description": "Variables in addition to PATH, HOME, TMPDIR, LANG, TERM and USER.",
             },
             "timeout_ms": {
                 "type": "integer",
                 "minimum": 1,
-                "description": "When it is stopped. The action's own timeout_ms, if that is less or this is"
-                " left out.",
+                "description": "Timeout of the command. The action's own timeout_ms applies if it is less, or"
+                " by default.",
             },
             "max_output_bytes": {
                 "type": "integer",
                 "minimum": 1,
                 "maximum": MAX_OUTPUT_BYTES,
-                "description": "So many bytes of its output are kept, and a quarter as many of the end of"
-                f" what is beyond. Left out: {DEFAULT_OUTPUT_BYTES}.",
+                "description": "Maximum size of the output to keep. Of longer output, the end is kept too: a"
+                f" quarter as many bytes. Default: {DEFAULT_OUTPUT_BYTES}.",
             },
             "fail_on_exit": {
                 "type": "boolean",
-                "description": "True: an exit code other than 0 fails the step. Left out: false.",
+                "description": "True to fail the step if the exit code is not 0. Default: false.",
             },
         },
         "required": ["command"],
@@ -215,16 +214,16 @@ SHELL = ActionKind(
         "properties": {
             "exit_code": {
                 "type": "integer",
-                "description": "128 and more: 128 and the signal that ended it.",
+                "description": "Exit code; 128 plus the signal if a signal ended it.",
             },
-            "output": {"type": "string", "description": "stdout and stderr, as they came."},
+            "output": {"type": "string", "description": "stdout and stderr, interleaved."},
             "dropped_bytes": {
                 "type": "integer",
-                "description": "How many are left out of its middle.",
+                "description": "Bytes that are omitted from the middle of the output.",
             },
             "stopped": {
                 "type": "string",
-                "description": "Which limit ended it: output, memory, processes or disk; empty if none.",
+                "description": "Limit that ended it: output, memory, processes or disk; empty if none.",
             },
             "duration_ms": {"type": "integer"},
         },

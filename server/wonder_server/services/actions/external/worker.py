@@ -1,22 +1,20 @@
-"""``worker``: a kind of action that a remote worker carries out (feature H4).
+"""``worker``: executes an action kind on a remote worker (feature H4).
 
-The pool (`services.workers`) waits for a worker, keeps the action's time, and decides about lost work. The
-operation's id, which workers know it by, is the step's key: the same however often it is tried.
-"""
+The worker pool (`services.workers`) waits for a worker, enforces the timeout and handles lost jobs. Workers
+know the job by its operation id: the step's key, the same in every attempt."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from wonder_server.core.errors import Reason, error
+from wonder_server.core.json_types import JsonDict
 from wonder_server.services.actions.contract.kind import ActionCall, ActionKind
 from wonder_server.services.workers import Job, Progress
 
 
-async def _run(call: ActionCall) -> dict[str, Any]:
+async def _run(call: ActionCall) -> JsonDict:
     workers = call.services.execution.workers
     if workers is None:
-        raise error(Reason.NOT_IMPLEMENTED, "This server takes no workers.")
+        raise error(Reason.NOT_IMPLEMENTED, "This server does not accept workers.")
 
     def report(progress: Progress) -> None:
         call.progress(progress.message, progress.fraction, progress.output)
@@ -35,7 +33,7 @@ async def _run(call: ActionCall) -> dict[str, Any]:
 
 WORKER = ActionKind(
     name="worker",
-    description="Has a remote worker do something: the kind of action that it registered under a name.",
+    description="Executes an action kind on a remote worker that registered it.",
     input_schema={
         "type": "object",
         "properties": {
@@ -43,14 +41,14 @@ WORKER = ActionKind(
                 "type": "string",
                 "minLength": 1,
                 "maxLength": 100,
-                "description": "Name of the kind, as workers register it.",
+                "description": "Name of the action kind, as registered by workers.",
             },
-            "input": {"type": "object", "description": "Its input, which the worker's schema describes."},
+            "input": {"type": "object", "description": "Input of the action kind, valid for its schema."},
         },
         "required": ["name"],
         "additionalProperties": False,
     },
-    output_schema={"type": "object", "description": "What the worker answers."},
+    output_schema={"type": "object", "description": "Output of the worker."},
     run=_run,
     enforces_timeout=True,
 )

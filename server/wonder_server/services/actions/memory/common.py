@@ -1,16 +1,16 @@
-"""What the ``memory.*`` actions share: how a memory looks as JSON, and whose it is."""
+"""Parts of the ``memory.*`` actions: schemas, owner, JSON form of memories."""
 
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Any
 
 from wonder_server.core.errors import Reason, error
+from wonder_server.core.json_types import JsonDict
 from wonder_server.core.memory.records import Draft, Filter, Memory, Source
 from wonder_server.ports.memories import Request
 from wonder_server.services.actions.contract.kind import ActionCall
 
-MEMORY_SCHEMA: dict[str, Any] = {
+MEMORY_SCHEMA: JsonDict = {
     "type": "object",
     "properties": {
         "id": {"type": "string"},
@@ -20,7 +20,7 @@ MEMORY_SCHEMA: dict[str, Any] = {
         "metadata": {"type": "object"},
         "source": {
             "type": "object",
-            "description": "Where it came from; what is not known is left out.",
+            "description": "Origin of the memory. Unknown fields are omitted.",
             "properties": {
                 "conversation_id": {"type": "string"},
                 "turn_id": {"type": "string"},
@@ -30,10 +30,13 @@ MEMORY_SCHEMA: dict[str, Any] = {
                 "ordinal": {"type": "integer"},
             },
         },
-        "supersedes_id": {"type": "string", "description": "What it replaced; empty: nothing."},
-        "superseded_by_id": {"type": "string", "description": "What replaced it; empty: nothing."},
+        "supersedes_id": {"type": "string", "description": "Id of the memory that it replaced, or empty."},
+        "superseded_by_id": {"type": "string", "description": "Id of the memory that replaced it, or empty."},
         "contradicts_ids": {"type": "array", "items": {"type": "string"}},
-        "archived_ms": {"type": "integer", "description": "Milliseconds since 1970; 0: it is not archived."},
+        "archived_ms": {
+            "type": "integer",
+            "description": "Milliseconds since 1970; 0 if it is not archived.",
+        },
         "created_ms": {"type": "integer", "description": "Milliseconds since 1970."},
         "updated_ms": {"type": "integer", "description": "Milliseconds since 1970."},
     },
@@ -41,50 +44,64 @@ MEMORY_SCHEMA: dict[str, Any] = {
 
 _SOURCE = tuple(field.name for field in fields(Source))
 
-ID: dict[str, Any] = {"type": "string", "description": "The memory's id, as search shows it."}
+ID: JsonDict = {"type": "string", "description": "Id of the memory, from a search."}
 
-DRAFT: dict[str, Any] = {
-    "content": {"type": "string", "minLength": 1, "description": "What to remember."},
-    "type": {"type": "string", "description": "The library's own word."},
+DRAFT: JsonDict = {
+    "content": {"type": "string", "minLength": 1, "description": "Text of the memory."},
+    "type": {"type": "string", "description": "Type of the memory, defined by the library."},
     "significance": {"type": "number", "minimum": 0, "maximum": 1},
     "metadata": {"type": "object"},
     "contradicts_ids": {
         "type": "array",
         "items": {"type": "string"},
-        "description": "Memories of the agent that say the contrary.",
+        "description": "Ids of the agent's memories that it contradicts.",
     },
-    "speaker": {"type": "string", "description": "Who said it, by name."},
+    "speaker": {"type": "string", "description": "Name of the participant who said it."},
     "ordinal": {
         "type": "integer",
         "minimum": 0,
-        "description": "Its place among what was said in the conversation, from 1.",
+        "description": "Number of its message in the conversation, from 1.",
     },
     "move_id": {
         "type": "string",
-        "description": "The move it came from; left out, the one whose tool call led here.",
+        "description": "Id of the move that it comes from. Default: the move that made this tool call.",
     },
 }
 
-FILTER: dict[str, Any] = {
-    "types": {"type": "array", "items": {"type": "string"}, "description": "Only these; empty: all."},
-    "metadata": {"type": "object", "description": "Only those whose metadata has all of these values."},
-    "conversation_id": {"type": "string", "description": "Only those that came from this conversation."},
-    "turn_id": {"type": "string", "description": "Only those that came from this turn."},
-    "start_ms": {"type": "integer", "description": "Only those written then or later; since 1970."},
-    "end_ms": {"type": "integer", "description": "Only those written before."},
-    "include_superseded": {"type": "boolean", "description": "Superseded and archived ones too."},
+FILTER: JsonDict = {
+    "types": {
+        "type": "array",
+        "items": {"type": "string"},
+        "description": "Filter by type. Empty means all.",
+    },
+    "metadata": {"type": "object", "description": "Filter by metadata: all of these values."},
+    "conversation_id": {"type": "string", "description": "Filter by conversation."},
+    "turn_id": {"type": "string", "description": "Filter by turn."},
+    "start_ms": {
+        "type": "integer",
+        "description": "Filter by creation time, from this one, in milliseconds since 1970.",
+    },
+    "end_ms": {
+        "type": "integer",
+        "description": "Filter by creation time, before this one, in milliseconds since 1970.",
+    },
+    "include_superseded": {"type": "boolean", "description": "Include superseded and archived memories."},
 }
 
 
 def memory_owner(call: ActionCall) -> str:
-    """The agent whose memory is touched: always the context's, never the input's (feature E5)."""
+    """Return the agent whose memory the action uses: always the context's, never the input's (feature E5).
+    Raises NO_AGENT."""
     if not call.context.agent_id:
-        raise error(Reason.NO_AGENT, "There is no agent here whose memory could be used.")
+        raise error(
+            Reason.NO_AGENT, "The task runs without an agent, so it has no memory. Set `context.agent_id`."
+        )
     return call.context.agent_id
 
 
 def draft_from_input(call: ActionCall, *, kind: str) -> Draft:
-    """The memory that an input of `DRAFT` says, with where it came from; ``kind`` where it names none."""
+    """Return the memory of an input with the fields of `DRAFT`, with its source. ``kind`` is the default
+    type."""
     given, context = call.input, call.context
     return Draft(
         type=given.get("type", kind),
@@ -107,12 +124,12 @@ def draft_from_input(call: ActionCall, *, kind: str) -> Draft:
 
 
 def idempotency_key(call: ActionCall) -> Request | None:
-    """The step's key: whatever it changes, it changes once."""
+    """Return the idempotency key of the step, so that a repeated step changes nothing."""
     return Request(id=f"step/{call.context.key}", fingerprint="") if call.context.key else None
 
 
 def filter_from_input(call: ActionCall) -> Filter:
-    """What an input of `FILTER` says."""
+    """Return the filter of an input with the fields of `FILTER`."""
     given = call.input
     return Filter(
         types=tuple(given.get("types", ())),
@@ -129,8 +146,8 @@ def _to_int(value: float | None) -> int | None:
     return None if value is None else int(value)
 
 
-def as_json(memory: Memory) -> dict[str, Any]:
-    """A memory, as `MEMORY_SCHEMA` describes it."""
+def as_json(memory: Memory) -> JsonDict:
+    """Return a memory as `MEMORY_SCHEMA` describes it."""
     return {
         "id": memory.id,
         "type": memory.type,

@@ -1,17 +1,16 @@
-"""``memory.delete``: the agent forgets something, everywhere (features D4, E6).
+"""``memory.delete``: deletes a memory of the agent (features D4, E6).
 
-The step's key makes it repeatable. What is not there is an error, so that a wrong id does not pass.
-"""
+The step's key makes it repeatable. A memory that does not exist is an error, so that a wrong id is
+noticed."""
 
 from __future__ import annotations
 
-from typing import Any
-
+from wonder_server.core.json_types import JsonDict
 from wonder_server.services.actions.contract.kind import ActionCall, ActionKind
 from wonder_server.services.actions.memory.common import ID, idempotency_key, memory_owner
 
 
-async def _run(call: ActionCall) -> dict[str, Any]:
+async def _run(call: ActionCall) -> JsonDict:
     memory_id = call.input["id"]
     await call.services.memory.delete(memory_owner(call), memory_id, request=idempotency_key(call))
     return {"id": memory_id}
@@ -19,7 +18,7 @@ async def _run(call: ActionCall) -> dict[str, Any]:
 
 MEMORY_DELETE = ActionKind(
     name="memory.delete",
-    description="Forgets a memory of the agent in whose name the task runs: text, vector and links to it.",
+    description="Deletes a memory of the task's agent, with its vectors and the links to it.",
     input_schema={
         "type": "object",
         "properties": {"id": ID},

@@ -1,9 +1,8 @@
-"""``memory.list``: what the agent remembers, newest first (features D7, E1, E7)."""
+"""``memory.list``: lists the agent's memories, newest first (features D7, E1, E7)."""
 
 from __future__ import annotations
 
-from typing import Any
-
+from wonder_server.core.json_types import JsonDict
 from wonder_server.services.actions.contract.kind import ActionCall, ActionKind
 from wonder_server.services.actions.memory.common import (
     FILTER,
@@ -15,7 +14,7 @@ from wonder_server.services.actions.memory.common import (
 from wonder_server.services.paging import PageRequest
 
 
-async def _run(call: ActionCall) -> dict[str, Any]:
+async def _run(call: ActionCall) -> JsonDict:
     request = PageRequest(size=int(call.input.get("limit", 0)), token=call.input.get("page_token", ""))
     page = await call.services.memory.page(memory_owner(call), request, filter_from_input(call))
     return {
@@ -26,7 +25,7 @@ async def _run(call: ActionCall) -> dict[str, Any]:
 
 MEMORY_LIST = ActionKind(
     name="memory.list",
-    description="Lists memories of the agent in whose name the task runs, newest first, page by page.",
+    description="Lists memories of the task's agent, newest first, in pages.",
     input_schema={
         "type": "object",
         "properties": {
@@ -34,9 +33,9 @@ MEMORY_LIST = ActionKind(
                 "type": "integer",
                 "minimum": 0,
                 "maximum": 500,
-                "description": "At most this many on a page; 0 means 50.",
+                "description": "Maximum number on a page. 0 means 50.",
             },
-            "page_token": {"type": "string", "description": "The next_page_token of the page before."},
+            "page_token": {"type": "string", "description": "next_page_token of the previous page."},
             **FILTER,
         },
         "additionalProperties": False,

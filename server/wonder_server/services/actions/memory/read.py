@@ -1,20 +1,19 @@
-"""``memory.read``: one memory of the agent, by id (features D7, E1)."""
+"""``memory.read``: reads one memory of the agent, by id (features D7, E1)."""
 
 from __future__ import annotations
 
-from typing import Any
-
+from wonder_server.core.json_types import JsonDict
 from wonder_server.services.actions.contract.kind import ActionCall, ActionKind
 from wonder_server.services.actions.memory.common import ID, MEMORY_SCHEMA, as_json, memory_owner
 
 
-async def _run(call: ActionCall) -> dict[str, Any]:
+async def _run(call: ActionCall) -> JsonDict:
     return as_json(await call.services.memory.get(memory_owner(call), call.input["id"]))
 
 
 MEMORY_READ = ActionKind(
     name="memory.read",
-    description="Reads one memory of the agent in whose name the task runs.",
+    description="Reads one memory of the task's agent.",
     input_schema={
         "type": "object",
         "properties": {"id": ID},

@@ -1,10 +1,10 @@
-"""``memory.search``: what the agent remembers that fits a question, best first (feature E3)."""
+"""``memory.search``: finds memories that match a query, best first (feature E3)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
+from wonder_server.core.json_types import JsonDict
 from wonder_server.core.memory.records import Hit
 from wonder_server.services.actions.contract.kind import ActionCall, ActionKind, InlineNotPossibleError
 from wonder_server.services.actions.memory.common import (
@@ -16,7 +16,7 @@ from wonder_server.services.actions.memory.common import (
 )
 
 
-async def _run(call: ActionCall) -> dict[str, Any]:
+async def _run(call: ActionCall) -> JsonDict:
     query = call.input["query"]
     if not query.strip():
         return _hits_as_json([])
@@ -26,7 +26,7 @@ async def _run(call: ActionCall) -> dict[str, Any]:
     )
 
 
-def _run_inline(call: ActionCall) -> dict[str, Any]:
+def _run_inline(call: ActionCall) -> JsonDict:
     query = call.input["query"]
     if not query.strip():
         return _hits_as_json([])
@@ -41,22 +41,22 @@ def _limit(call: ActionCall) -> int:
     return int(call.input.get("limit", 0))
 
 
-def _hits_as_json(hits: Sequence[Hit]) -> dict[str, Any]:
+def _hits_as_json(hits: Sequence[Hit]) -> JsonDict:
     return {"memories": [as_json(hit.memory) | {"score": hit.score} for hit in hits]}
 
 
 MEMORY_SEARCH = ActionKind(
     name="memory.search",
-    description="Finds memories of the agent in whose name the task runs, best first, each with a score.",
+    description="Finds memories of the task's agent, best first, each with a score.",
     input_schema={
         "type": "object",
         "properties": {
-            "query": {"type": "string", "description": "Plain text; an empty one finds nothing."},
+            "query": {"type": "string", "description": "Plain text. An empty query finds nothing."},
             "limit": {
                 "type": "integer",
                 "minimum": 0,
                 "maximum": 100,
-                "description": "At most this many; 0 means 10.",
+                "description": "Maximum number of results. 0 means 10.",
             },
             **FILTER,
         },

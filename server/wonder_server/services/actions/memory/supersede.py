@@ -1,12 +1,10 @@
-"""``memory.supersede``: the agent knows better now (feature E6).
+"""``memory.supersede``: writes a memory that replaces another (feature E6).
 
-The old memory stays readable and is no longer found. The step's key makes it repeatable.
-"""
+The old memory stays readable by id and is excluded from search. The step's key makes it repeatable."""
 
 from __future__ import annotations
 
-from typing import Any
-
+from wonder_server.core.json_types import JsonDict
 from wonder_server.services.actions.contract.kind import ActionCall, ActionKind
 from wonder_server.services.actions.memory.common import (
     DRAFT,
@@ -19,7 +17,7 @@ from wonder_server.services.actions.memory.common import (
 )
 
 
-async def _run(call: ActionCall) -> dict[str, Any]:
+async def _run(call: ActionCall) -> JsonDict:
     new, _ = await call.services.memory.supersede(
         memory_owner(call), call.input["id"], draft_from_input(call, kind=""), request=idempotency_key(call)
     )
@@ -28,7 +26,7 @@ async def _run(call: ActionCall) -> dict[str, Any]:
 
 MEMORY_SUPERSEDE = ActionKind(
     name="memory.supersede",
-    description="Stores a memory that takes the place of another; its type is the other's if left out.",
+    description="Stores a memory that replaces another. Default type: that of the other.",
     input_schema={
         "type": "object",
         "properties": {"id": ID, **DRAFT},

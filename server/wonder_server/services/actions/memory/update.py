@@ -1,12 +1,10 @@
-"""``memory.update``: the agent changes what it remembers (features E1, E6).
+"""``memory.update``: changes a memory of the agent (features E1, E6).
 
-What is left out stays as it is. The step's key makes it repeatable.
-"""
+Omitted fields stay unchanged. The step's key makes it repeatable."""
 
 from __future__ import annotations
 
-from typing import Any
-
+from wonder_server.core.json_types import JsonDict
 from wonder_server.core.memory.records import Change
 from wonder_server.services.actions.contract.kind import ActionCall, ActionKind
 from wonder_server.services.actions.memory.common import (
@@ -21,7 +19,7 @@ from wonder_server.services.actions.memory.common import (
 _CHANGEABLE = ("content", "type", "significance", "metadata", "contradicts_ids")
 
 
-async def _run(call: ActionCall) -> dict[str, Any]:
+async def _run(call: ActionCall) -> JsonDict:
     given = call.input
     contradicts, archived = given.get("contradicts_ids"), given.get("archived")
     change = Change(
@@ -40,7 +38,7 @@ async def _run(call: ActionCall) -> dict[str, Any]:
 
 MEMORY_UPDATE = ActionKind(
     name="memory.update",
-    description="Changes a memory of the agent in whose name the task runs.",
+    description="Changes a memory of the task's agent.",
     input_schema={
         "type": "object",
         "properties": {
@@ -48,7 +46,7 @@ MEMORY_UPDATE = ActionKind(
             **{name: DRAFT[name] for name in _CHANGEABLE},
             "archived": {
                 "type": "boolean",
-                "description": "Whether it is archived: no longer found by search, still readable by id.",
+                "description": "True to archive the memory: excluded from search, still readable by id.",
             },
         },
         "required": ["id"],

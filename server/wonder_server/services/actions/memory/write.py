@@ -1,12 +1,10 @@
-"""``memory.write``: the agent remembers something (features D4, E1, E6).
+"""``memory.write``: stores a memory of the agent (features D4, E1, E6).
 
-The step's key makes it repeatable: written once however often it runs.
-"""
+The step's key makes it repeatable: a repeated step stores nothing new."""
 
 from __future__ import annotations
 
-from typing import Any
-
+from wonder_server.core.json_types import JsonDict
 from wonder_server.services.actions.contract.kind import ActionCall, ActionKind
 from wonder_server.services.actions.memory.common import (
     DRAFT,
@@ -19,14 +17,14 @@ from wonder_server.services.actions.memory.common import (
 DEFAULT_TYPE = "fact"
 
 
-async def _run(call: ActionCall) -> dict[str, Any]:
+async def _run(call: ActionCall) -> JsonDict:
     draft = draft_from_input(call, kind=DEFAULT_TYPE)
     return as_json(await call.services.memory.write(memory_owner(call), draft))
 
 
 MEMORY_WRITE = ActionKind(
     name="memory.write",
-    description="Stores a memory of the agent in whose name the task runs; its type is 'fact' if left out.",
+    description="Stores a memory of the task's agent. Default type: fact.",
     input_schema={
         "type": "object",
         "properties": {
@@ -34,11 +32,11 @@ MEMORY_WRITE = ActionKind(
             "archives_ids": {
                 "type": "array",
                 "items": {"type": "string"},
-                "description": "Memories that it stands for from now on: archived as it is written.",
+                "description": "Ids of memories that it summarizes. They are archived in the same commit.",
             },
             "unless_known": {
                 "type": "boolean",
-                "description": "Answer with the memory that says the same already, if there is one.",
+                "description": "Return an existing memory with the same content instead, if there is one.",
             },
         },
         "required": ["content"],

@@ -1,0 +1,1 @@
+"""Action kinds of repositories."""

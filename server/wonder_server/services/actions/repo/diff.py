@@ -1,14 +1,13 @@
-"""``repo.diff``: what the work has changed (feature F2)."""
+"""``repo.diff``: shows the changes of the branch (feature F2)."""
 
 from __future__ import annotations
 
-from typing import Any
-
+from wonder_server.core.json_types import JsonDict
 from wonder_server.services.actions.contract.kind import ActionCall, ActionKind
 from wonder_server.services.actions.repo.common import PATH, REPOSITORY, repositories_of
 
 
-async def _run(call: ActionCall) -> dict[str, Any]:
+async def _run(call: ActionCall) -> JsonDict:
     given = call.input
     found = await repositories_of(call).files.diff(
         call.context,
@@ -37,16 +36,20 @@ async def _run(call: ActionCall) -> dict[str, Any]:
 
 REPO_DIFF = ActionKind(
     name="repo.diff",
-    description="Shows what the branch that is worked on has changed, uncommitted files included.",
+    description="Shows the changes of the current branch, uncommitted changes included.",
     input_schema={
         "type": "object",
         "properties": {
             "repository": REPOSITORY,
             "base_branch": {
                 "type": "string",
-                "description": "What to compare with; left out: the default branch.",
+                "description": "Branch to compare with. Default: the default branch.",
             },
-            "paths": {"type": "array", "items": PATH, "description": "Only these and what is below them."},
+            "paths": {
+                "type": "array",
+                "items": PATH,
+                "description": "Filter by path: these paths and all below them.",
+            },
         },
         "required": [],
         "additionalProperties": False,

@@ -1,22 +1,21 @@
-"""``repo.merge``: a workflow merges the work, since its author wrote that down (feature F6)."""
+"""``repo.merge``: merges the branch into its repository, in a workflow step (feature F6)."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from wonder_server.core.errors import Reason, error
+from wonder_server.core.json_types import JsonDict
 from wonder_server.services.actions.artifact.common import MESSAGE, author_of, idempotency_key
 from wonder_server.services.actions.contract.kind import ActionCall, ActionKind
 from wonder_server.services.actions.repo.common import REPOSITORY, repositories_of
 from wonder_server.services.content.merges import MergeRequest, merge_conflict
 
 
-async def _run(call: ActionCall) -> dict[str, Any]:
+async def _run(call: ActionCall) -> JsonDict:
     given = call.input
     if not call.context.run_id:
         raise error(
             Reason.PERMISSION_DENIED,
-            "Only a step of a workflow merges; people do it with MergeBranch.",
+            "repo.merge is allowed only in a workflow step. Use MergeBranch to merge from a client.",
             permission="repo.merge",
         )
     if given.get("every_repository", False):
@@ -41,8 +40,8 @@ async def _run(call: ActionCall) -> dict[str, Any]:
 REPO_MERGE = ActionKind(
     name="repo.merge",
     description=(
-        "Merges the branch that is worked on into the repository. Only workflows can; conflicts fail "
-        "the step."
+        "Merges the current branch into the repository. Allowed only in a workflow step. Conflicts fail the"
+        " step."
     ),
     input_schema={
         "type": "object",
@@ -50,14 +49,14 @@ REPO_MERGE = ActionKind(
             "repository": REPOSITORY,
             "every_repository": {
                 "type": "boolean",
-                "description": "Merge the work on each repository of the project, all or none.",
+                "description": "Merge the branch in every repository of the project, all or none.",
             },
             "target_branch": {
                 "type": "string",
-                "description": "Where it goes; left out: the default branch.",
+                "description": "Branch to merge into. Default: the default branch.",
             },
             "message": MESSAGE,
-            "remove_branch": {"type": "boolean", "description": "Remove branch and files once merged."},
+            "remove_branch": {"type": "boolean", "description": "Remove branch and files after the merge."},
         },
         "required": [],
         "additionalProperties": False,

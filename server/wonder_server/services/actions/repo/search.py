@@ -1,15 +1,14 @@
-"""``repo.search``: lines and paths of a repository that contain words (feature F2)."""
+"""``repo.search``: finds lines and paths that contain words (feature F2)."""
 
 from __future__ import annotations
 
-from typing import Any
-
+from wonder_server.core.json_types import JsonDict
 from wonder_server.services.actions.artifact.common import LIMIT, PREFIX
 from wonder_server.services.actions.contract.kind import ActionCall, ActionKind
 from wonder_server.services.actions.repo.common import REPOSITORY, repositories_of
 
 
-async def _run(call: ActionCall) -> dict[str, Any]:
+async def _run(call: ActionCall) -> JsonDict:
     given = call.input
     if not given["query"].strip():
         return {"matches": [], "truncated": False}
@@ -26,11 +25,11 @@ async def _run(call: ActionCall) -> dict[str, Any]:
 
 REPO_SEARCH = ActionKind(
     name="repo.search",
-    description="Finds lines and paths of a repository of the project that contain all the words.",
+    description="Finds lines and paths of a repository of the project that contain all words of the query.",
     input_schema={
         "type": "object",
         "properties": {
-            "query": {"type": "string", "description": "Words; an empty text finds nothing."},
+            "query": {"type": "string", "description": "Words to search for. An empty query finds nothing."},
             "repository": REPOSITORY,
             "path_prefix": PREFIX,
             "limit": LIMIT,

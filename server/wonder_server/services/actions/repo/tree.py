@@ -1,15 +1,14 @@
-"""``repo.tree``: the files of a repository (feature F2)."""
+"""``repo.tree``: lists the files of a repository (feature F2)."""
 
 from __future__ import annotations
 
-from typing import Any
-
+from wonder_server.core.json_types import JsonDict
 from wonder_server.services.actions.artifact.common import PREFIX
 from wonder_server.services.actions.contract.kind import ActionCall, ActionKind
 from wonder_server.services.actions.repo.common import REPOSITORY, repositories_of
 
 
-async def _run(call: ActionCall) -> dict[str, Any]:
+async def _run(call: ActionCall) -> JsonDict:
     given = call.input
     found = await repositories_of(call).files.tree(
         call.context,
@@ -24,14 +23,22 @@ async def _run(call: ActionCall) -> dict[str, Any]:
 
 REPO_TREE = ActionKind(
     name="repo.tree",
-    description="Lists the files of a repository of the project, on the branch that is worked on.",
+    description="Lists the files of a repository of the project on the current branch.",
     input_schema={
         "type": "object",
         "properties": {
             "repository": REPOSITORY,
             "path_prefix": PREFIX,
-            "after": {"type": "string", "description": "Only paths after this one, to go on."},
-            "limit": {"type": "integer", "minimum": 0, "maximum": 5000, "description": "0 means 1,000."},
+            "after": {
+                "type": "string",
+                "description": "List the paths after this one, to continue a listing.",
+            },
+            "limit": {
+                "type": "integer",
+                "minimum": 0,
+                "maximum": 5000,
+                "description": "Maximum number of files. 0 means 1,000.",
+            },
         },
         "required": [],
         "additionalProperties": False,

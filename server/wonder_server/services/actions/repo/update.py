@@ -1,9 +1,8 @@
-"""``repo.update``: what is new elsewhere comes into the work (feature F6)."""
+"""``repo.update``: merges a branch of the repository into the current branch (feature F6)."""
 
 from __future__ import annotations
 
-from typing import Any
-
+from wonder_server.core.json_types import JsonDict
 from wonder_server.services.actions.artifact.common import CONFLICT_SCHEMA, author_of, merged_as_json
 from wonder_server.services.actions.contract.kind import ActionCall, ActionKind
 from wonder_server.services.actions.repo.common import (
@@ -14,7 +13,7 @@ from wonder_server.services.actions.repo.common import (
 )
 
 
-async def _run(call: ActionCall) -> dict[str, Any]:
+async def _run(call: ActionCall) -> JsonDict:
     given = call.input
     merged = await repositories_of(call).files.update(
         call.context,
@@ -29,8 +28,8 @@ async def _run(call: ActionCall) -> dict[str, Any]:
 REPO_UPDATE = ActionKind(
     name="repo.update",
     description=(
-        "Brings what is new on the default branch into the branch and the files that are worked on. "
-        "Conflicts are in the result: answer them with resolutions."
+        "Merges the repository's default branch into the current branch and its files. The result lists"
+        " conflicts; repeat the action with resolutions."
     ),
     input_schema={
         "type": "object",
@@ -38,7 +37,7 @@ REPO_UPDATE = ActionKind(
             "repository": REPOSITORY,
             "source_branch": {
                 "type": "string",
-                "description": "What to bring in; left out: the default branch.",
+                "description": "Branch to merge. Default: the default branch.",
             },
             "resolutions": RESOLUTIONS,
         },

@@ -1,15 +1,14 @@
-"""``repo.write``: one file of a repository gets new content, or is removed (feature F2)."""
+"""``repo.write``: writes or removes one file of a repository (feature F2)."""
 
 from __future__ import annotations
 
-from typing import Any
-
+from wonder_server.core.json_types import JsonDict
 from wonder_server.services.actions.artifact.common import content_of
 from wonder_server.services.actions.contract.kind import ActionCall, ActionKind
 from wonder_server.services.actions.repo.common import PATH, REPOSITORY, repositories_of
 
 
-async def _run(call: ActionCall) -> dict[str, Any]:
+async def _run(call: ActionCall) -> JsonDict:
     given = call.input
     etag = await repositories_of(call).files.write(
         call.context,
@@ -24,8 +23,8 @@ async def _run(call: ActionCall) -> dict[str, Any]:
 REPO_WRITE = ActionKind(
     name="repo.write",
     description=(
-        "Writes or removes a file of a repository of the project, on the branch that is worked on; "
-        "repo.commit commits it."
+        "Writes or removes a file of a repository of the project on the current branch. repo.commit commits"
+        " it."
     ),
     input_schema={
         "type": "object",
@@ -33,11 +32,11 @@ REPO_WRITE = ActionKind(
             "path": PATH,
             "repository": REPOSITORY,
             "content": {"type": "string", "description": "The new content."},
-            "content_base64": {"type": "string", "description": "The new content, if it is no text."},
-            "delete": {"type": "boolean", "description": "Remove it instead."},
+            "content_base64": {"type": "string", "description": "The new content if it is not text."},
+            "delete": {"type": "boolean", "description": "Remove the file instead."},
             "etag": {
                 "type": "string",
-                "description": "The file's etag, if it must not have changed; none if it must not exist.",
+                "description": "Required etag of the file; none if the file must not exist.",
             },
         },
         "required": ["path"],
