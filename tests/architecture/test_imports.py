@@ -7,8 +7,8 @@ from pathlib import Path
 
 from tests.architecture.sources import SDK, SERVER, files, outline, text
 
-# The room of a module is the folder or file right under wonder_server. What each may import of the
-# project, beside itself; `wonder` is the generated code. Whoever lists `core` may use `core` alone.
+# The packages that each package may import besides itself. A package here is a folder or file directly in
+# wonder_server; `wonder` is the generated code.
 ALLOWED: dict[str, set[str]] = {
     "core": set(),
     "std": set(),
@@ -26,7 +26,7 @@ ALLOWED: dict[str, set[str]] = {
     "check": {"compose", "data_folder"},
     "serve": {"compose", "lifecycle", "rpc", "core", "settings", "logs", "data_folder"},
 }
-# Beyond the standard library, the pure room has the schema and regular expression libraries.
+# Libraries that core may import in addition to the standard library.
 CORE_MAY_USE = {"jsonschema_rs", "re2", "wonder_server", "msgspec"}
 
 
@@ -40,8 +40,8 @@ def imports(path: Path, *, at_start: bool = False) -> list[str]:
     return [each.name for each in found if each.at_start or not at_start]
 
 
-def room(module: str) -> str | None:
-    """The room that a dotted name belongs to, None for what is not the project's."""
+def package(module: str) -> str | None:
+    """Return the package of a dotted name; None for a name outside of the project."""
     parts = module.split(".")
     if parts[0] == "wonder":
         return "wonder"
@@ -57,12 +57,12 @@ def module_of(path: Path) -> str:
 
 def test_a_module_imports_only_what_lies_below_it() -> None:
     for path in files(SERVER):
-        own = room(module_of(path))
+        own = package(module_of(path))
         if own == "" and path.parent == SERVER and path.name == "__init__.py":
-            assert not [name for name in imports(path) if room(name)]
+            assert not [name for name in imports(path) if package(name)]
             continue
-        assert own in ALLOWED, f"{path.name} has no place in the table of this test: give it one"
-        found = {room(name) for name in imports(path)} - {None, "", own}
+        assert own in ALLOWED, f"{path.name} is not in the table of this test. Add it."
+        found = {package(name) for name in imports(path)} - {None, "", own}
         assert found <= ALLOWED[own], f"{path} may not import {sorted(map(str, found - ALLOWED[own]))}"
 
 
@@ -83,16 +83,18 @@ def test_the_sdk_never_imports_the_server() -> None:
 
 def test_only_compose_names_adapters() -> None:
     for path in files(SERVER):
-        if room(module_of(path)) not in ("compose", "adapters"):
-            assert "adapters" not in {room(name) for name in imports(path)}, path
+        if package(module_of(path)) not in ("compose", "adapters"):
+            assert "adapters" not in {package(name) for name in imports(path)}, path
 
 
 def test_only_settings_reads_the_environment() -> None:
     for path in files(SERVER):
         read = text(path)
-        # `dial.py` is a program of its own, to which git's and ssh's environment is all that is said.
-        if path.name != "dial.py" and room(module_of(path)) != "settings":
-            assert "os.environ" not in read and "getenv" not in read, f"{path}: ask the settings instead"
+        # `dial.py` is a separate program, which receives its input from git and ssh in the environment.
+        if path.name != "dial.py" and package(module_of(path)) != "settings":
+            assert "os.environ" not in read and "getenv" not in read, (
+                f"{path} reads the environment. Use the settings."
+            )
 
 
 def test_there_are_no_import_cycles() -> None:
@@ -113,7 +115,7 @@ def test_there_are_no_import_cycles() -> None:
 
 
 def _within(modules: dict[str, Path], own: str, path: Path) -> set[str]:
-    """The project's modules that ``path`` imports when it is itself imported."""
+    """Return the project's modules that ``path`` imports when it is itself imported."""
     found = set()
     for name in imports(path, at_start=True):
         target = name if name in modules else name.rpartition(".")[0]
