@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from wonder_server.adapters.git.storage.command import GIT_ENVIRONMENT, Git, GitError
+from wonder_server.adapters.git.storage.command import GIT_ENVIRONMENT, Git, GitError, RunOptions
 from wonder_server.adapters.sqlite.catalog.check import check_catalog
 from wonder_server.adapters.sqlite.memory.check import check_memory
 from wonder_server.adapters.sqlite.shard.check import check_shard
@@ -113,7 +113,8 @@ def _fsck(git: Git, path: Path) -> list[str]:
     """Return the problems that git finds in a repository, one line each."""
     arguments = ("fsck", "--full", "--no-dangling", "--no-progress")
     try:
-        git.run(path, *arguments, max_bytes=_MAX_BYTES, may_truncate=True, seconds=_FSCK_S)
+        options = RunOptions(max_bytes=_MAX_BYTES, may_truncate=True, seconds=_FSCK_S)
+        git.run(path, *arguments, options=options)
     except GitError as problem:
         found = [
             line.strip() for line in f"{problem.complaint}\n{problem.output}".splitlines() if line.strip()

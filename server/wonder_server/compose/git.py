@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from wonder_server.adapters.egress.proxy import Egress
+from wonder_server.adapters.git.hosts.host_folders import HostAccess
 from wonder_server.adapters.git.origins import GitOrigins
 from wonder_server.adapters.git.repositories import GitRepositories
 from wonder_server.adapters.git.storage.command import GIT_ENVIRONMENT, Git, ThreadPool
@@ -79,10 +80,8 @@ async def open_git(
         origins = GitOrigins(
             repositories,
             local_pool,
-            data,
             egress,
-            settings.repository_roots,
-            updates_checkouts=settings.repository_update_checkouts,
+            HostAccess(data, settings.repository_roots, settings.repository_update_checkouts),
             remote_pool=remote_pool,
         )
         background = await stack.enter_async_context(open_background())

@@ -8,13 +8,18 @@ import random
 import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import pytest_asyncio
 
 from wonder_server.adapters.git.repositories import GitRepositories, GitRepository
-from wonder_server.adapters.git.storage.command import CommandOutput, Git, ThreadPool
+from wonder_server.adapters.git.storage.command import (
+    DEFAULT_OPTIONS,
+    CommandOutput,
+    Git,
+    RunOptions,
+    ThreadPool,
+)
 from wonder_server.core.errors import Reason, WonderError
 from wonder_server.ports.repositories import Change, Commit, CommitMetadata
 
@@ -29,9 +34,9 @@ class CountingGit(Git):
 
     started = 0
 
-    def run(self, folder: Path, *arguments: str, **how: Any) -> CommandOutput:
+    def run(self, folder: Path, *arguments: str, options: RunOptions = DEFAULT_OPTIONS) -> CommandOutput:
         self.started += 1
-        return super().run(folder, *arguments, **how)
+        return super().run(folder, *arguments, options=options)
 
 
 class Store:

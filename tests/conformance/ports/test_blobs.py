@@ -185,7 +185,7 @@ async def test_wrong_keys_are_said_to_be_wrong_and_never_shown(s3: S3Server, far
         store = s3.store(far._store.bucket, **wrong)
         blobs = S3Blobs(store)
         fault = await unavailable(blobs.put(b"x"))
-        assert not fault.transient and "check the keys" in fault.message
+        assert not fault.transient and "Check the keys" in fault.message
         for text in (fault.message, repr(store), repr(blobs), str(fault)):
             assert not any(word in text for word in (store.access_key, store.secret_key))
         await blobs.close()

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from wonder_server.adapters.egress.proxy import Egress
+from wonder_server.adapters.git.hosts.host_folders import HostAccess
 from wonder_server.adapters.git.origins import GitOrigins
 from wonder_server.adapters.git.repositories import GitRepositories
 from wonder_server.adapters.git.storage.command import Git, ThreadPool
@@ -110,10 +111,8 @@ class RepositoryStack:
         self.origins = GitOrigins(
             self.repositories,
             self.pool,
-            folder,
             self.egress,
-            self.roots,
-            updates_checkouts=updates_checkouts,
+            HostAccess(folder, self.roots, updates_checkouts),
         )
         access = RepositoryAccess(
             repositories=self.repositories,

@@ -386,7 +386,7 @@ async def test_objects_that_git_would_wait_for_are_said(hostile: Hostile) -> Non
     place.unlink()
     os.mkfifo(place)
     refused = await refusal(hostile.inside.repos.files.read(ONE, "readme"))
-    assert refused.reason is Reason.STORAGE_UNAVAILABLE and "no plain file" in refused.message
+    assert refused.reason is Reason.STORAGE_UNAVAILABLE and "not a regular file" in refused.message
 
 
 async def test_references_that_are_no_references_are_said(hostile: Hostile) -> None:

@@ -22,6 +22,7 @@ import pytest
 from tests.services.content.repositories_kit import UsersRepository, need_git
 from wonder_server.adapters.egress.dialing import Dialer
 from wonder_server.adapters.egress.proxy import Egress
+from wonder_server.adapters.git.hosts.host_folders import HostAccess
 from wonder_server.adapters.git.origins import GitOrigins
 from wonder_server.adapters.git.repositories import GitRepositories
 from wonder_server.adapters.git.storage.command import Git, ThreadPool
@@ -53,7 +54,9 @@ async def reaching(
     names, pool = Names(*(addresses or (HERE,))), ThreadPool(4, "git")
     egress = Egress(Dialer(names))
     git = Git({"PATH": os.environ["PATH"], **(environment or {})})
-    origins = GitOrigins(GitRepositories(git, pool, folder / "repositories"), pool, folder, egress)
+    origins = GitOrigins(
+        GitRepositories(git, pool, folder / "repositories"), pool, egress, HostAccess(folder)
+    )
     try:
         yield origins, names
     finally:

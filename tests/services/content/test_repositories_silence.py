@@ -13,6 +13,7 @@ import pytest
 from tests.services.content.repositories_kit import UsersRepository, need_git
 from wonder_server.adapters.egress.proxy import Egress
 from wonder_server.adapters.git import origins as module
+from wonder_server.adapters.git.hosts.host_folders import HostAccess
 from wonder_server.adapters.git.origins import MAX_PER_PROJECT, GitOrigins
 from wonder_server.adapters.git.repositories import GitRepositories
 from wonder_server.adapters.git.storage.command import Git, ThreadPool
@@ -57,7 +58,7 @@ async def silent() -> AsyncIterator[Silent]:
 async def reaching(folder: Path, far_threads: int) -> AsyncIterator[GitOrigins]:
     near, far, egress = ThreadPool(1, "near"), ThreadPool(far_threads, "far"), Egress()
     repositories = GitRepositories(Git(os.environ), near, folder / "data")
-    origins = GitOrigins(repositories, near, folder / "data", egress, [folder], remote_pool=far)
+    origins = GitOrigins(repositories, near, egress, HostAccess(folder / "data", [folder]), remote_pool=far)
     try:
         yield origins
     finally:

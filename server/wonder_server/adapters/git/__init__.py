@@ -1,1 +1,1 @@
-"""Repositories of git, reached by its plumbing alone."""
+"""Repositories, worktrees and origins with git."""

@@ -1,7 +1,8 @@
-"""Repositories elsewhere, and our copies of them.
+"""The port ``Origins``: repositories elsewhere (*origins*), and the server's copies of them.
 
-A copy holds the origin's branches under ``origin/…`` beside those of our conversations. Nothing comes back to
-the origin but merges, each pushed as one step that insists on what the origin's branch was before.
+A copy has the origin's branches under ``origin/…`` beside those of conversations. The server writes only
+merges to an origin. It pushes each in one step that requires the origin's branch to be at the expected
+commit.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ import re
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Final, TypeVar
 
 from wonder_server.adapters.egress.dialing import check_host
 from wonder_server.adapters.egress.proxy import Egress, Lease
-from wonder_server.adapters.git.hosts.host_folders import HostFolders, is_local
+from wonder_server.adapters.git.hosts.host_folders import HostAccess, HostFolders, is_local
 from wonder_server.adapters.git.hosts.local_origins import LocalOrigins
 from wonder_server.adapters.git.repositories import GitRepositories, retry_on_conflict
 from wonder_server.adapters.git.storage import merging, queries
@@ -36,41 +37,60 @@ _log = logger("git")
 T = TypeVar("T")
 
 COPY_TIMEOUT_S: Final = 1_800.0
-"""For making a copy, or bringing it up to date."""
+"""Timeout for creating or updating a copy, in seconds."""
 
 IDLE_TIMEOUT_S: Final = 30.0
-"""Seconds without a byte after which a connection to a git server ends. A server that prepares an answer
+"""Seconds without a byte after which a connection to a git server ends. A git server that prepares an answer
 sends a keep-alive packet every 5 seconds (``uploadpack.keepAlive``)."""
 
 MAX_PER_PROJECT: Final = 2
-"""Copies and merges of one project at a time. Others of the project wait without a thread."""
+"""Maximum number of concurrent copies and merges of one project. Further ones wait without a thread."""
 
 PUSH_TIMEOUT_S: Final = 120.0
 FETCH_WAIT_S: Final = 20.0
-"""How long somebody waits for a copy before they hear that it takes its time."""
+"""Seconds after which a caller that waits for a copy gets a transient error. The copy continues."""
 
 COPY_MAX_AGE_S: Final = 2.0
-"""A copy that was brought up to date so shortly ago is up to date, unless a merge depends on it."""
+"""Seconds for which an updated copy counts as up to date, except for merges."""
 
 _PUSH_REJECTED: Final = re.compile(r"!\s.*\[(?:remote )?rejected\] \((.*)\)")
 _DEFAULT_BRANCH: Final = re.compile(r"^ref: refs/heads/(\S+)\tHEAD$", re.MULTILINE)
 
 
+@dataclass(frozen=True, slots=True)
+class _Connection:
+    """An origin, its copy, and the egress lease for git commands on it (None for a folder of the host)."""
+
+    origin: Remote
+    bare: BareRepository
+    lease: Lease | None
+
+
+@dataclass(frozen=True, slots=True)
+class _MergeRequest:
+    """The arguments of `GitOrigins.publish`."""
+
+    target: str
+    source: str
+    metadata: CommitMetadata
+    resolutions: Sequence[Change]
+    dry: bool
+
+
 class GitOrigins:
-    """Implements the port ``Origins``. ``forbidden`` is the server's data folder, ``roots`` the folders of
-    the host below which repositories may lie. ``updates_checkouts``: a merge also updates the working folder
-    in which its target is checked out. Whatever goes to another machine goes through ``egress``, in the
-    threads of ``far`` (default ``pool``), so that a slow git server does not delay folders of the host."""
+    """Implements the port ``Origins``.
+
+    Connections to other machines go through ``egress`` and use the threads of ``remote_pool`` (default:
+    ``pool``), so that a slow git server does not delay folders of the host. ``hosts`` names these folders.
+    """
 
     def __init__(
         self,
         repositories: GitRepositories,
         pool: ThreadPool,
-        forbidden: Path,
         egress: Egress,
-        roots: Sequence[Path] = (),
+        hosts: HostAccess,
         *,
-        updates_checkouts: bool = False,
         remote_pool: ThreadPool | None = None,
     ) -> None:
         self._repositories = repositories
@@ -78,8 +98,8 @@ class GitOrigins:
         self._remote_pool = remote_pool or pool
         self._project_slots: dict[str, asyncio.Semaphore] = {}
         self._egress = egress
-        self._hosts = HostFolders(roots, forbidden)
-        self._local = LocalOrigins(self._hosts, updates_checkouts=updates_checkouts)
+        self._hosts = HostFolders(hosts.roots, hosts.forbidden)
+        self._local = LocalOrigins(self._hosts, updates_checkouts=hosts.updates_checkouts)
         self._copy_tasks: dict[str, asyncio.Task[str]] = {}
         self._locks: dict[str, asyncio.Lock] = {}
         self._recent_copies: dict[str, tuple[float, str]] = {}
@@ -88,8 +108,8 @@ class GitOrigins:
         await self.permit(url)
         if is_local(url):
             await self._pool.run(partial(self._check_local, url))
-        elif (place := repository_host(url)) is not None:
-            check_host(*place, network)
+        elif (address := repository_host(url)) is not None:
+            check_host(*address, network)
 
     async def permit(self, url: str) -> None:
         check_repository_url(url)
@@ -112,7 +132,7 @@ class GitOrigins:
         except TimeoutError:
             raise error(
                 Reason.STORAGE_UNAVAILABLE,
-                "The repository is still being copied; try again in a moment.",
+                "The repository is still being copied. Try again in a moment.",
                 transient=True,
                 retry_after_ms=5_000,
             ) from None
@@ -129,18 +149,18 @@ class GitOrigins:
         dry: bool = False,
     ) -> Merged:
         await self.permit(origin.url)
-        bare = self._repositories.of(origin.name).bare
+        request = _MergeRequest(target, source, metadata, resolutions, dry)
 
-        async def merged() -> Merged:
-            async with self._lease(origin) as lease:
-                merge = partial(self._merge, bare, origin, lease, target, source, metadata, resolutions, dry)
+        async def run() -> Merged:
+            async with self._connect(origin) as connection:
+                merge = partial(self._merge, connection, request)
                 return await self._run_exclusive(origin, partial(retry_on_conflict, merge))
 
-        # To its end, whoever still waits.
-        return await asyncio.shield(asyncio.ensure_future(merged()))
+        # Shielded: the merge completes even if the caller is cancelled.
+        return await asyncio.shield(asyncio.ensure_future(run()))
 
     async def close(self) -> None:
-        """Stop copies that are under way; the next start begins them anew."""
+        """Stop running copies. The next start creates them again."""
         self._repositories.git.stop()
         for task in list(self._copy_tasks.values()):
             task.cancel()
@@ -150,35 +170,35 @@ class GitOrigins:
         if self._copy_tasks.get(name) is task:
             del self._copy_tasks[name]
         if not task.cancelled():
-            task.exception()  # Seen, even if nobody waits any more.
+            task.exception()  # Retrieved, so that asyncio logs no warning if no caller waits.
 
     async def _run_copy(self, origin: Remote) -> str:
-        bare = self._repositories.of(origin.name).bare
-        async with self._lease(origin) as lease:
-            default_branch = await self._run_exclusive(origin, partial(self._copy, bare, origin, lease))
+        async with self._connect(origin) as connection:
+            default_branch = await self._run_exclusive(origin, partial(self._copy, connection))
         self._recent_copies[origin.name] = (time.monotonic(), default_branch)
         return default_branch
 
     @asynccontextmanager
-    async def _lease(self, origin: Remote) -> AsyncIterator[Lease | None]:
-        """The way out for git commands on this origin; None for a folder of this machine."""
+    async def _connect(self, origin: Remote) -> AsyncIterator[_Connection]:
+        """Open a connection for git commands on this origin."""
+        bare = self._repositories.of(origin.name).bare
         if is_local(origin.url):
-            yield None
+            yield _Connection(origin, bare, None)
             return
-        # By ssh and git's own protocol nobody goes through an HTTP proxy of the operator.
+        # The operator's HTTP proxy does not serve ssh and git's own protocol.
         chained = origin.url.startswith(("http://", "https://"))
-        who = f"repository {origin.name}"
-        with await self._egress.lease(origin.network, who, chained=chained, idle_s=IDLE_TIMEOUT_S) as lease:
-            yield lease
+        owner = f"repository {origin.name}"
+        with await self._egress.lease(origin.network, owner, chained=chained, idle_s=IDLE_TIMEOUT_S) as lease:
+            yield _Connection(origin, bare, lease)
 
     async def _run_exclusive(self, origin: Remote, work: Callable[[], T]) -> T:
-        """Run ``work`` in a thread: one call at a time for one origin, `SHARE` for one project."""
+        """Run ``work`` in a thread: one call per origin, and `MAX_PER_PROJECT` per project, at a time."""
         pool = self._pool if is_local(origin.url) else self._remote_pool
-        share = self._project_slots.setdefault(origin.project, asyncio.Semaphore(MAX_PER_PROJECT))
-        async with self._locks.setdefault(origin.url, asyncio.Lock()), share:
+        slots = self._project_slots.setdefault(origin.project, asyncio.Semaphore(MAX_PER_PROJECT))
+        async with self._locks.setdefault(origin.url, asyncio.Lock()), slots:
             return await pool.run(work)
 
-    # --- in a thread ------------------------------------------------------------------------------
+    # --- run in a thread --------------------------------------------------------------------------
 
     def _check_local(self, url: str) -> None:
         try:
@@ -189,8 +209,9 @@ class GitOrigins:
                 Reason.FIELD_INVALID, f"'{url}' cannot be used as a repository: {problem}.", field="url"
             ) from None
 
-    def _copy(self, bare: BareRepository, origin: Remote, lease: Lease | None) -> str:
-        """Bring the copy up to date. Returns the branch that the origin's HEAD names, or ``main``."""
+    def _copy(self, connection: _Connection) -> str:
+        """Create or update the copy. Return the branch that the origin's HEAD names, or ``main``."""
+        bare, origin, lease = connection.bare, connection.origin, connection.lease
         bare.create()
         try:
             if is_local(origin.url):
@@ -217,18 +238,9 @@ class GitOrigins:
             raise _egress_refusal(lease) or _unreachable(origin, problem) from None
         return default_branch[1] if default_branch else "main"
 
-    def _merge(
-        self,
-        bare: BareRepository,
-        origin: Remote,
-        lease: Lease | None,
-        target: str,
-        source: str,
-        metadata: CommitMetadata,
-        resolutions: Sequence[Change],
-        dry: bool,
-    ) -> Merged:
-        self._copy(bare, origin, lease)
+    def _merge(self, connection: _Connection, request: _MergeRequest) -> Merged:
+        bare, target, source = connection.bare, request.target, request.source
+        self._copy(connection)
         ours = bare.head(f"origin/{target}")
         if not ours and queries.has_branches(bare, "origin"):
             raise error(
@@ -236,48 +248,48 @@ class GitOrigins:
             )
         if ours and merging.is_ancestor(bare, source, ours):
             return Merged(commit=queries.with_paths(bare, bare.commits([ours]))[0])
-        tree, conflicts = merging.merge_with_resolutions(bare, ours, source, resolutions)
-        if conflicts or dry:
+        tree, conflicts = merging.merge_with_resolutions(bare, ours, source, request.resolutions)
+        if conflicts or request.dry:
             return Merged(tree=tree, conflicts=conflicts)
-        made = bare.write_commit(tree, [ours, source] if ours else [source], metadata)
-        self._push(bare, origin, lease, target, made, ours)
+        merged = bare.write_commit(tree, [ours, source] if ours else [source], request.metadata)
+        self._push(connection, target, merged, ours)
         try:
-            bare.set_branch(f"origin/{target}", made, ours)
+            bare.set_branch(f"origin/{target}", merged, ours)
         except RefConflictError:
-            pass  # Another copy came in between: it has what was pushed.
-        return Merged(commit=queries.with_paths(bare, bare.commits([made]))[0], tree=tree)
+            pass  # A concurrent copy has fetched the pushed commit.
+        return Merged(commit=queries.with_paths(bare, bare.commits([merged]))[0], tree=tree)
 
-    def _push(
-        self, bare: BareRepository, origin: Remote, lease: Lease | None, target: str, made: str, ours: str
-    ) -> None:
-        """The one step that makes a merge count. `Moved` if somebody else was faster."""
+    def _push(self, connection: _Connection, target: str, merged: str, ours: str) -> None:
+        """Move the origin's branch from ``ours`` to ``merged`` in one step. `RefConflictError` if it is
+        elsewhere."""
+        bare, origin, lease = connection.bare, connection.origin, connection.lease
         if is_local(origin.url):
             try:
-                return self._local.push(bare, origin.url, target, made, ours, PUSH_TIMEOUT_S)
+                return self._local.push(bare, origin.url, target, merged, ours, PUSH_TIMEOUT_S)
             except (GitError, HostRepositoryError, BrokenReferenceError) as problem:
                 raise _unreachable(origin, problem) from None
         reference = f"refs/heads/{target}"
         try:
             bare.git.run_remote(
                 bare.folder, "push", "--porcelain", "--no-verify", "--no-signed", "--recurse-submodules=no",
-                f"--force-with-lease={reference}:{ours}", "--", origin.url, f"{made}:{reference}",
+                f"--force-with-lease={reference}:{ours}", "--", origin.url, f"{merged}:{reference}",
                 seconds=PUSH_TIMEOUT_S, lease=lease,
             )  # fmt: skip
         except GitError as problem:
-            refused = _PUSH_REJECTED.search(f"{problem.output}\n{problem.complaint}")
-            if refused is None:
+            rejected = _PUSH_REJECTED.search(f"{problem.output}\n{problem.complaint}")
+            if rejected is None:
                 raise _egress_refusal(lease) or _unreachable(origin, problem) from None
-            if refused[1] in ("stale info", "fetch first", "non-fast-forward", "failed to update ref"):
+            if rejected[1] in ("stale info", "fetch first", "non-fast-forward", "failed to update ref"):
                 raise RefConflictError from None
             raise error(
                 Reason.RESOURCE_IN_USE,
-                f"The repository does not take the merge into '{target}': {refused[1][:200]}.",
+                f"The repository rejected the merge into '{target}': {rejected[1][:200]}.",
                 id=target,
             ) from None
 
 
 def _egress_refusal(lease: Lease | None) -> WonderError | None:
-    """Why the egress policy refused a connection of the command, if it did."""
+    """Return the error with which the egress policy refused a connection of the command, or None."""
     problem = lease.problem if lease is not None else None
     return problem if problem is not None and problem.fault.reason is Reason.PERMISSION_DENIED else None
 
@@ -292,17 +304,17 @@ def _unreachable(origin: Remote, problem: Exception) -> WonderError:
     if isinstance(problem, WonderError) and problem.fault.reason is Reason.FIELD_INVALID:
         return problem
     text = problem.fault.message if isinstance(problem, WonderError) else getattr(problem, "complaint", "")
-    _log.warning("repository_unreachable", repository=origin.name, said=text[-500:])
-    why = _why(text)
-    return error(Reason.STORAGE_UNAVAILABLE, f"The repository cannot be reached: {why}.", transient=True)
+    _log.warning("repository_unreachable", repository=origin.name, output=text[-500:])
+    cause = _cause(text)
+    return error(Reason.STORAGE_UNAVAILABLE, f"The repository cannot be reached: {cause}.", transient=True)
 
 
-def _why(text: str) -> str:
-    """What people can do something about in what git said."""
+def _cause(text: str) -> str:
+    """Return the cause in git's error output that a user can correct."""
     if any(sign in text for sign in ("Permission denied", "insufficient permission", "Read-only file")):
-        return "the server may not read or write there"
+        return "the server may not read or write it"
     if "redirect" in text:
-        return "it redirects to another address; give the project that address"
+        return "it redirects to another address; use that address in the project"
     if "not appear to be a git repository" in text or "does not exist" in text or "not found" in text:
-        return "there is no repository there"
-    return "the server's log says what git said"
+        return "there is no repository at this address"
+    return "see git's message in the server's log"

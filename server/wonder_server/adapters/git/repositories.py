@@ -1,4 +1,4 @@
-"""Repositories in a folder: ``<name>.git``, bare, each changed by one at a time."""
+"""The ports ``Repository`` and ``Repositories`` over bare git repositories ``<name>.git`` in one folder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 from wonder_server.adapters.git.storage import diffing, merging, queries
 from wonder_server.adapters.git.storage.bare_repository import BareRepository, RefConflictError
-from wonder_server.adapters.git.storage.command import Git, ThreadPool
+from wonder_server.adapters.git.storage.command import Git, RunOptions, ThreadPool
 from wonder_server.adapters.git.storage.request_batcher import RequestBatcher
 from wonder_server.adapters.git.storage.write_batches import WriteRequest, content_id, write_all
 from wonder_server.core.errors import Reason, error
@@ -21,15 +21,17 @@ from wonder_server.ports.repositories import Change, Commit, CommitMetadata, Dif
 T = TypeVar("T")
 
 MAX_ATTEMPTS: Final = 5
+"""Attempts for a change whose branch other changes move meanwhile."""
 PACK_THRESHOLD: Final = 27
-"""Objects in one of 256 folders from which on they are packed: about 7,000 altogether."""
+"""Loose objects in one of git's 256 folders that trigger packing: about 7,000 in total."""
 
 PACK_TIMEOUT_S: Final = 600.0
 REQUEST_MAX_AGE: Final = "25.hours"
+"""Maximum age of the commits in which `GitRepository.find_by_key` searches."""
 
 
 class GitRepository:
-    """Implements the port ``Repository``."""
+    """Implements the port ``Repository``. Writes run one at a time."""
 
     def __init__(self, bare: BareRepository, pool: ThreadPool) -> None:
         self.bare = bare
@@ -93,14 +95,14 @@ class GitRepository:
     async def delete_branch(self, branch: str) -> None:
         await self._run_write(partial(self.bare.delete_branch, branch))
 
-    # --- pieces -----------------------------------------------------------------------------------
+    # --- helpers ----------------------------------------------------------------------------------
 
     async def run_in_thread(self, work: Callable[[], T]) -> T:
-        """In a thread."""
+        """Run ``work`` in a thread of the pool."""
         return await self._pool.run(work)
 
     async def _write_groups(self, writes: Sequence[WriteRequest]) -> Sequence[Commit | Exception]:
-        """Carry out writes of one moment, branch by branch."""
+        """Execute concurrent writes, grouped by branch."""
         branches: dict[str, list[WriteRequest]] = {}
         for write in writes:
             branches.setdefault(write.branch, []).append(write)
@@ -118,7 +120,7 @@ class GitRepository:
         return await self.run_in_thread(partial(_find_by_keys, self.bare, keys))
 
     async def _run_write(self, work: Callable[[], T]) -> T:
-        """The same, one at a time. It comes to its end even if the caller goes away: the next one waits."""
+        """Run ``work`` in a thread, one call at a time. It completes even if the caller is cancelled."""
         return await asyncio.shield(asyncio.ensure_future(self._run_exclusive(work)))
 
     async def _run_exclusive(self, work: Callable[[], T]) -> T:
@@ -152,11 +154,11 @@ class GitRepositories:
         return await self._pool.run(self._names)
 
     async def remove_leftovers(self) -> None:
-        """At a start: clear away what a crash left half made or half removed."""
+        """Remove the drafts that a crash left. Call this at startup."""
         await self._pool.run(self._remove_leftovers)
 
     async def pack(self) -> None:
-        """Pack what has become many small files; what nobody refers to for two weeks goes. Takes its time."""
+        """Pack repositories with many loose objects, and delete objects unreferenced for two weeks. Slow."""
         for name in await self.names():
             await self._pool.run(partial(_pack, self.of(name).bare))
 
@@ -164,32 +166,36 @@ class GitRepositories:
         return sorted(path.name.removesuffix(".git") for path in self._folder.glob("[!.]*.git"))
 
     def _remove_leftovers(self) -> None:
-        for left in (*self._folder.glob(".new-*"), *self._folder.glob(".old-*")):
-            shutil.rmtree(left, ignore_errors=True)
+        for leftover in (*self._folder.glob(".new-*"), *self._folder.glob(".old-*")):
+            shutil.rmtree(leftover, ignore_errors=True)
         for draft in self._folder.glob("*.new-branches"):
             draft.unlink(missing_ok=True)
 
 
-# --- in a thread ----------------------------------------------------------------------------------
+# --- run in a thread ------------------------------------------------------------------------------
 
 
 def retry_on_conflict(work: Callable[[], T]) -> T:
-    """A change, tried again while somebody else is faster."""
+    """Return the result of ``work``, repeating it after a `RefConflictError`. STORAGE_UNAVAILABLE if all
+    fail."""
     for _ in range(MAX_ATTEMPTS):
         try:
             return work()
         except RefConflictError:
             continue
     raise error(
-        Reason.STORAGE_UNAVAILABLE, "The branch is being changed all the time; try again.", transient=True
+        Reason.STORAGE_UNAVAILABLE,
+        f"Other changes moved the branch during all {MAX_ATTEMPTS} attempts. Try again.",
+        transient=True,
     )
 
 
 def _pack(bare: BareRepository) -> None:
-    # One of 256 folders tells of all, as it does git.
+    # One of the 256 folders represents all, as in git's own estimate.
     loose = bare.folder / "objects" / "17"
     if bare.exists() and loose.is_dir() and sum(1 for _ in loose.iterdir()) >= PACK_THRESHOLD:
-        bare.git.run(bare.folder, "gc", "--quiet", "--prune=2.weeks.ago", seconds=PACK_TIMEOUT_S)
+        options = RunOptions(seconds=PACK_TIMEOUT_S)
+        bare.git.run(bare.folder, "gc", "--quiet", "--prune=2.weeks.ago", options=options)
 
 
 def _commit(bare: BareRepository, at: str) -> Commit | None:
@@ -208,16 +214,16 @@ def merge(
     resolutions: Sequence[Change],
     dry: bool,
 ) -> Merged:
-    """See the port. `Moved` if somebody was faster."""
+    """Merge ``source`` into the branch ``target``; see the port. Raises `RefConflictError`."""
     ours, theirs = bare.head(target), bare.resolve(source)
     if not theirs or (ours and merging.is_ancestor(bare, theirs, ours)):
         return Merged(commit=queries.with_paths(bare, bare.commits([ours]))[0] if ours else None)
     tree, conflicts = merging.merge_with_resolutions(bare, ours, theirs, resolutions)
     if conflicts or dry:
         return Merged(tree=tree, conflicts=conflicts)
-    made = bare.write_commit(tree, [ours, theirs] if ours else [theirs], metadata)
-    bare.set_branch(target, made, ours)
-    return Merged(commit=queries.with_paths(bare, bare.commits([made]))[0], tree=tree)
+    merged = bare.write_commit(tree, [ours, theirs] if ours else [theirs], metadata)
+    bare.set_branch(target, merged, ours)
+    return Merged(commit=queries.with_paths(bare, bare.commits([merged]))[0], tree=tree)
 
 
 def _find_by_keys(bare: BareRepository, keys: Sequence[str]) -> list[tuple[Commit, str] | Exception | None]:
@@ -227,12 +233,12 @@ def _find_by_keys(bare: BareRepository, keys: Sequence[str]) -> list[tuple[Commi
         bare.folder, "rev-list", "--branches", f"--since={REQUEST_MAX_AGE}", "--no-commit-header",
         "--format=%H %ce", *(f"--committer=<{key}[.]" for key in keys),
     )  # fmt: skip
-    made: dict[str, tuple[str, str]] = {}
+    by_key: dict[str, tuple[str, str]] = {}
     for line in results.text.split("\n"):
         commit_id, _, committer = line.partition(" ")
-        key, _, mark = committer.partition("@")[0].partition(".")
-        made.setdefault(key, (commit_id, mark))
-    found = {key: made[key] for key in keys if key in made}
+        key, _, fingerprint = committer.partition("@")[0].partition(".")
+        by_key.setdefault(key, (commit_id, fingerprint))
+    found = {key: by_key[key] for key in keys if key in by_key}
     commits = queries.with_paths(bare, bare.commits([commit_id for commit_id, _ in found.values()]))
     by_id = {commit.id: commit for commit in commits}
     return [(by_id[found[key][0]], found[key][1]) if key in found else None for key in keys]

@@ -1,7 +1,9 @@
-"""Branches with their files: ``<key>/<repository>`` holds files, and nothing else; all else is elsewhere.
+"""The port ``Workspaces``: branches with their files. ``<key>/<repository>`` contains only the files of a
+branch.
 
-A change of a branch that changes files too is written down first (``.state``), so that after a crash between
-the two the files follow: nobody must think that somebody had undone the change.
+A change of a branch that also changes files is recorded first (in ``.state``). After a crash between the two
+changes, the next access updates the files. Otherwise the old files would look like an edit that reverts the
+change.
 """
 
 from __future__ import annotations
@@ -30,13 +32,15 @@ from wonder_server.ports.workspaces import WorkBranch
 T = TypeVar("T")
 
 MAX_STAT_CACHES: Final = 32
-"""Folders whose files' looks are kept in memory: some 300 bytes a file."""
+"""Maximum number of worktrees whose file states are cached, about 300 bytes a file."""
 
-UNCOMMITTED_METADATA: Final = CommitMetadata(author="wonder", message="Work that nobody has committed")
+UNCOMMITTED_METADATA: Final = CommitMetadata(author="wonder", message="Uncommitted work")
+"""Metadata of the commit of uncommitted files. It never changes: the commit id depends on it."""
 
 
 class GitWorkspaces:
-    """Implements the port ``Workspaces``. ``most``: bytes that the files of one worktree may have."""
+    """Implements the port ``Workspaces``. ``max_bytes`` limits the total size of the files of one
+    worktree."""
 
     def __init__(
         self,
@@ -86,23 +90,24 @@ class GitWorkspaces:
         await self._run_exclusive(key, partial(self._remove, key, works))
 
     async def keys(self) -> list[str]:
-        """The worktrees that are there."""
+        """Return the keys of all worktrees."""
         return await self._pool.run(self._keys)
 
     async def remove_leftovers(self) -> None:
-        """At a start: clear away what a crash left half made or half removed."""
+        """Remove what a crash left half created or half removed. Call this at startup."""
         await self._pool.run(self._remove_leftovers)
 
-    async def _run_exclusive(self, key: str, act: Callable[[], T]) -> T:
-        """In a thread, one at a time in one worktree, to its end whoever still waits."""
+    async def _run_exclusive(self, key: str, work: Callable[[], T]) -> T:
+        """Run ``work`` in a thread, one call at a time per worktree. It completes even if the caller is
+        cancelled."""
 
-        async def alone() -> T:
+        async def run() -> T:
             async with self._locks.setdefault(key, asyncio.Lock()):
-                return await self._pool.run(partial(retry_on_conflict, act))
+                return await self._pool.run(partial(retry_on_conflict, work))
 
-        return await asyncio.shield(asyncio.ensure_future(alone()))
+        return await asyncio.shield(asyncio.ensure_future(run()))
 
-    # --- in a thread ------------------------------------------------------------------------------
+    # --- run in a thread --------------------------------------------------------------------------
 
     def _keys(self) -> list[str]:
         with contextlib.suppress(FileNotFoundError):
@@ -130,7 +135,7 @@ class GitWorkspaces:
             return
         files.parent.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(FileNotFoundError):
-            files.unlink()  # Whoever put a file or a link here cannot make us follow it.
+            files.unlink()  # Remove a file or link that a command put here; it is not followed.
         (self._folder / ".new").mkdir(exist_ok=True)
         with tempfile.TemporaryDirectory(dir=self._folder / ".new") as draft:
             fresh = Path(draft) / "files"
@@ -141,7 +146,8 @@ class GitWorkspaces:
         self._pending_path(work).unlink(missing_ok=True)
 
     def _snapshot(self, work: WorkBranch) -> tuple[BareRepository, str, str]:
-        """The repository, the branch's newest commit, and the tree of the files: empty if it is the same."""
+        """Return the repository, the branch's newest commit, and the tree of the files: "" if they are
+        equal."""
         bare, files = self._bare(work), self._files(work)
         head = bare.head(work.branch)
         if not files.is_dir() or files.is_symlink():
@@ -149,11 +155,11 @@ class GitWorkspaces:
         self._apply_pending(work, bare, head)
         stat_cache = self._stat_cache_of(work)
         tree = checkout.snapshot(bare, files, head, stat_cache, self._max_bytes)
-        same = bare.commits([head])[0].tree if head else EMPTY_TREE
-        return bare, head, "" if tree == same else tree
+        committed = bare.commits([head])[0].tree if head else EMPTY_TREE
+        return bare, head, "" if tree == committed else tree
 
     def _stat_cache_of(self, work: WorkBranch) -> StatCache:
-        """Kept for the folders that were looked at last; what is forgotten is read again."""
+        """Return the cache of a worktree. The caches of the least recently used worktrees are dropped."""
         place = (work.key, work.folder)
         with self._stat_cache_lock:
             found = self._stat_caches.pop(place, None) or StatCache()
@@ -171,7 +177,7 @@ class GitWorkspaces:
         return queries.with_paths(bare, bare.commits([head]))[0] if head else None
 
     def _uncommitted(self, bare: BareRepository, head: str, tree: str) -> str:
-        """The commit of this tree that is always the same."""
+        """Return the commit of a tree of uncommitted files. The same files always give the same commit."""
         since = bare.commits([head])[0].created_ms // 1_000 if head else 1
         return bare.write_commit(tree, [head] if head else [], UNCOMMITTED_METADATA, max(since, 1))
 
@@ -179,12 +185,12 @@ class GitWorkspaces:
         files = self._files(work)
         wanted = checkout.blob_id(content) if content is not None else ""
         if expected is not None and expected != wanted:
-            there = safe_files.read(files, path)
-            found = checkout.blob_id(there) if there is not None else ""
-            if found not in (expected, wanted):  # It may be written again.
+            current = safe_files.read(files, path)
+            found = checkout.blob_id(current) if current is not None else ""
+            if found not in (expected, wanted):  # A repeated write finds its own result.
                 raise error(
                     Reason.ETAG_MISMATCH,
-                    f"'{path}' was changed since it was read; read it again and retry.",
+                    f"'{path}' has changed since it was read. Read it again and repeat the change.",
                     field="etag",
                     etag=found or "none",
                 )
@@ -197,14 +203,15 @@ class GitWorkspaces:
         if expected and expected != shown:
             raise error(
                 Reason.ETAG_MISMATCH,
-                "The conversation's work has changed since; look at it again.",
+                "The conversation's work has changed. Read it again and repeat the request.",
                 field="expected_head_commit",
                 etag=shown,
             )
         if tree:
-            made = shown if metadata is None else bare.write_commit(tree, [head] if head else [], metadata)
-            bare.set_branch(work.branch, made, head)
-            head = made
+            parents = [head] if head else []
+            new_head = shown if metadata is None else bare.write_commit(tree, parents, metadata)
+            bare.set_branch(work.branch, new_head, head)
+            head = new_head
         return queries.with_paths(bare, bare.commits([head]))[0] if head else None
 
     def _update(
@@ -218,56 +225,56 @@ class GitWorkspaces:
         tree, conflicts = merging.merge_with_resolutions(bare, ours.id if ours else "", theirs, resolutions)
         if conflicts:
             return Merged(tree=tree, conflicts=conflicts)
-        made = bare.write_commit(tree, [ours.id, theirs] if ours else [theirs], metadata)
+        merged = bare.write_commit(tree, [ours.id, theirs] if ours else [theirs], metadata)
         self._record_pending(work, ours.tree if ours else EMPTY_TREE, tree)
         try:
-            bare.set_branch(work.branch, made, ours.id if ours else "")
+            bare.set_branch(work.branch, merged, ours.id if ours else "")
         except RefConflictError:
             self._pending_path(work).unlink(missing_ok=True)
             raise
-        self._apply_pending(work, bare, made)
-        return Merged(commit=queries.with_paths(bare, bare.commits([made]))[0], tree=tree)
+        self._apply_pending(work, bare, merged)
+        return Merged(commit=queries.with_paths(bare, bare.commits([merged]))[0], tree=tree)
 
-    # --- what was under way -----------------------------------------------------------------------
+    # --- pending updates of files -----------------------------------------------------------------
 
     def _record_pending(self, work: WorkBranch, old: str, new: str) -> None:
-        """Write down that the files are to become those of another tree."""
-        place = self._pending_path(work)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        draft = place.with_suffix(".new")
+        """Record that the files must change from the tree ``old`` to the tree ``new``."""
+        path = self._pending_path(work)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft = path.with_suffix(".new")
         with draft.open("w") as file:
             json.dump({"old": old, "new": new}, file)
             file.flush()
             os.fsync(file.fileno())
-        draft.replace(place)
+        draft.replace(path)
 
     def _apply_pending(self, work: WorkBranch, bare: BareRepository, head: str) -> None:
-        """Let the files follow a branch that has moved, if that was written down and has happened."""
+        """Apply a recorded update of the files if the branch has moved to its tree, and delete the record."""
         try:
-            noted = json.loads(self._pending_path(work).read_text())
+            pending = json.loads(self._pending_path(work).read_text())
         except (FileNotFoundError, ValueError):
             return
-        if head and bare.commits([head])[0].tree == noted["new"] and self._files(work).is_dir():
+        if head and bare.commits([head])[0].tree == pending["new"] and self._files(work).is_dir():
             bare.create()
-            checkout.apply_tree_diff(bare, self._files(work), noted["old"], noted["new"])
+            checkout.apply_tree_diff(bare, self._files(work), pending["old"], pending["new"])
         self._pending_path(work).unlink(missing_ok=True)
 
-    # --- what is no more --------------------------------------------------------------------------
+    # --- removal ----------------------------------------------------------------------------------
 
     def _retire(self, work: WorkBranch, merged: str) -> bool:
         try:
             _, head, tree = self._snapshot(work)
-        except WonderError:  # What was written meanwhile cannot be read whole: it is no part of the merge.
+        except WonderError:  # Files that cannot be read were written after the merge and are no part of it.
             return False
         if tree or head != merged:
             return False
-        # The files first: after a crash between the two, they are there again as they were merged.
+        # Remove the files first: after a crash in between, the next access writes them again from the branch.
         self._remove_files(self._files(work))
         self._remove_branch(work)
         return True
 
     def _remove(self, key: str, works: Sequence[WorkBranch]) -> None:
-        # The branches first: after a crash between the two, the folder tells whose they were.
+        # Remove the branches first: after a crash in between, the folder still names the owner.
         for work in works:
             self._remove_branch(work)
         self._remove_files(self._folder / key)
@@ -281,12 +288,12 @@ class GitWorkspaces:
     def _remove_files(self, path: Path) -> None:
         if not path.exists() and not path.is_symlink():
             return
-        # Out of the way with one step: a crash leaves no half of it.
+        # A rename removes the folder in one step, so a crash never leaves half of it.
         (self._folder / ".new").mkdir(exist_ok=True)
-        gone = Path(tempfile.mkdtemp(dir=self._folder / ".new"))
-        path.rename(gone / "gone")
-        with contextlib.suppress(OSError):  # A command may put more there until it is ended: see `_tidy`.
-            safe_files.remove(gone)
+        trash = Path(tempfile.mkdtemp(dir=self._folder / ".new"))
+        path.rename(trash / "gone")
+        with contextlib.suppress(OSError):  # A running command may add files; the next start removes them.
+            safe_files.remove(trash)
 
     def _remove_leftovers(self) -> None:
         with contextlib.suppress(FileNotFoundError):

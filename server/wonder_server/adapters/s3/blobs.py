@@ -208,7 +208,7 @@ class S3Blobs:
         except S3Error as problem:
             self._fault_of(str(problem.code), problem.response.status)
         except (urllib3.exceptions.HTTPError, MinioException, OSError, ValueError):
-            raise _unavailable("could not be reached") from None
+            raise _unavailable("cannot be reached") from None
 
     def _fault_of(self, code: str, status: int) -> NoReturn:
         if code in _KEY_MISSING_CODES:

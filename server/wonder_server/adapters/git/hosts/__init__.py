@@ -1,0 +1,1 @@
+"""Repositories in folders of the host."""

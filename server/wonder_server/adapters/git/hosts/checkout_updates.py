@@ -1,8 +1,8 @@
-"""Updates of a working folder of the host in which the target of a merge is checked out.
+"""Updates of a working folder of the host in which the target branch of a merge is checked out.
 
-Only where the operator has turned on ``repository_update_checkouts``. git never runs in the folder: files
-are compared and written one by one (`checkouts`), and the index is rewritten from its bytes. So no filter,
-hook or attribute of the folder counts.
+They happen only if the operator sets ``repository_update_checkouts``. git never runs in the folder: the
+server compares and writes files one by one (`checkout`) and rewrites the bytes of the index. So filters,
+hooks and attributes of the folder have no effect.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from wonder_server.adapters.git.storage.bare_repository import EMPTY_TREE, BareRepository
-from wonder_server.adapters.git.storage.command import GitError
+from wonder_server.adapters.git.storage.command import GitError, RunOptions
 from wonder_server.adapters.git.storage.references import NEW_FILE, BrokenReferenceError, read_file
 from wonder_server.adapters.git.worktree import checkout
 from wonder_server.core.errors import Reason, WonderError, error
@@ -28,17 +28,19 @@ _LOCK: Final = "index.lock"
 def update_checkout(
     bare: BareRepository, common: int, folder: int, target: str, old: str, new: str
 ) -> Iterator[None]:
-    """Give the folder the files and the index of the commit ``new``, then let the branch be changed; take
-    them back if that fails. ``old`` is the commit that is checked out, "" before the first. ``common`` is the
-    open repository, ``folder`` the open working folder.
+    """Update the folder's files and index to the commit ``new`` around the change of the branch in the
+    context.
 
-    RESOURCE_IN_USE if a file differs from ``old`` there, so that uncommitted work is never lost. A file that
-    is as in ``new`` already, after a crash in the middle, is no difference.
+    Undo the update if the context raises. ``old`` is the checked-out commit, "" before the first one.
+    ``common`` is the open repository, ``folder`` the open working folder.
+
+    RESOURCE_IN_USE if a file differs from ``old``, so that uncommitted work is never lost. A file that
+    already equals ``new``, after a crash during an update, is accepted.
     """
     try:
         os.close(os.open(_LOCK, NEW_FILE, 0o644, dir_fd=common))
     except FileExistsError:
-        raise _in_use(target, "another git is at work there (index.lock)") from None
+        raise _in_use(target, "another git process works there (index.lock)") from None
     try:
         before, after = (bare.commits([each])[0].tree if each else EMPTY_TREE for each in (old, new))
         try:
@@ -66,20 +68,20 @@ def update_checkout(
 
 
 def _rewrite_index(bare: BareRepository, content: bytes | None, before: str, after: str) -> bytes | None:
-    """Return the index with the tree ``after``, or None if it holds neither ``before`` nor ``after``."""
+    """Return the index with the tree ``after``; None if it contains neither ``before`` nor ``after``."""
     with tempfile.TemporaryDirectory(dir=bare.folder.parent, prefix=".new-") as draft:
-        place = Path(draft) / "index"
-        also = {"GIT_INDEX_FILE": str(place)}
+        path = Path(draft) / "index"
+        options = RunOptions(environment={"GIT_INDEX_FILE": str(path)})
         if content is not None:
-            place.write_bytes(content)
+            path.write_bytes(content)
         else:
-            bare.git.run(bare.folder, "read-tree", "--empty", environment=also)
-        staged = bare.git.run(bare.folder, "write-tree", "--missing-ok", environment=also).text
+            bare.git.run(bare.folder, "read-tree", "--empty", options=options)
+        staged = bare.git.run(bare.folder, "write-tree", "--missing-ok", options=options).text
         if staged == before:
-            bare.git.run(bare.folder, "read-tree", "-i", "-m", before, after, environment=also)
+            bare.git.run(bare.folder, "read-tree", "-i", "-m", before, after, options=options)
         elif staged != after:
             return None
-        return place.read_bytes()
+        return path.read_bytes()
 
 
 def _put_index(common: int, content: bytes) -> None:
@@ -92,10 +94,10 @@ def _put_index(common: int, content: bytes) -> None:
     os.rename(draft, "index", src_dir_fd=common, dst_dir_fd=common)
 
 
-def _in_use(target: str, why: str) -> WonderError:
+def _in_use(target: str, cause: str) -> WonderError:
     return error(
         Reason.RESOURCE_IN_USE,
-        f"The branch '{target}' is checked out in a working folder, which cannot follow the merge: {why}. "
+        f"The branch '{target}' is checked out in a working folder that cannot be updated: {cause}. "
         "Commit or undo the changes there, then merge again.",
         id=target,
     )

@@ -1,12 +1,12 @@
-"""Repositories in folders of the host, used as data only.
+"""Repositories in folders of the host, used only as data.
 
-The server treats such a folder as hostile. An agent's command may have written to it. So may a merged branch
-whose files ``core.hooksPath`` names. Therefore git never runs with the folder as its repository:
+The server treats such a folder as hostile. An agent's command may have written to it, and so may a merged
+branch whose files ``core.hooksPath`` names. Therefore git never runs with the folder as its repository:
 
-- A folder must lie below one of the operator's roots. Every symbolic link is resolved at each use.
+- A folder must lie below one of the operator's roots. The server resolves every symbolic link at each use.
 - The server reads HEAD and the branches itself (`references`). It never reads ``config`` or ``hooks``.
-- git reads the objects through a *lens* of the server's own (`stores`), and writes nothing: the server puts
-  packs, branches and files into folders that it opened from the root down.
+- git reads the objects through a *view* that the server creates (`object_stores`), and writes nothing. The
+  server writes packs, branches and files itself, into folders that it opened from the root down.
 """
 
 from __future__ import annotations
@@ -36,18 +36,24 @@ _MAX_STORES: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class Checkout:
-    """A working folder in which a branch is checked out. ``folder`` is the open one, or None: only one whose
-    ``.git`` is the repository, below a root, may be written to."""
+    """A working folder in which a branch is checked out.
+
+    ``folder`` is the open folder, or None if the server may not write to it. It may write only to a folder
+    below a root whose ``.git`` is the repository.
+    """
 
     folder: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class HostRepository:
-    """An opened repository of the host. ``own`` and ``common`` are open folders: the same one, except for a
-    linked worktree, whose ``own`` holds only its HEAD and index. ``place`` is the path of ``common``,
-    ``work`` the open folder whose ``.git`` it is, if there is one. ``stores`` are open folders of objects:
-    its own, then alternates."""
+    """An opened repository of the host.
+
+    ``git_dir`` and ``common_dir`` are open folders. They are equal except for a linked worktree, whose
+    ``git_dir`` contains only its HEAD and index. ``path`` is the path of ``common_dir``. ``worktree`` is the
+    open folder whose ``.git`` it is, if any. ``object_stores`` are open folders of objects: its own, then
+    alternates.
+    """
 
     path: Path
     git_dir: int
@@ -70,7 +76,7 @@ class HostRepository:
     def checkout_of(self, branch: str) -> Checkout | None:
         """Return the working folder in which the branch is checked out, or None.
 
-        The repository has a working folder if it is named ``.git`` or has an index: a bare one has neither.
+        A repository has a working folder if its name is ``.git`` or it has an index. A bare one has neither.
         """
         if self.path.name == ".git" or "index" in os.listdir(self.common_dir):
             if references.head_of(self.common_dir) == branch:
@@ -83,11 +89,25 @@ class HostRepository:
         return None
 
 
+@dataclass(frozen=True, slots=True)
+class HostAccess:
+    """Access to repositories of the host.
+
+    ``forbidden`` is the server's data folder. ``roots`` are the folders below which repositories may lie.
+    With ``updates_checkouts``, a merge also updates the working folder in which its target is checked out.
+    """
+
+    forbidden: Path
+    roots: Sequence[Path] = ()
+    updates_checkouts: bool = False
+
+
 class HostFolders:
-    """Opens repositories below the operator's roots. ``forbidden`` is the server's data folder."""
+    """Open repositories below the operator's roots. ``forbidden`` is the server's data folder."""
 
     def __init__(self, roots: Sequence[Path], forbidden: Path) -> None:
-        # Once: whoever may write below a root could turn another root below it into a link.
+        # Resolve the roots once: a command that may write below one root could replace an inner root by a
+        # link.
         real = sorted({root.resolve() for root in roots})
         self._roots = tuple(
             root for root in real if not any(root.is_relative_to(above) for above in real if above != root)
@@ -97,51 +117,53 @@ class HostFolders:
     def check(self, url: str) -> Path:
         """Return the resolved path of a host folder. FIELD_INVALID if it lies below no root.
 
-        The answer is the same whether or not something exists at a path outside the roots."""
+        The error does not reveal whether a path outside the roots exists.
+        """
         path = local_path(url)
         try:
             real = path.resolve()
             self._root_of(real)
         except (OSError, RuntimeError, ValueError, HostRepositoryError):
-            # RuntimeError: symbolic links that lead to each other.
+            # resolve() raises RuntimeError for a cycle of symbolic links.
             raise self._outside_roots(url) from None
         return real
 
     @contextlib.contextmanager
     def open(self, url: str) -> Iterator[HostRepository]:
-        """Open the repository at ``url`` for the time of the context. FIELD_INVALID, HostProblem."""
+        """Open the repository at ``url`` for the duration of the context. FIELD_INVALID,
+        `HostRepositoryError`."""
         real = self.check(url)
         with contextlib.ExitStack() as stack:
             try:
-                own_place = self._find_git_dir(real)
-                place, (work, own) = own_place, self._open_with_worktree(stack, own_place)
-                common = own
-                if said := read_file(own, "commondir", 4_096):
-                    place = (own_place / os.fsdecode(said.strip())).resolve()
-                    work, common = self._open_with_worktree(stack, place)
+                git_path = self._find_git_dir(real)
+                path, (worktree, git_dir) = git_path, self._open_with_worktree(stack, git_path)
+                common = git_dir
+                if content := read_file(git_dir, "commondir", 4_096):
+                    path = (git_path / os.fsdecode(content.strip())).resolve()
+                    worktree, common = self._open_with_worktree(stack, path)
                 self._check_format(common)
                 stores: list[int] = []
                 own_store = stack.enter_context(open_folder(common, ["objects"]))
-                self._collect_stores(stack, stores, place / "objects", own_store, _MAX_ALTERNATES)
+                self._collect_stores(stack, stores, path / "objects", own_store, _MAX_ALTERNATES)
             except BrokenReferenceError as problem:
                 raise HostRepositoryError(str(problem)) from None
             except OSError as problem:
                 raise HostRepositoryError(f"it cannot be read ({problem.strerror})") from None
-            yield HostRepository(place, own, common, work, stores)
+            yield HostRepository(path, git_dir, common, worktree, stores)
 
     # --- checks -----------------------------------------------------------------------------------
 
     def _root_of(self, real: Path) -> Path:
-        """Return the resolved root above a resolved path. Raises HostProblem if there is none."""
+        """Return the resolved root above a resolved path. Raises `HostRepositoryError` if there is none."""
         if not real.is_relative_to(self._forbidden):
             for root in self._roots:
                 if real.is_relative_to(root):
                     return root
-        raise HostRepositoryError("it leads to a folder that the operator has not opened to repositories")
+        raise HostRepositoryError("it leads to a folder outside the setting repository_roots")
 
     def _outside_roots(self, url: str) -> WonderError:
         rule = (
-            "The operator can add a parent folder of it to the setting repository_roots."
+            "The operator can add a parent folder to the setting repository_roots."
             if self._roots
             else "The setting repository_roots is empty, so no folder of the host can be used."
         )
@@ -152,7 +174,7 @@ class HostFolders:
         )
 
     def _find_git_dir(self, real: Path) -> Path:
-        """Return the resolved folder that holds HEAD: ``<real>/.git`` or ``real`` itself."""
+        """Return the resolved folder that contains HEAD: ``<real>/.git`` or ``real`` itself."""
         for place in (real / ".git", real, real.with_name(f"{real.name}.git")):
             resolved = place.resolve()
             self._root_of(resolved)
@@ -160,21 +182,21 @@ class HostFolders:
                 return resolved
             if resolved.is_file() and resolved.name == ".git":
                 return self._read_git_file(resolved)
-        raise HostRepositoryError("there is no repository there")
+        raise HostRepositoryError("there is no repository in this folder")
 
     def _read_git_file(self, file: Path) -> Path:
         """Return the folder that a ``.git`` file names."""
         with self._open_folder(file.parent) as folder:
-            said = (read_file(folder, file.name, 4_096) or b"").decode("utf-8", "surrogateescape").strip()
-        if not said.startswith("gitdir: "):
+            text = (read_file(folder, file.name, 4_096) or b"").decode("utf-8", "surrogateescape").strip()
+        if not text.startswith("gitdir: "):
             raise HostRepositoryError("its .git file names no repository")
-        resolved = (file.parent / said.removeprefix("gitdir: ")).resolve()
+        resolved = (file.parent / text.removeprefix("gitdir: ")).resolve()
         self._root_of(resolved)
         return resolved
 
     @contextlib.contextmanager
     def _open_folder(self, real: Path) -> Iterator[int]:
-        """Open a resolved folder from its root down, so that a link put there meanwhile is not followed."""
+        """Open a resolved folder from its root down, so that a link created meanwhile is not followed."""
         root = self._root_of(real)
         handle = os.open(root, FOLDER)
         try:
@@ -184,28 +206,32 @@ class HostFolders:
             os.close(handle)
 
     def _open_with_worktree(self, stack: contextlib.ExitStack, place: Path) -> tuple[int | None, int]:
-        """Open a repository for the time of ``stack``, and first the working folder whose ``.git`` it is:
-        None if there is none, or if it lies below no root."""
+        """Open a repository for the duration of ``stack``, and the working folder whose ``.git`` it is.
+
+        The working folder is None if there is none, or if it lies below no root.
+        """
         if place.name == ".git":
             with contextlib.suppress(HostRepositoryError):
-                work = stack.enter_context(self._open_folder(place.parent))
-                return work, stack.enter_context(open_folder(work, [place.name]))
+                worktree = stack.enter_context(self._open_folder(place.parent))
+                return worktree, stack.enter_context(open_folder(worktree, [place.name]))
         return None, stack.enter_context(self._open_folder(place))
 
     def _check_format(self, common: int) -> None:
         names = os.listdir(common)
         if "reftable" in names:
-            raise HostRepositoryError("it keeps its references as reftable, which is not supported")
+            raise HostRepositoryError("it stores references as reftable, which is not supported")
         if "shallow" in names:
             raise HostRepositoryError("it is a shallow clone; run `git fetch --unshallow` there")
         if not {"objects", "refs"} <= set(names):
-            raise HostRepositoryError("there is no repository there")
+            raise HostRepositoryError("there is no repository in this folder")
 
     def _collect_stores(
         self, stack: contextlib.ExitStack, stores: list[int], place: Path, store: int, depth: int
     ) -> None:
-        """Collect the folder of objects ``store`` and its alternates, opened for the time of ``stack``. They
-        may lie below a root only."""
+        """Collect the object folder ``store`` and its alternates, open for the duration of ``stack``.
+
+        Alternates must lie below a root.
+        """
         check_object_store(store)
         stores.append(store)
         listed = read_file(store, "info/alternates", 1 << 16)
@@ -214,7 +240,7 @@ class HostFolders:
                 continue
             if line.startswith('"') or depth == 0 or len(stores) == _MAX_STORES:
                 raise HostRepositoryError(
-                    "its objects lie in other repositories in a way that is not supported"
+                    "it shares objects with other repositories in a way that is not supported"
                 )
             other = (place / line).resolve()
             inner = stack.enter_context(self._open_folder(other))

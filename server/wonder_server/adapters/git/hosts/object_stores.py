@@ -1,10 +1,10 @@
-"""Folders of objects of the host, used through what the server opened itself.
+"""Object folders of the host, read only through files that the server opened itself.
 
-git follows paths, so git never gets one of the host's. The server opens every file that git is to read,
-without following a symbolic link, and shows it to git in a *lens*: a bare repository in the data folder that
-holds the server's own configuration, copies of what is small, and links to the open files of what is large.
-Nothing else of the host is there: no alternates, no commit-graph, no bitmap. No folder that is swapped on the
-host meanwhile changes a lens.
+git follows paths, so git never gets a path of the host. The server opens every file that git needs, without
+following a symbolic link, and presents it to git in a *view*: a bare repository in the data folder with the
+server's own configuration, copies of small files, and links to the open large files. A view contains nothing
+else of the host: no alternates, no commit-graph, no bitmap. Folders that are swapped on the host meanwhile do
+not affect a view.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from pathlib import Path
 from typing import Final
 
 from wonder_server.adapters.git.storage.bare_repository import BareRepository
+from wonder_server.adapters.git.storage.command import RunOptions
 from wonder_server.adapters.git.storage.references import FILE, NEW_FILE, HostRepositoryError, open_folder
 
 _DESCRIPTORS: Final = Path("/proc/self/fd")
-"""The open files of a process, on Linux. On other systems all is copied."""
+"""The open files of the process, on Linux. Other systems lack the folder, and all files are copied."""
 
 _CONFIG: Final = """\
 [core]
@@ -44,17 +45,18 @@ _PACK: Final = re.compile(r"(pack-[0-9a-f]{40})\.(pack|idx)\Z")
 
 _MAX_COPIED_PACK: Final = 1 << 20
 _MAX_LINKED: Final = 100
-"""Packs that are open at once, with two files each: a process may have 1,024 open files on many machines."""
+"""Maximum number of large packs, with two open files each. Many machines allow 1,024 open files per
+process."""
 
 _MAX_COPIED: Final = 2 << 30
-"""Bytes of loose objects and small packs for one lens: git itself packs long before."""
+"""Maximum bytes of loose objects and small packs per view. git itself packs long before."""
 
 _MAX_LOOSE: Final = 1_000_000
 _ADVICE: Final = "; run `git gc` there"
 
 
 def check_object_store(store: int) -> None:
-    """Raise HostProblem if a file that git would read as an object is a link, a pipe or the like."""
+    """Raise `HostRepositoryError` if an object file is a link, a pipe or another special file."""
     list(_loose(store))
     with contextlib.suppress(FileNotFoundError), open_folder(store, ["pack"]) as folder:
         _regular_files(folder, _PACK)
@@ -62,30 +64,30 @@ def check_object_store(store: int) -> None:
 
 @contextlib.contextmanager
 def open_view(bare: BareRepository, stores: Sequence[int]) -> Iterator[ObjectView]:
-    """Make a bare repository, for the time of the context, that has the objects of the open folders
-    ``stores`` and those of ``bare``."""
+    """Create a bare repository, for the duration of the context, with the objects of ``stores`` and of
+    ``bare``."""
     with (
         contextlib.ExitStack() as stack,
         tempfile.TemporaryDirectory(dir=bare.folder.parent, prefix=".new-") as draft,
     ):
-        filling = _ViewBuilder(Path(draft), stack)
-        filling.initialize(bare)
+        builder = _ViewBuilder(Path(draft), stack)
+        builder.initialize(bare)
         for store in stores:
-            # Loose objects first: git removes them once they are in a pack.
-            filling.copy_loose(bare, store)
-            filling.link_packs(store)
-        yield ObjectView(filling.folder, tuple(filling.handles))
+            # Loose objects first: git deletes them after it has packed them.
+            builder.copy_loose(bare, store)
+            builder.link_packs(store)
+        yield ObjectView(builder.folder, tuple(builder.handles))
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectView:
-    """A bare repository of the server's. ``handles`` are the open files that git needs to inherit."""
+    """A temporary bare repository of the server. ``handles`` are the open files that git must inherit."""
 
     folder: Path
     handles: tuple[int, ...]
 
     def set_branches(self, branches: dict[str, str], default: str) -> None:
-        """Let git see these branches: a list of the server's own, not the files of the host."""
+        """Set the branches of the view. They are a list of the server's own, not files of the host."""
         lines = [f"{commit_id} refs/heads/{name}\n" for name, commit_id in sorted(branches.items())]
         (self.folder / "packed-refs").write_text("".join(lines), "utf-8", "surrogateescape")
         if default:
@@ -93,7 +95,7 @@ class ObjectView:
 
 
 class _ViewBuilder:
-    """The making of a lens."""
+    """Build an `ObjectView`."""
 
     def __init__(self, folder: Path, stack: contextlib.ExitStack) -> None:
         self.folder = folder
@@ -110,16 +112,16 @@ class _ViewBuilder:
         (self.folder / "objects" / "info" / "alternates").write_bytes(os.fsencode(known) + b"\n")
 
     def copy_loose(self, bare: BareRepository, store: int) -> None:
-        """Copy the objects that are files of their own and that ``bare`` does not have."""
+        """Copy the loose objects that ``bare`` does not have."""
         names = list(_loose(store))
         if not names:
             return
-        said = bare.git.run(
-            bare.folder, "cat-file", "--batch-check=%(objectname)",
-            input="".join(f"{name}\n" for name in names).encode(), allow_errors=True,
-        ).text.split("\n")  # fmt: skip
+        options = RunOptions(input="".join(f"{name}\n" for name in names).encode(), allow_errors=True)
+        lines = bare.git.run(
+            bare.folder, "cat-file", "--batch-check=%(objectname)", options=options
+        ).text.split("\n")
         by_folder: dict[str, list[str]] = {}
-        for line in said:
+        for line in lines:
             if line.endswith(" missing"):
                 by_folder.setdefault(line[:2], []).append(line[2:40])
         for fan, rests in by_folder.items():
@@ -136,9 +138,9 @@ class _ViewBuilder:
             for _ in range(3):
                 try:
                     return self._link_packs(folder)
-                except FileNotFoundError:  # Packed anew meanwhile.
+                except FileNotFoundError:  # git has repacked the repository meanwhile.
                     continue
-            raise HostRepositoryError("its packs are being rewritten all the time")
+            raise HostRepositoryError("its packs change during every attempt to read them; try again")
 
     def _link_packs(self, folder: int) -> None:
         found = _regular_files(folder, _PACK)
@@ -146,9 +148,9 @@ class _ViewBuilder:
         for stem in sorted(stems & {name.rpartition(".")[0] for name in found if name.endswith(".pack")}):
             if (self.folder / "objects" / "pack" / f"{stem}.idx").is_symlink():
                 continue
-            with contextlib.ExitStack() as here:
+            with contextlib.ExitStack() as opened:
                 files = [
-                    here.enter_context(_open_regular(folder, f"{stem}{end}")) for end in (".pack", ".idx")
+                    opened.enter_context(_open_regular(folder, f"{stem}{end}")) for end in (".pack", ".idx")
                 ]
                 is_small = sum(os.fstat(file).st_size for file in files) <= _MAX_COPIED_PACK
                 for file, end in zip(files, (".pack", ".idx"), strict=True):
@@ -160,12 +162,12 @@ class _ViewBuilder:
                         place.symlink_to(_DESCRIPTORS / str(file))
                         self.handles.append(file)
                 if not is_small:
-                    self._stack.enter_context(here.pop_all())
+                    self._stack.enter_context(opened.pop_all())
             if len(self.handles) > 2 * _MAX_LINKED:
                 raise HostRepositoryError(f"it has more than {_MAX_LINKED} large packs{_ADVICE}")
 
     def _copy(self, file: int, place: Path) -> None:
-        """Copy as many bytes as the file had when it was opened."""
+        """Copy the number of bytes that the file has now."""
         size = os.fstat(file).st_size
         self._remaining_bytes -= size
         if self._remaining_bytes < 0:
@@ -179,7 +181,7 @@ class _ViewBuilder:
 
 
 def _loose(store: int) -> Iterator[str]:
-    """The ids of the objects that are files of their own."""
+    """Yield the ids of all loose objects."""
     count = 0
     for fan in os.listdir(store):
         if not _FAN.match(fan):
@@ -196,7 +198,7 @@ def _loose(store: int) -> Iterator[str]:
 
 
 def _regular_files(folder: int, wanted: re.Pattern[str]) -> list[str]:
-    """The names of this form. HostProblem if one of them is no regular file."""
+    """Return the names that match. `HostRepositoryError` if one of them is not a regular file."""
     with os.scandir(folder) as listing:
         found = [entry for entry in listing if wanted.match(entry.name)]
         for entry in found:
@@ -207,7 +209,7 @@ def _regular_files(folder: int, wanted: re.Pattern[str]) -> list[str]:
 
 @contextlib.contextmanager
 def _open_regular(folder: int, name: str) -> Iterator[int]:
-    """Open a regular file. HostProblem if it is something else."""
+    """Open a regular file. `HostRepositoryError` if it is something else."""
     try:
         file = os.open(name, FILE, dir_fd=folder)
     except (FileNotFoundError, PermissionError):
@@ -223,7 +225,7 @@ def _open_regular(folder: int, name: str) -> Iterator[int]:
 
 
 def _not_regular(name: str) -> HostRepositoryError:
-    return HostRepositoryError(f"its objects hold '{name[:100]}', which is no plain file")
+    return HostRepositoryError(f"its objects contain '{name[:100]}', which is not a regular file")
 
 
 # --- packs for the host ---------------------------------------------------------------------------
@@ -231,15 +233,18 @@ def _not_regular(name: str) -> HostRepositoryError:
 
 @contextlib.contextmanager
 def add_pack(store: int, pack: Path) -> Iterator[None]:
-    """Put a pack, with its index beside it, into a store of the host. In the context it is marked as kept, so
-    that no clean-up there removes it before a branch has it."""
+    """Add a pack and its index to an object folder of the host.
+
+    During the context a ``.keep`` file prevents a clean-up there from deleting it before a branch refers to
+    it.
+    """
     with contextlib.suppress(FileExistsError):
         os.mkdir("pack", 0o777, dir_fd=store)
     with open_folder(store, ["pack"]) as folder:
-        kept = f"{pack.stem}.keep"
+        keep = f"{pack.stem}.keep"
         with contextlib.suppress(FileExistsError):
-            with open(os.open(kept, NEW_FILE, 0o444, dir_fd=folder), "wb") as mark:
-                mark.write(b"wonder\n")
+            with open(os.open(keep, NEW_FILE, 0o444, dir_fd=folder), "wb") as file:
+                file.write(b"wonder\n")
         try:
             for place in (pack, pack.with_suffix(".idx")):
                 _put(folder, place)
@@ -247,11 +252,11 @@ def add_pack(store: int, pack: Path) -> Iterator[None]:
             yield
         finally:
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(kept, dir_fd=folder)
+                os.unlink(keep, dir_fd=folder)
 
 
 def _put(folder: int, place: Path) -> None:
-    draft = f"tmp_wonder_{secrets.token_hex(8)}"  # git's own clean-up knows names that begin so.
+    draft = f"tmp_wonder_{secrets.token_hex(8)}"  # git's own clean-up deletes names with this prefix.
     try:
         with place.open("rb") as source, open(os.open(draft, NEW_FILE, 0o444, dir_fd=folder), "wb") as copy:
             while part := source.read(1 << 20):

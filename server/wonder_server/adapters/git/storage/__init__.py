@@ -1,0 +1,1 @@
+"""Bare git repositories: objects, references, merges and queries."""

@@ -1,8 +1,7 @@
-"""One bare repository that only this server writes: no working tree, no hooks, nothing of anybody else.
+"""One bare repository that only this server writes: no working tree, no hooks, no files of others.
 
-A change is made beside what is there (objects), and then with one step of one reference, given the value that
-it must still have. Whatever happens before that step, happened to nobody; what is left of it are objects that
-nobody refers to.
+A change first adds objects, then moves one reference in one step that requires its expected old value. A
+failure before that step changes nothing visible. It leaves unreferenced objects, which packing deletes later.
 """
 
 from __future__ import annotations
@@ -21,7 +20,13 @@ from typing import IO, Final
 from urllib.parse import quote, unquote
 
 from wonder_server.adapters.git.storage import references
-from wonder_server.adapters.git.storage.command import MAX_OUTPUT, Git, GitError, RepositoryDamagedError
+from wonder_server.adapters.git.storage.command import (
+    MAX_OUTPUT,
+    Git,
+    GitError,
+    RepositoryDamagedError,
+    RunOptions,
+)
 from wonder_server.adapters.git.storage.references import BrokenReferenceError
 from wonder_server.core.errors import Reason, error
 from wonder_server.ports.repositories import Commit, CommitMetadata
@@ -35,11 +40,11 @@ _EMAIL_DOMAIN: Final = "@wonder"
 
 
 class RefConflictError(Exception):
-    """Somebody else has changed the branch meanwhile."""
+    """Another change has moved the branch."""
 
 
 class BareRepository:
-    """The repository in ``folder``. Every method blocks."""
+    """The bare repository in ``folder``. Every method blocks."""
 
     def __init__(self, git: Git, folder: Path) -> None:
         self.git = git
@@ -49,9 +54,10 @@ class BareRepository:
         self._known_branches: frozenset[str] = frozenset()
 
     def exists(self) -> bool:
-        """Whether it is there; the first time, what a crash has left locked is unlocked.
+        """Return True if the repository exists. The first call removes locks that a crash left.
 
-        Raises Damaged if the folder is gone though branches were made in it."""
+        Raises `RepositoryDamagedError` if the folder is missing although branches were created in it.
+        """
         is_there = self.folder.is_dir()
         with self._lock:
             if not self._is_open:
@@ -65,33 +71,35 @@ class BareRepository:
         return is_there
 
     def create(self) -> None:
-        """See that it is there, whole from the first moment."""
+        """Create the repository if it does not exist, in one step."""
         if self.exists():
             return
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=self.folder.parent, prefix=".new-") as draft:
             fresh = Path(draft) / "bare"
             self.git.run(fresh, "init", "--quiet", "--bare", "--template=", "--initial-branch=main")
-            with contextlib.suppress(OSError):  # Somebody else was faster.
+            with contextlib.suppress(OSError):  # A concurrent call created it.
                 fresh.rename(self.folder)
         with self._lock:
             self._is_open = True
 
     def remove(self) -> None:
-        """Remove it: out of the way with one step, then for good."""
+        """Delete the repository: move it away in one step, then delete its files."""
         with self._lock:
             self._known_branches = frozenset()
             self._branch_list_path.unlink(missing_ok=True)
         if self.folder.is_dir():
-            gone = Path(tempfile.mkdtemp(dir=self.folder.parent, prefix=".old-"))
-            self.folder.rename(gone / "bare")
-            shutil.rmtree(gone, ignore_errors=True)
+            trash = Path(tempfile.mkdtemp(dir=self.folder.parent, prefix=".old-"))
+            self.folder.rename(trash / "bare")
+            shutil.rmtree(trash, ignore_errors=True)
         with self._lock:
             self._is_open = False
 
     def _remove_stale_locks(self) -> None:
-        """A git that was killed leaves its locks, and a server that was killed its indexes; the data folder
-        belongs to this server alone."""
+        """Remove the locks of a killed git and the index files of a killed server.
+
+        Only this server uses the data folder, so no lock is in use at startup.
+        """
         for name in ("HEAD.lock", "config.lock", "packed-refs.lock", "shallow.lock"):
             (self.folder / name).unlink(missing_ok=True)
         for lock in (self.folder / "refs").rglob("*.lock"):
@@ -101,7 +109,8 @@ class BareRepository:
 
     # --- the list of branches ---------------------------------------------------------------------
 
-    # A branch whose file is gone looks as if it had never been. So its name is noted, beside the repository.
+    # A branch with a lost file looks as if it never existed. So a file beside the repository lists the
+    # branches.
 
     @property
     def _branch_list_path(self) -> Path:
@@ -114,16 +123,16 @@ class BareRepository:
             return frozenset()
 
     def _own_branches(self) -> frozenset[str]:
-        """Return the branches that are there, without those of an origin, which come and go."""
+        """Return the existing branches, without those of an origin, which appear and disappear."""
         try:
             with self._handle() as handle:
                 names = references.branches(handle)
         except (BrokenReferenceError, OSError):
-            return frozenset()  # Reading the branch says so.
+            return frozenset()  # Reading the branch raises the error.
         return frozenset(name for name in names if not name.startswith("origin/"))
 
     def _write_branch_list(self, names: frozenset[str]) -> None:
-        """Write the list down, on disk when this returns. Under the lock."""
+        """Store the list of branches; it is on disk when this returns. The caller holds the lock."""
         if names == self._known_branches and (self._branch_list_path.exists() or not names):
             return
         draft = self.folder.with_suffix(".new-branches")
@@ -145,15 +154,20 @@ class BareRepository:
     # --- references -------------------------------------------------------------------------------
 
     def resolve(self, at: str) -> str:
-        """Return ``at`` itself, if it is the id of a commit or tree, or a branch's newest commit; "" if there
-        is no such branch. Whether an id is there shows when it is used."""
+        """Return ``at`` if it is an id, or the newest commit of the branch ``at``; "" if there is no such
+        branch.
+
+        An id may name a missing object; reading the object raises the error.
+        """
         if not self.exists():
             return ""
         return at if _ID.match(at) else self.head(at)
 
     def has_commit(self, commit_id: str) -> bool:
-        """Whether a commit with this id, which a client named, is there. Raises if it may be missing only
-        because the history is damaged."""
+        """Return True if a commit with this id, which a client named, exists.
+
+        Raises `RepositoryDamagedError` if it may be missing because of damage.
+        """
         if not self.exists():
             return False
         ((_, kind, _),) = self.batch([commit_id])
@@ -164,7 +178,8 @@ class BareRepository:
         return kind == "commit"
 
     def head(self, branch: str) -> str:
-        """Return the newest commit of a branch, or "". Raises Damaged if there should be one."""
+        """Return the newest commit of a branch, or "". `RepositoryDamagedError` if the list has this
+        branch."""
         if not self.exists():
             return ""
         try:
@@ -177,7 +192,7 @@ class BareRepository:
         return found
 
     def set_branch(self, branch: str, new: str, old: str) -> None:
-        """The one step that makes a change count. `Moved` if the branch is not at ``old`` any more."""
+        """Move a branch from ``old`` to ``new`` in one step. `RefConflictError` if it is not at ``old``."""
         try:
             self.git.run(self.folder, "update-ref", f"refs/heads/{branch}", new, old or ZERO_ID)
             if not old and not branch.startswith("origin/"):
@@ -189,13 +204,14 @@ class BareRepository:
             if "exists; cannot create" in problem.complaint or "cannot lock ref" in problem.complaint:
                 raise error(
                     Reason.FIELD_INVALID,
-                    f"There can be no branch '{branch}': another's name begins so, or is its beginning.",
+                    f"The branch '{branch}' cannot be created: git allows no branch whose name continues "
+                    "that of another one after a slash. Choose another name.",
                     field="branch",
                 ) from None
             raise
 
     def delete_branch(self, branch: str) -> None:
-        """Remove a branch; what is not there, or damaged, is no error."""
+        """Delete a branch. A missing or damaged branch is no error."""
         if not self.exists():
             return
         with self._lock:
@@ -210,19 +226,26 @@ class BareRepository:
     # --- objects ----------------------------------------------------------------------------------
 
     def write_object(self, content: bytes, kind: str = "blob") -> str:
-        """Keep an object; its id."""
-        return self.git.run(self.folder, "hash-object", "-w", "-t", kind, "--stdin", input=content).text
+        """Store an object. Return its id."""
+        options = RunOptions(input=content)
+        return self.git.run(self.folder, "hash-object", "-w", "-t", kind, "--stdin", options=options).text
 
-    def blob(self, blob_id: str, most: int) -> bytes:
-        """A content. PAYLOAD_TOO_LARGE if it is longer than ``most``. Raises Damaged if it is another."""
-        content = self.git.run(self.folder, "cat-file", "blob", blob_id, max_bytes=most).out
+    def blob(self, blob_id: str, max_bytes: int) -> bytes:
+        """Return a content. PAYLOAD_TOO_LARGE above ``max_bytes``; `RepositoryDamagedError` if it is
+        damaged."""
+        options = RunOptions(max_bytes=max_bytes)
+        content = self.git.run(self.folder, "cat-file", "blob", blob_id, options=options).out
         _check_id(blob_id, "blob", content)
         return content
 
     def blob_into(self, blob_id: str, stream: IO[bytes], size: int) -> None:
-        """Write a content of at most ``size`` bytes into a file, and turn it back to its beginning. For what
-        is too long for memory; as `blob` otherwise."""
-        self.git.run(self.folder, "cat-file", "blob", blob_id, max_bytes=size, output=stream)
+        """Write a content of at most ``size`` bytes to a file and rewind it. For contents too large for
+        memory.
+
+        Errors: as for `blob`.
+        """
+        options = RunOptions(max_bytes=size, output=stream)
+        self.git.run(self.folder, "cat-file", "blob", blob_id, options=options)
         found = hashlib.sha1(b"blob %d\0" % stream.tell(), usedforsecurity=False)
         stream.seek(0)
         while part := stream.read(1 << 20):
@@ -231,23 +254,20 @@ class BareRepository:
             raise RepositoryDamagedError(f"the blob {blob_id} has another content")
         stream.seek(0)
 
-    def blobs(self, ids: Sequence[str], most: int) -> dict[str, bytes]:
-        """Many contents, by id."""
-        return dict(zip(ids, self.objects(ids, "blob", most), strict=True))
+    def blobs(self, ids: Sequence[str], max_bytes: int) -> dict[str, bytes]:
+        """Return many contents, by id."""
+        return dict(zip(ids, self.objects(ids, "blob", max_bytes), strict=True))
 
-    def batch(self, names: Sequence[str], most: int = MAX_OUTPUT) -> list[tuple[str, str, bytes]]:
-        """Id, kind and content of each object that is named; the kind ``missing`` for what is not there, or
-        cannot be read. Raises Damaged for an object that is another than its id says."""
+    def batch(self, names: Sequence[str], max_bytes: int = MAX_OUTPUT) -> list[tuple[str, str, bytes]]:
+        """Return id, kind and content of each named object; kind ``missing`` if it is missing or unreadable.
+
+        Raises `RepositoryDamagedError` for an object whose content does not match its id.
+        """
         wanted = "".join(f"{name}\n" for name in names).encode("utf-8", "surrogateescape")
         if not names:
             return []
-        found = list(
-            _parse_batch(
-                self.git.run(
-                    self.folder, "cat-file", "--batch", input=wanted, max_bytes=most, allow_errors=True
-                ).out
-            )
-        )
+        options = RunOptions(input=wanted, max_bytes=max_bytes, allow_errors=True)
+        found = list(_parse_batch(self.git.run(self.folder, "cat-file", "--batch", options=options).out))
         if len(found) != len(names):
             raise RepositoryDamagedError("git ended in the middle of the objects")
         for object_id, kind, content in found:
@@ -255,34 +275,37 @@ class BareRepository:
                 _check_id(object_id, kind, content)
         return found
 
-    def objects(self, ids: Sequence[str], kind: str, most: int = MAX_OUTPUT) -> list[bytes]:
-        """The contents of objects that have to be there. Raises Damaged."""
-        found = self.batch(ids, most)
+    def objects(self, ids: Sequence[str], kind: str, max_bytes: int = MAX_OUTPUT) -> list[bytes]:
+        """Return the contents of objects that must exist. Raises `RepositoryDamagedError`."""
+        found = self.batch(ids, max_bytes)
         for wanted, (object_id, is_kind, _) in zip(ids, found, strict=True):
             if (object_id, is_kind) != (wanted, kind):
                 raise RepositoryDamagedError(f"the {kind} {wanted} is missing or cannot be read")
         return [content for _, _, content in found]
 
     def tree_with(self, base: str, entries: Iterable[tuple[str, str, str]]) -> str:
-        """The tree ``base`` (empty: none) with other entries: mode, id and path; without id the path goes."""
+        """Return the tree ``base`` ("": empty) with changed entries (mode, id, path). An empty id removes a
+        path."""
         lines = [
             f"{mode} {blob}\t{path}\0" if blob else f"0 {ZERO_ID}\t{path}\0" for mode, blob, path in entries
         ]
         with tempfile.TemporaryDirectory(prefix=_INDEX, dir=self.folder) as folder:
             index = {"GIT_INDEX_FILE": f"{folder}/index"}
-            self.git.run(self.folder, "read-tree", base or "--empty", environment=index)
+            options = RunOptions(environment=index)
+            self.git.run(self.folder, "read-tree", base or "--empty", options=options)
             listing = "".join(lines).encode("utf-8", "surrogateescape")
-            self.git.run(self.folder, "update-index", "-z", "--index-info", input=listing, environment=index)
-            return self.git.run(self.folder, "write-tree", environment=index).text
+            update = RunOptions(environment=index, input=listing)
+            self.git.run(self.folder, "update-index", "-z", "--index-info", options=update)
+            return self.git.run(self.folder, "write-tree", options=options).text
 
     def write_commit(self, tree: str, parents: Sequence[str], metadata: CommitMetadata, at_s: int = 0) -> str:
-        """Keep a commit that no branch knows of yet. ``at_s``: seconds since 1970; 0: now."""
+        """Store a commit without moving a branch. Return its id. ``at_s``: seconds since 1970; 0: now."""
         return self.write_object(self.commit_text(tree, parents, metadata, at_s), "commit")
 
     def commit_text(
         self, tree: str, parents: Sequence[str], metadata: CommitMetadata, at_s: int = 0
     ) -> bytes:
-        """Return a commit as git stores it."""
+        """Return a commit in git's format."""
         when = f"{at_s or int(time.time())} +0000"
         name = quote(metadata.author or "anonymous", safe=" !#$'()*+-./:=?@_{|}~").strip(" .") or "anonymous"
         committer = f"{metadata.key}.{metadata.fingerprint}" if metadata.key else "server"
@@ -297,12 +320,12 @@ class BareRepository:
         return text.encode("utf-8", "replace")
 
     def commits(self, ids: Sequence[str]) -> list[Commit]:
-        """These commits, as they are written down. Raises Damaged if one is not there."""
+        """Return these commits. Raises `RepositoryDamagedError` if one is missing."""
         found = self.objects(ids, "commit")
         return [parse_commit(commit_id, raw) for commit_id, raw in zip(ids, found, strict=True)]
 
     def request_fingerprint(self, commit_id: str) -> str:
-        """The mark of the request that made the commit."""
+        """Return the fingerprint of the request that created the commit, or ""."""
         raw = self.git.run(self.folder, "cat-file", "commit", commit_id).out
         found = re.search(rb"^committer Wonder <[0-9a-f]+\.([0-9a-f]*)@wonder>", raw, re.MULTILINE)
         return found[1].decode() if found else ""
@@ -313,14 +336,15 @@ def _email_word(name: str) -> str:
 
 
 def _check_id(object_id: str, kind: str, content: bytes) -> None:
-    """git reads an object without comparing it with its id."""
+    """Raise `RepositoryDamagedError` if an object does not match its id: git reads objects without this
+    check."""
     head = f"{kind} {len(content)}\0".encode()
     if hashlib.sha1(head + content, usedforsecurity=False).hexdigest() != object_id:
         raise RepositoryDamagedError(f"the {kind} {object_id} has another content")
 
 
 def _parse_batch(out: bytes) -> Iterator[tuple[str, str, bytes]]:
-    """The answers of ``cat-file --batch``."""
+    """Yield id, kind and content from the output of ``cat-file --batch``."""
     at = 0
     while at < len(out):
         end = out.find(b"\n", at)
@@ -337,7 +361,7 @@ def _parse_batch(out: bytes) -> Iterator[tuple[str, str, bytes]]:
 
 
 def parse_commit(commit_id: str, raw: bytes) -> Commit:
-    """Read a commit as git stores it."""
+    """Parse a commit in git's format."""
     head, _, message = raw.partition(b"\n\n")
     tree, parents, author, created = "", [], "", 0
     for line in head.split(b"\n"):

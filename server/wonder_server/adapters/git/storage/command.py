@@ -1,8 +1,8 @@
-"""The program git, run so that nothing but its arguments and its input decides what it does.
+"""The program git, run so that only its arguments and its input determine its effect.
 
-Neither the machine's nor the user's configuration is read, no hook is run, nothing asks for a password, and
-no protocol is spoken but those that are named. Everything here blocks: `Pool` runs it in threads, a bounded
-number at once, and an operation that has begun comes to its end whether or not somebody still waits.
+git reads no configuration of the machine or the user, runs no hook, asks for no password, and uses only the
+named protocols. Everything here blocks. `ThreadPool` runs it in a limited number of threads; a started
+operation completes even if its caller is cancelled.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Final, TypeVar
 
@@ -30,19 +30,19 @@ _log = logger("git")
 T = TypeVar("T")
 
 COMMAND_TIMEOUT_S: Final = 60.0
-"""For one command of plumbing."""
+"""Default timeout of one command, in seconds."""
 
 MAX_OUTPUT: Final = 64 << 20
 _CHUNK_BYTES: Final = 1 << 20
 
 MIN_VERSION: Final = (2, 38)
-"""The first git that can merge without a working tree."""
+"""The first version of git that merges without a working tree."""
 
 GIT_ENVIRONMENT: Final = (
     "HOME", "PATH", "TMPDIR", "USER", "XDG_CONFIG_HOME",
     "GIT_SSH_COMMAND", "SSH_AUTH_SOCK", "GIT_SSL_CAINFO", "SSL_CERT_FILE", "SSL_CERT_DIR",
 )  # fmt: skip
-"""The variables that compose may hand on, for repositories that are elsewhere."""
+"""Environment variables that compose may pass on, for repositories on other machines."""
 
 _SAFE_OPTIONS: Final = (
     "-c", "core.hooksPath=/dev/null",
@@ -73,8 +73,7 @@ _ERROR: Final = re.compile(r"^(?:error|fatal): ", re.MULTILINE)
 
 
 class GitError(Exception):
-    """git said no. ``text`` is what it complained of, ``said`` what it put out: for the log, and for whoever
-    knows what to make of it."""
+    """git failed. ``complaint`` is its error output, ``output`` its standard output."""
 
     def __init__(self, code: int, complaint: str, output: str = "") -> None:
         super().__init__(f"git ended with {code}: {complaint}")
@@ -84,12 +83,12 @@ class GitError(Exception):
 
 
 class RepositoryDamagedError(Exception):
-    """What has to be in a repository is missing or cannot be read. The message is a clause."""
+    """A required object or reference is missing or unreadable. The message is a clause."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommandOutput:
-    """What a command put out. ``cut``: there was more than was asked for."""
+    """The output of a command. ``is_truncated`` if it was longer than the limit."""
 
     code: int
     out: bytes
@@ -100,8 +99,32 @@ class CommandOutput:
         return self.out.decode("utf-8", "replace").strip()
 
 
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """Input, environment and limits of one git command.
+
+    A command that exits with none of ``ok_codes`` raises `GitError`. git stops after ``max_bytes`` of output:
+    with ``may_truncate`` the output is returned, otherwise PAYLOAD_TOO_LARGE is raised. Some errors do not
+    end git, such as an unreadable object; without ``allow_errors`` they raise `RepositoryDamagedError`. git
+    inherits the open folders ``handles``. With ``output``, the standard output goes there, in pieces.
+    """
+
+    input: bytes | IO[bytes] = b""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    ok_codes: Sequence[int] = (0,)
+    max_bytes: int = MAX_OUTPUT
+    may_truncate: bool = False
+    seconds: float = COMMAND_TIMEOUT_S
+    handles: Sequence[int] = ()
+    allow_errors: bool = False
+    output: IO[bytes] | None = None
+
+
+DEFAULT_OPTIONS: Final = RunOptions()
+
+
 class Git:
-    """One git program. ``environment`` has at least ``PATH``."""
+    """One git program. ``environment`` contains at least ``PATH``."""
 
     def __init__(self, environment: Mapping[str, str], program: str = "git") -> None:
         self._program = program
@@ -111,80 +134,54 @@ class Git:
         self._stopped = False
 
     def stop(self) -> None:
-        """End what is under way to other repositories; nothing more goes there."""
+        """Kill running commands on other repositories, and reject new ones."""
         self._stopped = True
         for process in list(self._remote_processes):
             _kill(process)
 
     def probe(self) -> str:
-        """Why this git cannot be used, or empty."""
+        """Return the reason why this git cannot be used, or ""."""
         try:
-            text = self._run(["version"], self._path | _PLAIN_ENVIRONMENT).text
+            text = self._run(["version"], self._path | _PLAIN_ENVIRONMENT, RunOptions(allow_errors=True)).text
             version = tuple(int(part) for part in text.split()[2].split(".")[:2])
         except (WonderError, GitError, ValueError, IndexError):
             return "git is not installed"
         if version < MIN_VERSION:
-            return f"git {'.'.join(map(str, MIN_VERSION))} or newer is needed, this is {text}"
+            return f"git {'.'.join(map(str, MIN_VERSION))} or newer is required, this is {text}"
         return ""
 
-    def run(
-        self,
-        folder: Path,
-        *arguments: str,
-        input: bytes | IO[bytes] = b"",
-        environment: Mapping[str, str] | None = None,
-        ok_codes: Sequence[int] = (0,),
-        max_bytes: int = MAX_OUTPUT,
-        may_truncate: bool = False,
-        seconds: float = COMMAND_TIMEOUT_S,
-        handles: Sequence[int] = (),
-        allow_errors: bool = False,
-        output: IO[bytes] | None = None,
-    ) -> CommandOutput:
-        """Run a command on the bare repository ``folder``. GitError unless it ends with one of ``fine``.
+    def run(self, folder: Path, *arguments: str, options: RunOptions = DEFAULT_OPTIONS) -> CommandOutput:
+        """Run a command on the bare repository ``folder``.
 
-        Beyond ``most`` bytes it is stopped: with ``may_cut`` that is an answer, else PAYLOAD_TOO_LARGE.
-        TIMEOUT and STORAGE_UNAVAILABLE are transient. git inherits the open folders ``handles``. An error
-        that git passes over, such as an object that cannot be read, raises Damaged unless ``may_complain``.
-        What it puts out goes to ``output``, piece by piece, if there is one.
+        Errors: those of `RunOptions`; TIMEOUT and STORAGE_UNAVAILABLE (transient).
         """
         return self._run(
             [*_SAFE_OPTIONS, f"--git-dir={folder}", *arguments],
-            self._path | _PLAIN_ENVIRONMENT | dict(environment or {}),
-            input,
-            ok_codes,
-            max_bytes,
-            may_truncate=may_truncate,
-            seconds=seconds,
-            handles=handles,
-            allow_errors=allow_errors,
-            output=output,
+            self._path | _PLAIN_ENVIRONMENT | dict(options.environment),
+            options,
         )
 
     def fetch(
         self, folder: Path, other: Path, *refspecs: str, seconds: float, handles: Sequence[int]
     ) -> None:
-        """Fetch from ``other``, a bare repository of the server's own, in the same plain surroundings."""
-        if self._stopped:
-            raise error(Reason.SERVER_DRAINING, "The server is stopping.", transient=True)
-        given = [
+        """Fetch from ``other``, a bare repository of the server's own, with the environment of `run`."""
+        self._check_not_stopped()
+        arguments = [
             *_SAFE_OPTIONS, f"--git-dir={folder}", "fetch", "--quiet", "--prune", "--no-tags",
             "--no-write-fetch-head", "--no-auto-gc", "--no-recurse-submodules", "--", str(other), *refspecs,
         ]  # fmt: skip
         environment = self._path | _PLAIN_ENVIRONMENT | {"GIT_ALLOW_PROTOCOL": "file"}
-        self._run(given, environment, seconds=seconds, is_remote=True, handles=handles)
+        options = RunOptions(seconds=seconds, handles=handles, allow_errors=True)
+        self._run(arguments, environment, options, is_remote=True)
 
     def run_remote(
-        self,
-        folder: Path,
-        *arguments: str,
-        seconds: float,
-        options: Sequence[str] = (),
-        lease: Lease | None = None,
+        self, folder: Path, *arguments: str, seconds: float, lease: Lease | None = None
     ) -> CommandOutput:
-        """The same for what goes to another repository, with the configuration of whoever runs the server,
-        where the ways to reach it and the keys are. Without a ``lease`` it is one of this machine, and git
-        makes no connection; with one all connections go through it."""
+        """Run a command that accesses another repository, with the operator's own git configuration.
+
+        That configuration has the operator's keys and addresses. All connections go through ``lease``.
+        Without one, git accesses a repository of this machine and makes no connection.
+        """
         environment = self._environment | {
             "LC_ALL": "C.UTF-8",
             "GIT_TERMINAL_PROMPT": "0",
@@ -194,78 +191,79 @@ class Git:
         }
         if lease is not None:
             environment = git_environment(lease, environment)
-        given = [*_SAFE_OPTIONS, *options, f"--git-dir={folder}", *arguments]
+        self._check_not_stopped()
+        options = RunOptions(seconds=seconds, allow_errors=True)
+        return self._run(
+            [*_SAFE_OPTIONS, f"--git-dir={folder}", *arguments], environment, options, is_remote=True
+        )
+
+    def _check_not_stopped(self) -> None:
         if self._stopped:
             raise error(Reason.SERVER_DRAINING, "The server is stopping.", transient=True)
-        return self._run(given, environment, seconds=seconds, is_remote=True)
 
     def _run(
         self,
         arguments: Sequence[str],
         environment: Mapping[str, str],
-        input: bytes | IO[bytes] = b"",
-        ok_codes: Sequence[int] = (0,),
-        max_bytes: int = MAX_OUTPUT,
+        options: RunOptions,
         *,
-        seconds: float = COMMAND_TIMEOUT_S,
-        may_truncate: bool = False,
         is_remote: bool = False,
-        handles: Sequence[int] = (),
-        allow_errors: bool = True,
-        output: IO[bytes] | None = None,
     ) -> CommandOutput:
-        with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as complaints:
-            if isinstance(input, bytes):
-                given.write(input)
-                given.seek(0)
+        with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as complaints:
+            if isinstance(options.input, bytes):
+                stdin.write(options.input)
+                stdin.seek(0)
             try:
                 process = subprocess.Popen(
                     [self._program, *arguments],
-                    stdin=given if isinstance(input, bytes) else input,
+                    stdin=stdin if isinstance(options.input, bytes) else options.input,
                     stdout=subprocess.PIPE,
                     stderr=complaints,
                     env=dict(environment),
                     start_new_session=True,
                     cwd="/",
-                    pass_fds=handles,
+                    pass_fds=options.handles,
                 )
             except OSError as problem:
                 raise error(
                     Reason.STORAGE_UNAVAILABLE,
-                    f"git cannot be run: {problem.strerror or problem}. Install git where the server runs.",
+                    f"git cannot be run: {problem.strerror or problem}. Install git on the server's machine.",
                 ) from None
             if is_remote:
                 self._remote_processes.add(process)
-            out, is_more, late = _read(process, max_bytes, seconds, output)
+            out, is_more, is_late = _read(process, options.max_bytes, options.seconds, options.output)
             self._remote_processes.discard(process)
             complaints.seek(0)
             text = hide_passwords(complaints.read(4_000).decode("utf-8", "replace").strip())
-        if late:
+        if is_late:
             raise error(
                 Reason.STORAGE_UNAVAILABLE,
-                f"git did not end within {seconds:g} seconds.",
+                f"git did not end within {options.seconds:g} seconds. Try again.",
                 transient=True,
             )
         if is_more:
-            if not may_truncate:
+            if not options.may_truncate:
                 raise error(
                     Reason.PAYLOAD_TOO_LARGE,
-                    f"There is more of it than {max_bytes} bytes.",
-                    limit=str(max_bytes),
+                    f"The content has more than {options.max_bytes} bytes.",
+                    limit=str(options.max_bytes),
                 )
-            return CommandOutput(0, out[:max_bytes], is_truncated=True)
-        if process.returncode not in ok_codes:
+            return CommandOutput(0, out[: options.max_bytes], is_truncated=True)
+        if process.returncode not in options.ok_codes:
             raise GitError(process.returncode, text, hide_passwords(out[:4_000].decode("utf-8", "replace")))
-        if not allow_errors and _ERROR.search(text):
-            raise RepositoryDamagedError(f"git says: {text[:500]}")
+        if not options.allow_errors and _ERROR.search(text):
+            raise RepositoryDamagedError(f"git reports: {text[:500]}")
         return CommandOutput(process.returncode, out)
 
 
 def _read(
-    process: subprocess.Popen[bytes], most: int, seconds: float, output: IO[bytes] | None
+    process: subprocess.Popen[bytes], max_bytes: int, seconds: float, output: IO[bytes] | None
 ) -> tuple[bytes, bool, bool]:
-    """What the process puts out (b"" if it goes to ``output``), whether it is more than ``most`` bytes, and
-    whether the process was too slow."""
+    """Read the output of a process until it ends, or kill it at a limit.
+
+    Return the output (b"" if it goes to ``output``), True if it exceeds ``max_bytes``, and True after a
+    timeout.
+    """
     late = threading.Event()
 
     def stop() -> None:
@@ -277,24 +275,26 @@ def _read(
     try:
         assert process.stdout is not None
         if output is None:
-            out = process.stdout.read(most + 1)
+            out = process.stdout.read(max_bytes + 1)
             count = len(out)
         else:
             out, count = b"", 0
-            while count <= most and (part := process.stdout.read(min(_CHUNK_BYTES, most + 1 - count))):
+            while count <= max_bytes and (
+                part := process.stdout.read(min(_CHUNK_BYTES, max_bytes + 1 - count))
+            ):
                 output.write(part)
                 count += len(part)
-        if count > most:
+        if count > max_bytes:
             _kill(process)
         process.stdout.close()
         process.wait()
     finally:
         timer.cancel()
-    return out, count > most, late.is_set()
+    return out, count > max_bytes, late.is_set()
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """End it with all that it has started: it leads a session of its own."""
+    """Kill the process and its children: it leads a session of its own."""
     try:
         os.killpg(process.pid, 9)
     except ProcessLookupError:
@@ -302,7 +302,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def new_threads(threads: int, name: str) -> ThreadPoolExecutor:
-    """Return an executor of so many threads with this name."""
+    """Return an executor with ``threads`` threads."""
     return ThreadPoolExecutor(threads, thread_name_prefix=name)
 
 
@@ -315,14 +315,14 @@ class ThreadPool:
         self._threads = new_executor(threads, name)
 
     async def run(self, work: Callable[[], T]) -> T:
-        """``work``'s result. What git refuses without our having a word for it is STORAGE_UNAVAILABLE."""
+        """Return the result of ``work``. Errors of git and of the repository become STORAGE_UNAVAILABLE."""
         try:
             return await asyncio.get_running_loop().run_in_executor(self._threads, work)
         except GitError as problem:
-            _log.error("git_failed", code=problem.code, said=problem.complaint[-1_000:])
+            _log.error("git_failed", code=problem.code, output=problem.complaint[-1_000:])
             raise _unavailable("git failed") from problem
         except RepositoryDamagedError as problem:
-            _log.error("repository_damaged", why=str(problem)[:1_000])
+            _log.error("repository_damaged", reason=str(problem)[:1_000])
             raise _unavailable(str(problem).partition("\n")[0][:300]) from problem
         except OSError as problem:
             raise error(
@@ -332,14 +332,14 @@ class ThreadPool:
             ) from problem
 
     async def close(self) -> None:
-        """Wait for what is under way; nothing more is begun."""
+        """Wait for running work, and start no more."""
         await asyncio.to_thread(self._threads.shutdown, cancel_futures=True)
 
 
-def _unavailable(why: str) -> WonderError:
+def _unavailable(cause: str) -> WonderError:
     return error(
         Reason.STORAGE_UNAVAILABLE,
-        f"The repository cannot be read or changed: {why}. The server's log has git's message; "
-        "`git fsck` in its folder, below `artifacts/` or `repositories/` of the data folder, lists the "
-        "damage. Restore that folder from a backup.",
+        f"The repository cannot be read or changed: {cause}. See git's message in the server's log. "
+        "`git fsck` in the repository's folder, below `artifacts/` or `repositories/` of the data folder, "
+        "lists the damage. Restore that folder from a backup.",
     )

@@ -1,4 +1,4 @@
-"""What is different between two trees, file by file."""
+"""Differences between two trees, file by file."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from wonder_server.adapters.git.storage.bare_repository import EMPTY_TREE, BareRepository
+from wonder_server.adapters.git.storage.command import RunOptions
 from wonder_server.adapters.git.storage.merging import merge_base
 from wonder_server.ports.repositories import Diff, FileDiff
 
@@ -15,7 +16,7 @@ _DIFF_OPTIONS: Final = ("-r", "-M", "-l1000", "--no-ext-diff", "--no-textconv", 
 
 
 def diff(bare: BareRepository, base: str, at: str, paths: Sequence[str], max_bytes: int) -> Diff:
-    """See the port."""
+    """Return the differences between two commits or trees; see the port."""
     before, now = bare.resolve(base), bare.resolve(at)
     if before and now:
         kinds = {bare.git.run(bare.folder, "cat-file", "-t", each).text for each in (before, now)}
@@ -26,8 +27,8 @@ def diff(bare: BareRepository, base: str, at: str, paths: Sequence[str], max_byt
     trees = (before or EMPTY_TREE, now or EMPTY_TREE)
     listed = _list_changes(bare, trees, paths)
     counts = _line_counts(bare, trees, paths)
-    patches, cut = _patches(bare, trees, paths, max_bytes)
-    truncated = cut or len(listed) > MAX_FILES
+    patches, is_cut = _patches(bare, trees, paths, max_bytes)
+    truncated = is_cut or len(listed) > MAX_FILES
     found = []
     for number, (change, old, path) in enumerate(listed[:MAX_FILES]):
         added, removed = counts.get(path, (0, 0))
@@ -41,7 +42,7 @@ def diff(bare: BareRepository, base: str, at: str, paths: Sequence[str], max_byt
 def _list_changes(
     bare: BareRepository, trees: tuple[str, str], paths: Sequence[str]
 ) -> list[tuple[str, str, str]]:
-    """Change, old path (of what was renamed) and path of each file."""
+    """Return change, old path (of a renamed file) and path of each file."""
     out = bare.git.run(
         bare.folder, "diff-tree", *_DIFF_OPTIONS, "-z", "--name-status", *trees, "--", *paths
     ).out
@@ -57,7 +58,7 @@ def _list_changes(
 def _line_counts(
     bare: BareRepository, trees: tuple[str, str], paths: Sequence[str]
 ) -> dict[str, tuple[int, int]]:
-    """Lines added and removed, by path."""
+    """Return the number of added and removed lines, by path."""
     out = bare.git.run(bare.folder, "diff-tree", *_DIFF_OPTIONS, "-z", "--numstat", *trees, "--", *paths).out
     parts = iter(out.decode("utf-8", "replace").split("\0"))
     found = {}
@@ -74,18 +75,19 @@ def _line_counts(
 def _patches(
     bare: BareRepository, trees: tuple[str, str], paths: Sequence[str], max_bytes: int
 ) -> tuple[list[str], bool]:
-    """The patch of each file, in the order of the list, as far as they go into ``max_bytes`` whole."""
-    said = bare.git.run(
+    """Return complete patches, in the order of the list, up to ``max_bytes``; and True if some are
+    missing."""
+    output = bare.git.run(
         bare.folder, "diff-tree", *_DIFF_OPTIONS, "--patch", "--full-index", *trees, "--", *paths,
-        max_bytes=max_bytes, may_truncate=True,
+        options=RunOptions(max_bytes=max_bytes, may_truncate=True),
     )  # fmt: skip
-    pieces = said.out.decode("utf-8", "replace").split("\ndiff --git ")
-    if said.is_truncated:
-        pieces.pop()  # It may have been cut in the middle.
-    return [_hunks(piece) for piece in pieces], said.is_truncated
+    pieces = output.out.decode("utf-8", "replace").split("\ndiff --git ")
+    if output.is_truncated:
+        pieces.pop()  # The last piece may be incomplete.
+    return [_hunks(piece) for piece in pieces], output.is_truncated
 
 
 def _hunks(piece: str) -> str:
-    """From the first hunk on; nothing for what is no text."""
+    """Return a patch from its first hunk on; "" for a binary file."""
     at = piece.find("\n@@ ")
     return piece[at + 1 :].rstrip("\n") + "\n" if at >= 0 else ""

@@ -1,4 +1,4 @@
-"""Merges without a working tree: what git would make of two branches, or what is in its way."""
+"""Merges of two commits without a working tree, and their conflicts."""
 
 from __future__ import annotations
 
@@ -7,28 +7,33 @@ from typing import Final
 
 from wonder_server.adapters.git.storage import queries
 from wonder_server.adapters.git.storage.bare_repository import BareRepository
+from wonder_server.adapters.git.storage.command import RunOptions
 from wonder_server.core.errors import Reason, error
 from wonder_server.core.frozen import replace
 from wonder_server.ports.repositories import Change, Conflict
 
 MAX_TEXT_BYTES: Final = 256 << 10
-"""Bytes of one text of a conflict."""
+"""Maximum bytes of one text of a conflict."""
 
 MAX_TEXTS_BYTES: Final = 2 << 20
-"""Bytes of all texts of one merge's conflicts."""
+"""Maximum bytes of all texts of one merge's conflicts."""
+_MAY_FAIL: Final = RunOptions(ok_codes=(0, 1))
 
 
 def merge_trees(
     bare: BareRepository, ours: str, theirs: str
 ) -> tuple[str, tuple[Conflict, ...], Mapping[str, str]]:
-    """The tree that two commits make together, and the files in which they are in each other's way; then the
-    tree has the conflicts in it. At last, by path, where in that tree files are that gave way to a folder."""
-    said = bare.git.run(
+    """Merge two commits. Return the tree, the conflicts, and the moved files.
+
+    With conflicts, the tree contains conflict markers. Where one side has a file and the other a folder, git
+    keeps the file under another name; the moved files map its path to that name.
+    """
+    output = bare.git.run(
         bare.folder, "-c", "merge.conflictStyle=merge", "merge-tree", "--write-tree", "-z",
-        "--allow-unrelated-histories", "--messages", ours, theirs, ok_codes=(0, 1),
+        "--allow-unrelated-histories", "--messages", ours, theirs, options=_MAY_FAIL,
     )  # fmt: skip
-    tree, _, rest = said.out.partition(b"\0")
-    if said.code == 0:
+    tree, _, rest = output.out.partition(b"\0")
+    if output.code == 0:
         return tree.decode().strip(), (), {}
     listing, _, messages = rest.partition(b"\0\0")
     stages: dict[str, dict[int, str]] = {}
@@ -38,15 +43,15 @@ def merge_trees(
             _, blob, stage = head.split(b" ")
             stages.setdefault(path.decode("utf-8", "replace"), {})[int(stage)] = blob.decode()
     moved = {
-        true: made_up
-        for true, made_up in _renamed_files(messages)
-        if made_up in stages and true not in stages
+        original: kept_as
+        for original, kept_as in _renamed_files(messages)
+        if kept_as in stages and original not in stages
     }
-    for true, made_up in moved.items():
-        stages[true] = stages.pop(made_up)
+    for original, kept_as in moved.items():
+        stages[original] = stages.pop(kept_as)
     found = [_conflict(bare, path, found) for path, found in sorted(stages.items())]
     if not found:
-        # Such as a file in the way of a folder: git names it only in words.
+        # git names some conflicts only in messages, such as a file where the other side has a folder.
         found = [Conflict(path=path, kind="content") for path in _conflicting_paths(messages)]
     return tree.decode().strip(), _limit_texts(found), moved
 
@@ -54,8 +59,10 @@ def merge_trees(
 def merge_with_resolutions(
     bare: BareRepository, ours: str, theirs: str, resolutions: Sequence[Change]
 ) -> tuple[str, tuple[Conflict, ...]]:
-    """The same, ``ours`` being nothing yet perhaps, with what ``resolutions`` say of files in conflict, if
-    they say it of all of them. FIELD_INVALID if they say it of another."""
+    """Merge two commits and apply ``resolutions`` if they resolve all conflicts. ``ours`` may be "".
+
+    FIELD_INVALID for a resolution of a file without a conflict.
+    """
     moved: Mapping[str, str] = {}
     if ours:
         tree, conflicts, moved = merge_trees(bare, ours, theirs)
@@ -66,14 +73,14 @@ def merge_with_resolutions(
         if each.path not in paths:
             raise error(
                 Reason.FIELD_INVALID,
-                f"'{each.path}' is not in conflict: resolve what the newest answer names, and nothing else.",
+                f"'{each.path}' is not in conflict. Resolve only the paths of the latest conflicts.",
                 field=f"resolutions[{number}].path",
             )
         if each.path in moved and each.content is not None:
             raise error(
                 Reason.FIELD_INVALID,
-                f"'{each.path}' is a file on the one side and a folder on the other: delete the file, and "
-                "keep its content under another path.",
+                f"'{each.path}' is a file on one side and a folder on the other. Delete the file and write "
+                "its content to another path.",
                 field=f"resolutions[{number}].content",
             )
     if not conflicts or len(paths) > len(resolutions):
@@ -88,18 +95,19 @@ def merge_with_resolutions(
 
 
 def is_ancestor(bare: BareRepository, older: str, newer: str) -> bool:
-    """Whether all of ``older`` is in ``newer`` already."""
-    return bare.git.run(bare.folder, "merge-base", "--is-ancestor", older, newer, ok_codes=(0, 1)).code == 0
+    """Return True if ``newer`` contains ``older``."""
+    output = bare.git.run(bare.folder, "merge-base", "--is-ancestor", older, newer, options=_MAY_FAIL)
+    return output.code == 0
 
 
 def merge_base(bare: BareRepository, one: str, other: str) -> str:
-    """The commit from which both came; empty if there is none."""
-    said = bare.git.run(bare.folder, "merge-base", one, other, ok_codes=(0, 1))
-    return said.text.split()[0] if said.text else ""
+    """Return the common ancestor of two commits, or ""."""
+    output = bare.git.run(bare.folder, "merge-base", one, other, options=_MAY_FAIL)
+    return output.text.split()[0] if output.text else ""
 
 
 def _parse_messages(messages: bytes) -> Iterator[tuple[str, list[str]]]:
-    """Kind and paths of each of the ``count\\0path\\0…kind\\0text\\0`` messages."""
+    """Yield kind and paths of each message ``count\\0path\\0…kind\\0text\\0``."""
     parts = iter(messages.lstrip(b"\0").split(b"\0"))
     for count in parts:
         if not count.isdigit():
@@ -110,15 +118,14 @@ def _parse_messages(messages: bytes) -> Iterator[tuple[str, list[str]]]:
 
 
 def _conflicting_paths(messages: bytes) -> list[str]:
-    """Paths that are in conflict."""
+    """Return the paths of all conflict messages."""
     return sorted(
         {path for kind, paths in _parse_messages(messages) if kind.startswith("CONFLICT") for path in paths}
     )
 
 
 def _renamed_files(messages: bytes) -> Iterator[tuple[str, str]]:
-    """Files where the other side has a folder, and the name by which git keeps them in the tree:
-    ``(path, path~side)``."""
+    """Yield ``(path, path~side)`` for each file that git keeps under another name because of a folder."""
     for kind, paths in _parse_messages(messages):
         if kind == "CONFLICT (file/directory)" and len(paths) == 2 and paths[0].startswith(f"{paths[1]}~"):
             yield paths[1], paths[0]
@@ -145,20 +152,25 @@ def _conflict(bare: BareRepository, path: str, stages: Mapping[int, str]) -> Con
 
 
 def _text(bare: BareRepository, blob: str) -> str | None:
-    """A content as text, one byte more than is shown; None if it is none."""
-    said = bare.git.run(
-        bare.folder, "cat-file", "blob", blob, max_bytes=MAX_TEXT_BYTES, may_truncate=True, ok_codes=(0, 128)
+    """Return a content as text, ending with "…" if it is cut; None for binary content."""
+    output = bare.git.run(
+        bare.folder,
+        "cat-file",
+        "blob",
+        blob,
+        options=RunOptions(max_bytes=MAX_TEXT_BYTES, may_truncate=True, ok_codes=(0, 128)),
     )
-    if b"\0" in said.out:
+    if b"\0" in output.out:
         return None
-    text = said.out.decode("utf-8", "replace")
-    return text + "…" if said.is_truncated else text
+    text = output.out.decode("utf-8", "replace")
+    return text + "…" if output.is_truncated else text
 
 
 def _limit_texts(found: list[Conflict]) -> tuple[Conflict, ...]:
-    """The conflicts with as many of their texts as one answer holds."""
-    left, kept = MAX_TEXTS_BYTES, []
+    """Drop the texts of conflicts beyond `MAX_TEXTS_BYTES`."""
+    remaining, kept = MAX_TEXTS_BYTES, []
     for conflict in found:
-        left -= len(conflict.base.encode()) + len(conflict.ours.encode()) + len(conflict.theirs.encode())
-        kept.append(conflict if left >= 0 else replace(conflict, base="", ours="", theirs="", truncated=True))
+        remaining -= len(conflict.base.encode()) + len(conflict.ours.encode()) + len(conflict.theirs.encode())
+        fits = remaining >= 0
+        kept.append(conflict if fits else replace(conflict, base="", ours="", theirs="", truncated=True))
     return tuple(kept)

@@ -1,4 +1,4 @@
-"""What is in a repository: files, lines, commits."""
+"""Queries of a repository: files, history, search."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from wonder_server.adapters.git.storage.bare_repository import EMPTY_TREE, BareRepository
-from wonder_server.adapters.git.storage.command import RepositoryDamagedError
+from wonder_server.adapters.git.storage.command import RepositoryDamagedError, RunOptions
 from wonder_server.core.frozen import replace
 from wonder_server.ports.repositories import Commit, File, Match, SearchResult
 
@@ -19,7 +19,7 @@ FILES: Final = ("100644", "100755", "120000")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One line of a listing: what lies at a path."""
+    """One entry of a listing."""
 
     mode: str
     id: str
@@ -29,9 +29,9 @@ class Entry:
 def entries(
     bare: BareRepository, at: str, paths: Sequence[str] = (), *, deep: bool = True
 ) -> Iterator[Entry]:
-    """What lies below a commit or tree, by path as bytes sort; ``paths`` alone, if there are any."""
-    how = ("-r",) if deep else ("-t",)
-    out = bare.git.run(bare.folder, "ls-tree", *how, "-z", "--full-tree", at, "--", *paths).out
+    """Yield the entries below a commit or tree in byte order of their paths; only ``paths`` if given."""
+    mode_option = ("-r",) if deep else ("-t",)
+    out = bare.git.run(bare.folder, "ls-tree", *mode_option, "-z", "--full-tree", at, "--", *paths).out
     for line in out.split(b"\0"):
         if line:
             head, _, path = line.partition(b"\t")
@@ -40,7 +40,7 @@ def entries(
 
 
 def files(bare: BareRepository, at: str, prefix: str, after: str, limit: int) -> list[File]:
-    """See the port. What is no text as a path is left out: nobody could name it."""
+    """Return files; see the port. Paths that are not UTF-8 are omitted, since no request could name them."""
     tree = bare.resolve(at)
     if not tree:
         return []
@@ -57,13 +57,16 @@ def files(bare: BareRepository, at: str, prefix: str, after: str, limit: int) ->
 
 
 def with_sizes(bare: BareRepository, found: Sequence[Entry]) -> list[File]:
-    """The same with the sizes of their contents. A content that cannot be read has none, and is marked: one
-    damaged file does not hide the others."""
+    """Return the entries with the sizes of their contents.
+
+    An unreadable content is marked as damaged, with size 0, so that it does not hide the other files.
+    """
     wanted = "".join(f"{entry.id}\n" for entry in found).encode()
-    said = bare.git.run(
-        bare.folder, "cat-file", "--batch-check=%(objectsize)", input=wanted, allow_errors=True
-    ).text.split("\n")
-    if found and len(said) != len(found):
+    options = RunOptions(input=wanted, allow_errors=True)
+    sizes = bare.git.run(bare.folder, "cat-file", "--batch-check=%(objectsize)", options=options).text.split(
+        "\n"
+    )
+    if found and len(sizes) != len(found):
         raise RepositoryDamagedError("git ended in the middle of the sizes")
     return [
         File(
@@ -73,17 +76,17 @@ def with_sizes(bare: BareRepository, found: Sequence[Entry]) -> list[File]:
             size=int(size) if size.isdigit() else 0,
             is_damaged=not size.isdigit(),
         )
-        for entry, size in zip(found, said, strict=False)
+        for entry, size in zip(found, sizes, strict=False)
     ]
 
 
 def entry_at(bare: BareRepository, tree: str, path: str) -> Entry | None:
-    """What lies at exactly this path, a folder (mode ``040000``) included."""
+    """Return the entry at exactly this path, folders (mode ``040000``) included; None if there is none."""
     return next((e for e in entries(bare, tree, (path,), deep=False) if e.path == path), None)
 
 
 def read(bare: BareRepository, at: str, path: str, max_bytes: int) -> File | None:
-    """See the port."""
+    """Return one file with its content; see the port."""
     tree = bare.resolve(at)
     entry = entry_at(bare, tree, path) if tree else None
     if entry is None or entry.mode not in FILES:
@@ -93,12 +96,12 @@ def read(bare: BareRepository, at: str, path: str, max_bytes: int) -> File | Non
 
 
 def has_branches(bare: BareRepository, below: str) -> bool:
-    """Whether there are branches named ``<below>/…``."""
+    """Return True if there are branches named ``<below>/…``."""
     return bool(bare.git.run(bare.folder, "for-each-ref", "--count=1", f"refs/heads/{below}/").text)
 
 
 def is_text(path: str) -> bool:
-    """Whether a path as git gave it is UTF-8."""
+    """Return True if a path from git is valid UTF-8."""
     return path.isascii() or not any("\ud800" <= character <= "\udfff" for character in path)
 
 
@@ -106,23 +109,24 @@ def is_text(path: str) -> bool:
 
 
 def history(bare: BareRepository, at: str, paths: Sequence[str], skip: int, limit: int) -> list[Commit]:
-    """See the port."""
+    """Return commits, newest first; see the port."""
     head = bare.resolve(at)
     if not head:
         return []
-    said = bare.git.run(
+    listed = bare.git.run(
         bare.folder, "rev-list", "--date-order", f"--skip={skip}", f"--max-count={limit}", head, "--", *paths
     )
-    return with_paths(bare, bare.commits(said.text.split()))
+    return with_paths(bare, bare.commits(listed.text.split()))
 
 
 def with_paths(bare: BareRepository, commits: Sequence[Commit]) -> list[Commit]:
-    """The commits with what each changed against its first parent."""
-    asked = "".join(f"{c.id} {c.parents[0]}\n" if c.parents else f"{c.id}\n" for c in commits).encode()
-    if not asked:
+    """Return the commits with the paths that each changed against its first parent."""
+    pairs = "".join(f"{c.id} {c.parents[0]}\n" if c.parents else f"{c.id}\n" for c in commits).encode()
+    if not pairs:
         return []
+    options = RunOptions(input=pairs)
     out = bare.git.run(
-        bare.folder, "diff-tree", "--stdin", "-r", "-z", "--raw", "--root", "--no-renames", input=asked
+        bare.folder, "diff-tree", "--stdin", "-r", "-z", "--raw", "--root", "--no-renames", options=options
     ).out
     changed: dict[str, list[str]] = {}
     current: list[str] = []
@@ -141,7 +145,7 @@ def with_paths(bare: BareRepository, commits: Sequence[Commit]) -> list[Commit]:
 
 
 def search(bare: BareRepository, at: str, words: Sequence[str], prefix: str, limit: int) -> SearchResult:
-    """See the port."""
+    """Return lines and paths that contain all of ``words``; see the port."""
     tree = bare.resolve(at)
     if not tree or not words or tree == EMPTY_TREE:
         return SearchResult()
@@ -157,17 +161,17 @@ def search(bare: BareRepository, at: str, words: Sequence[str], prefix: str, lim
         and all(word in entry.path.casefold() for word in lowered)
     ]
     wanted = [part for word in words for part in ("--and", "-e", word)][1:]
-    said = bare.git.run(
+    output = bare.git.run(
         bare.folder, "grep", "-I", "-n", "-i", "-F", "-z", "--full-name", "--no-color", "--no-textconv",
         f"--max-count={limit + 1}", *wanted, tree, "--", *within,
-        ok_codes=(0, 1), max_bytes=GREP_BYTES, may_truncate=True,
+        options=RunOptions(ok_codes=(0, 1), max_bytes=GREP_BYTES, may_truncate=True),
     )  # fmt: skip
-    lines = said.out.split(b"\n")
-    for line in lines[:-1] if said.is_truncated else lines:
+    lines = output.out.split(b"\n")
+    for line in lines[:-1] if output.is_truncated else lines:
         if match := _parse_match(line[len(tree) + 1 :], prefix):
             found.append(match)
     found.sort(key=lambda match: (match.path, match.line))
-    return SearchResult(matches=tuple(found[:limit]), truncated=said.is_truncated or len(found) > limit)
+    return SearchResult(matches=tuple(found[:limit]), truncated=output.is_truncated or len(found) > limit)
 
 
 def _parse_match(line: bytes, prefix: str) -> Match | None:

@@ -1,7 +1,7 @@
-"""Branches of a repository, read and set as data in its files: no program runs, no symbolic link is followed.
+"""Branches of a repository, read and set as data in its files. No program runs, no symbolic link is followed.
 
-A branch is a file below ``refs/heads`` or a line of ``packed-refs``; the file wins. An unreadable entry is
-damage and raises `BrokenReference`, so that damage is never reported as a missing branch.
+A branch is a file below ``refs/heads`` or a line of ``packed-refs``; the file takes precedence. An unreadable
+entry is damage and raises `BrokenReferenceError`, so damage is never reported as a missing branch.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ _HEADS: Final = "refs/heads/"
 _MAX_BYTES: Final = 64 << 20
 _MAX_DEPTH: Final = 64
 _MAX_LINKS: Final = 5
-"""Symbolic references that are followed from one branch, as in git."""
+"""Maximum number of symbolic references followed from one branch, as in git."""
 
 
 class BrokenReferenceError(Exception):
-    """A reference that cannot be read. The message is a clause for people."""
+    """A reference is unreadable. The message is a clause for users."""
 
 
 class HostRepositoryError(Exception):
-    """A host folder that cannot be used as a repository. The message is a clause for people."""
+    """A host folder cannot be used as a repository. The message is a clause for users."""
 
 
 class RefLockedError(Exception):
-    """Another git is changing the branch."""
+    """Another git process is changing the branch."""
 
 
-def read_file(handle: int, name: str, most: int = _MAX_BYTES) -> bytes | None:
+def read_file(handle: int, name: str, max_bytes: int = _MAX_BYTES) -> bytes | None:
     """Return the content of a regular file below the folder ``handle``, or None if it does not exist.
 
-    Raises BrokenReference for anything else at this path, and for more than ``most`` bytes.
+    Raises `BrokenReferenceError` for anything else at this path, and above ``max_bytes``.
     """
     *folders, last = name.split("/")
     try:
@@ -54,16 +54,16 @@ def read_file(handle: int, name: str, most: int = _MAX_BYTES) -> bytes | None:
         if not stat.S_ISREG(os.fstat(file).st_mode):
             if stat.S_ISDIR(os.fstat(file).st_mode):
                 return None
-            raise BrokenReferenceError(f"{name} is no regular file")
-        content = stream.read(most + 1)
-    if len(content) > most:
-        raise BrokenReferenceError(f"{name} has more than {most} bytes")
+            raise BrokenReferenceError(f"{name} is not a regular file")
+        content = stream.read(max_bytes + 1)
+    if len(content) > max_bytes:
+        raise BrokenReferenceError(f"{name} has more than {max_bytes} bytes")
     return content
 
 
 @contextmanager
 def open_folder(handle: int, folders: list[str]) -> Iterator[int]:
-    """Open a folder below ``handle``, one part at a time, without following a symbolic link."""
+    """Open a folder below ``handle``, one component at a time, without following a symbolic link."""
     current = os.dup(handle)
     try:
         for folder in folders:
@@ -76,7 +76,7 @@ def open_folder(handle: int, folders: list[str]) -> Iterator[int]:
 
 
 def head_of(handle: int) -> str:
-    """Return the branch that HEAD of the repository ``handle`` names, or "" if HEAD names none."""
+    """Return the branch that HEAD of the repository ``handle`` names, or "" if HEAD names no branch."""
     content = read_file(handle, "HEAD", 4_096)
     if content is None:
         raise BrokenReferenceError("HEAD is missing")
@@ -85,7 +85,7 @@ def head_of(handle: int) -> str:
 
 
 def branch(handle: int, name: str) -> str:
-    """Return the commit id of a branch, or "" if there is no such branch. Raises BrokenReference."""
+    """Return the commit id of a branch, or "" if it does not exist. Raises `BrokenReferenceError`."""
     seen = f"{_HEADS}{name}"
     for _ in range(_MAX_LINKS):
         content = read_file(handle, seen, 4_096)
@@ -95,16 +95,16 @@ def branch(handle: int, name: str) -> str:
         if _ID.match(text):
             return text
         if not text.startswith("ref: refs/"):
-            raise BrokenReferenceError(f"the reference '{seen[:200]}' holds no commit id")
+            raise BrokenReferenceError(f"the reference '{seen[:200]}' contains no commit id")
         seen = text[5:].strip()
         if ".." in seen or not seen.startswith(_HEADS):
-            raise BrokenReferenceError(f"the reference '{name[:200]}' leads out of {_HEADS}")
-    raise BrokenReferenceError(f"the reference '{name[:200]}' leads from one to the next without end")
+            raise BrokenReferenceError(f"the reference '{name[:200]}' points outside {_HEADS}")
+    raise BrokenReferenceError(f"the reference '{name[:200]}' passes through more than {_MAX_LINKS} others")
 
 
 def branches(handle: int) -> dict[str, str]:
-    """Return the commit id of each branch. Raises BrokenReference if one of them cannot be read."""
-    # Loose files first: git packs by writing packed-refs before it removes the files.
+    """Return the commit id of each branch. Raises `BrokenReferenceError` if one is unreadable."""
+    # Loose files first: git writes packed-refs before it removes the files.
     loose = list(_loose_branches(handle))
     found = {name: branch(handle, name) for name in loose}
     packed = _packed_references(handle)
@@ -124,7 +124,7 @@ def _loose_branches(handle: int) -> Iterator[str]:
 
 def _walk(folder: int, base: str, depth: int) -> Iterator[str]:
     if depth > _MAX_DEPTH:
-        raise BrokenReferenceError(f"{_HEADS}{base[:200]} is nested too deep")
+        raise BrokenReferenceError(f"{_HEADS}{base[:200]} is nested too deeply")
     with os.scandir(folder) as listing:
         names = sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in listing)
     for name, is_folder in names:
@@ -144,7 +144,7 @@ def _packed_references(handle: int) -> dict[str, str]:
             continue
         commit_id, space, name = line.partition(" ")
         if not space or not _ID.match(commit_id):
-            raise BrokenReferenceError("packed-refs holds a line that is no reference")
+            raise BrokenReferenceError("packed-refs contains a line that is not a reference")
         found[name] = commit_id
     return found
 
@@ -153,10 +153,12 @@ def _packed_references(handle: int) -> dict[str, str]:
 
 
 def set_branch(handle: int, name: str, new: str, old: str) -> bool:
-    """Set a branch from the commit ``old`` ("": there is none) to ``new``; False if it is not at ``old``.
+    """Move a branch from the commit ``old`` ("": no such branch) to ``new``. Return False if it is not at
+    ``old``.
 
-    git's own protocol, so that it holds against others: ``<name>.lock`` beside the file, then a rename. All
-    of it happens in one folder that was opened part by part. Raises Locked, HostProblem, BrokenReference.
+    This follows git's own protocol, so it excludes other git processes: it creates ``<name>.lock`` beside the
+    file, then renames it. Everything happens in one folder, opened component by component. Raises
+    `RefLockedError`, `HostRepositoryError`, `BrokenReferenceError`.
     """
     folder_name, _, last = f"{_HEADS}{name}".rpartition("/")
     with _make_folders(handle, folder_name.split("/"), name) as folder:
@@ -172,13 +174,13 @@ def set_branch(handle: int, name: str, new: str, old: str) -> bool:
                 os.fsync(file)
             if _read_locked(handle, folder, last, name) != old:
                 return False
-            with contextlib.suppress(OSError):  # git leaves empty folders where branches were.
+            with contextlib.suppress(OSError):  # git leaves empty folders of deleted branches.
                 os.rmdir(last, dir_fd=folder)
             os.rename(lock, last, src_dir_fd=folder, dst_dir_fd=folder)
             lock = ""
             os.fsync(folder)
         except IsADirectoryError:
-            raise HostRepositoryError(f"other branches' names begin with '{name}/'") from None
+            raise HostRepositoryError(f"names of other branches begin with '{name}/'") from None
         finally:
             if lock:
                 with contextlib.suppress(FileNotFoundError):
@@ -188,7 +190,7 @@ def set_branch(handle: int, name: str, new: str, old: str) -> bool:
 
 @contextmanager
 def _make_folders(handle: int, folders: list[str], name: str) -> Iterator[int]:
-    """Open the folder of a branch; what is missing is made."""
+    """Open the folder of a branch, creating missing folders."""
     current = os.dup(handle)
     try:
         for folder in folders:
@@ -198,7 +200,7 @@ def _make_folders(handle: int, folders: list[str], name: str) -> Iterator[int]:
                 inner = os.open(folder, FOLDER, dir_fd=current)
             except OSError as problem:
                 raise HostRepositoryError(
-                    f"'{folder[:100]}' on the way to its branch '{name}' is no folder ({problem.strerror})"
+                    f"'{folder[:100]}' in the path of branch '{name}' is not a folder ({problem.strerror})"
                 ) from None
             os.close(current)
             current = inner
@@ -208,19 +210,19 @@ def _make_folders(handle: int, folders: list[str], name: str) -> Iterator[int]:
 
 
 def _read_locked(handle: int, folder: int, last: str, name: str) -> str:
-    """Return the commit id of the branch whose lock is held."""
+    """Return the commit id of the branch, whose lock the caller holds."""
     content = read_file(folder, last, 4_096)
     if content is None:
         packed = _packed_references(handle)
         for other in packed:
             if other.startswith(f"{_HEADS}{name}/") or f"{_HEADS}{name}".startswith(f"{other}/"):
                 raise HostRepositoryError(
-                    f"its branch '{other.removeprefix(_HEADS)}' is in the way of '{name}'"
+                    f"its branch '{other.removeprefix(_HEADS)}' prevents a branch named '{name}'"
                 )
         return packed.get(f"{_HEADS}{name}", "")
     text = content.decode("utf-8", "replace").strip()
     if text.startswith("ref:"):
         raise HostRepositoryError(f"its branch '{name}' is a symbolic reference")
     if not _ID.match(text):
-        raise BrokenReferenceError(f"the reference '{_HEADS}{name}' holds no commit id")
+        raise BrokenReferenceError(f"the reference '{_HEADS}{name}' contains no commit id")
     return text

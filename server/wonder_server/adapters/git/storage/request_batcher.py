@@ -1,4 +1,4 @@
-"""Requests of one moment, carried out together."""
+"""Batching of concurrent requests."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ MAX_BATCH_BYTES: Final = 16 << 20
 
 
 class RequestBatcher(Generic[Q, A]):
-    """Takes requests; while one group is carried out, the next one gathers.
+    """Collect requests while one batch runs, and execute them together in the next.
 
-    ``act`` carries out a group and returns for each request its answer or the error that it ends with. An
-    error that ``act`` raises ends all of the group. A group has at most 64 requests, and 16 MiB of ``size``.
+    ``execute`` returns for each request of a batch its answer or its error. If ``execute`` raises, all
+    requests of the batch fail. A batch has at most `MAX_BATCH_REQUESTS` requests and `MAX_BATCH_BYTES` of
+    ``size``.
     """
 
     def __init__(
@@ -31,7 +32,7 @@ class RequestBatcher(Generic[Q, A]):
         self._worker: asyncio.Task[None] | None = None
 
     async def submit(self, request: Q) -> A:
-        """Return the answer to one request. It is carried out even if the caller goes away."""
+        """Return the answer to one request. The request runs even if the caller is cancelled."""
         answer: asyncio.Future[A] = asyncio.get_running_loop().create_future()
         self._waiting.append((request, answer))
         if self._worker is None:
@@ -59,10 +60,10 @@ class RequestBatcher(Generic[Q, A]):
                 answer.cancel()
 
     def _take_batch(self) -> list[tuple[Q, asyncio.Future[A]]]:
-        count, left = 0, MAX_BATCH_BYTES
+        count, remaining = 0, MAX_BATCH_BYTES
         while count < min(len(self._waiting), MAX_BATCH_REQUESTS):
-            left -= self._size(self._waiting[count][0])
-            if count and left < 0:
+            remaining -= self._size(self._waiting[count][0])
+            if count and remaining < 0:
                 break
             count += 1
         group, self._waiting = self._waiting[:count], self._waiting[count:]

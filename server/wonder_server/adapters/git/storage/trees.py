@@ -1,6 +1,6 @@
-"""Trees of git as values: parsed, changed and written without a process for each step.
+"""Trees of git as values: parsed, changed and written without a process per step.
 
-`Objects` reads the objects that a group of changes needs with one process and writes the new ones with one.
+`Objects` reads the objects for a group of changes with one process and writes the new ones with one.
 """
 
 from __future__ import annotations
@@ -12,20 +12,21 @@ from dataclasses import dataclass
 from typing import Final
 
 from wonder_server.adapters.git.storage.bare_repository import BareRepository
-from wonder_server.adapters.git.storage.command import RepositoryDamagedError
+from wonder_server.adapters.git.storage.command import RepositoryDamagedError, RunOptions
 
 FOLDER: Final = "40000"
 _TYPES: Final = {"commit": 1, "tree": 2, "blob": 3}
 _MAX_LOOSE: Final = 16
-"""Up to so many objects become files of their own, each with a sync; more become one pack, with two."""
+"""Up to this number, new objects become files of their own, each with an fsync. More become one pack, with
+two."""
 
 _MAX_PACKS: Final = 40
-"""From so many packs on they are joined: each look-up of an object asks one after the other."""
+"""From this number on, packs are merged: each lookup of an object searches them one by one."""
 
 
 @dataclass(frozen=True, slots=True)
 class TreeEntry:
-    """One entry of a tree. ``mode`` as in the tree: a folder is ``40000``."""
+    """One entry of a tree. ``mode`` has git's form: ``40000`` for a folder."""
 
     mode: str
     id: str
@@ -42,7 +43,7 @@ def object_id(kind: str, content: bytes) -> str:
 
 
 class Objects:
-    """Objects of one repository: those that are there, and new ones that `flush` writes."""
+    """Objects of one repository: existing ones, and new ones that `flush` writes."""
 
     def __init__(self, bare: BareRepository) -> None:
         self._bare = bare
@@ -52,8 +53,8 @@ class Objects:
     def preload(self, commit: str, paths: Iterable[str]) -> str:
         """Read the commit's tree and the folders on the way to ``paths`` at once. Return the tree's id."""
         folders = {path[:at] for path in paths for at, letter in enumerate(path) if letter == "/"}
-        asked = [f"{commit}^{{tree}}", *(f"{commit}:{folder}" for folder in sorted(folders))]
-        found = self._bare.batch(asked)
+        names = [f"{commit}^{{tree}}", *(f"{commit}:{folder}" for folder in sorted(folders))]
+        found = self._bare.batch(names)
         for object_id, kind, content in found:
             if kind == "tree":
                 self._trees[object_id] = _parse_tree(content)
@@ -62,7 +63,7 @@ class Objects:
         return found[0][0]
 
     def tree(self, tree_id: str) -> Tree:
-        """Return a tree; "" is the empty one. Raises Damaged if it is not there."""
+        """Return a tree; "" is the empty one. Raises `RepositoryDamagedError` if it is missing."""
         if not tree_id:
             return {}
         if tree_id not in self._trees:
@@ -71,13 +72,13 @@ class Objects:
         return self._trees[tree_id]
 
     def add(self, kind: str, content: bytes) -> str:
-        """Keep a new object for `flush`. Return its id."""
-        made = object_id(kind, content)
-        self._new[made] = (kind, content)
-        return made
+        """Add a new object for `flush`. Return its id."""
+        added = object_id(kind, content)
+        self._new[added] = (kind, content)
+        return added
 
     def at(self, tree_id: str, path: str) -> TreeEntry | None:
-        """Return the entry at a path, or None. A file on the way is no folder: None."""
+        """Return the entry at a path; None if it is missing or a file takes the place of a parent folder."""
         leaf: TreeEntry | None = TreeEntry(FOLDER, tree_id)
         for part in path.encode().split(b"/"):
             if leaf is None or leaf.mode != FOLDER:
@@ -86,8 +87,10 @@ class Objects:
         return leaf
 
     def with_entry(self, tree_id: str, path: str, leaf: TreeEntry | None) -> str:
-        """Return the id of the tree with another entry at ``path``; None removes it, and the folders that are
-        empty then. The tree's own id may become "": there is nothing left."""
+        """Return the id of the tree with ``leaf`` at ``path``. None removes the entry and its empty folders.
+
+        The result is "" if the tree becomes empty.
+        """
         return self._with_entry(tree_id, path.encode().split(b"/"), leaf)
 
     def _with_entry(self, tree_id: str, parts: list[bytes], leaf: TreeEntry | None) -> str:
@@ -103,12 +106,12 @@ class Objects:
             entries[name] = leaf
         if not entries:
             return ""
-        made = self.add("tree", _serialize_tree(entries))
-        self._trees[made] = entries
-        return made
+        new_id = self.add("tree", _serialize_tree(entries))
+        self._trees[new_id] = entries
+        return new_id
 
     def flush(self) -> None:
-        """Write what is new, on disk when this returns."""
+        """Write new objects; they are on disk when this returns."""
         if not self._new:
             return
         packed = bytearray(b"PACK\0\0\0\2" + len(self._new).to_bytes(4, "big"))
@@ -117,11 +120,11 @@ class Objects:
         packed += hashlib.sha1(packed, usedforsecurity=False).digest()
         git, folder = self._bare.git, self._bare.folder
         if len(self._new) <= _MAX_LOOSE:
-            git.run(folder, "unpack-objects", "-q", input=bytes(packed))
+            git.run(folder, "unpack-objects", "-q", options=RunOptions(input=bytes(packed)))
         else:
-            git.run(folder, "index-pack", "--stdin", input=bytes(packed))
+            git.run(folder, "index-pack", "--stdin", options=RunOptions(input=bytes(packed)))
             if sum(1 for _ in (folder / "objects" / "pack").glob("*.pack")) >= _MAX_PACKS:
-                git.run(folder, "repack", "--geometric=2", "-d", "-q", seconds=600.0)
+                git.run(folder, "repack", "--geometric=2", "-d", "-q", options=RunOptions(seconds=600.0))
         self._new.clear()
 
 
@@ -138,7 +141,7 @@ def _parse_tree(content: bytes) -> Tree:
 
 
 def _serialize_tree(entries: Tree) -> bytes:
-    """Serialise a tree. git sorts folders as if their names ended with a slash."""
+    """Serialize a tree. git sorts folders as if their names ended with a slash."""
     ordered = sorted(entries.items(), key=lambda each: each[0] + (b"/" if each[1].mode == FOLDER else b""))
     return b"".join(
         b"%s %s\0%s" % (leaf.mode.encode(), name, bytes.fromhex(leaf.id)) for name, leaf in ordered
@@ -146,7 +149,7 @@ def _serialize_tree(entries: Tree) -> bytes:
 
 
 def _head(number: int, size: int) -> bytes:
-    """The head of an object in a pack: its type and size, seven bits at a time after the first four."""
+    """Return the header of an object in a pack: type and size, seven bits at a time after the first four."""
     byte, size = (number << 4) | (size & 15), size >> 4
     out = bytearray()
     while size:

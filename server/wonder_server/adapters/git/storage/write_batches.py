@@ -1,4 +1,4 @@
-"""Writes of one moment on one branch: each is a commit of its own, and all become visible with one step."""
+"""Concurrent writes on one branch: one commit each, and one step that makes all of them visible."""
 
 from __future__ import annotations
 
@@ -29,8 +29,11 @@ class WriteRequest:
 
 
 def write_all(bare: BareRepository, writes: Sequence[WriteRequest]) -> list[Commit | Exception]:
-    """Carry out writes on one branch in their order. Return the commit of each, or why it was refused. A
-    write sees what those before it did. `Moved` if the branch was changed meanwhile: then none happened."""
+    """Execute writes on one branch in order. Return the commit or the error of each.
+
+    A write sees the changes of earlier ones. `RefConflictError` if the branch was moved meanwhile; then none
+    applies.
+    """
     bare.create()
     branch = writes[0].branch
     head = bare.head(branch)
@@ -46,7 +49,7 @@ def write_all(bare: BareRepository, writes: Sequence[WriteRequest]) -> list[Comm
         except WonderError as problem:
             answers.append(problem)
             if not has_begun:
-                state = None  # The next write may begin the branch elsewhere.
+                state = None  # The next write may start the branch at another commit.
     if state is not None and state.head != head:
         state.objects.flush()
         bare.set_branch(branch, state.head, head)
@@ -54,7 +57,7 @@ def write_all(bare: BareRepository, writes: Sequence[WriteRequest]) -> list[Comm
 
 
 class _BranchState:
-    """The branch as the writes so far leave it."""
+    """The branch after the writes executed so far."""
 
     def __init__(self, bare: BareRepository, base: str, writes: Sequence[WriteRequest]) -> None:
         self.objects = Objects(bare)
@@ -69,7 +72,7 @@ class _BranchState:
             self._tree = "" if self._tree == EMPTY_TREE else self._tree
 
     def write(self, write: WriteRequest) -> Commit:
-        """Make the commit of one write."""
+        """Create the commit of one write."""
         for path, wanted in write.expected.items():
             self._check_expected(path, wanted)
         for change in write.changes:
@@ -88,11 +91,10 @@ class _BranchState:
                 paths.append(change.path)
         if self.head and not write.metadata.key and tree == self._tree:
             return self._unchanged()
-        kept = tree or self.objects.add("tree", b"")
-        raw = self._bare.commit_text(kept, [self.head] if self.head else [], write.metadata)
-        made = self.objects.add("commit", raw)
-        self._tree, self.head = tree, made
-        self._head_commit = replace(parse_commit(made, raw), paths=tuple(sorted(paths)))
+        stored_tree = tree or self.objects.add("tree", b"")
+        raw = self._bare.commit_text(stored_tree, [self.head] if self.head else [], write.metadata)
+        self._tree, self.head = tree, self.objects.add("commit", raw)
+        self._head_commit = replace(parse_commit(self.head, raw), paths=tuple(sorted(paths)))
         return self._head_commit
 
     def _unchanged(self) -> Commit:
@@ -105,13 +107,14 @@ class _BranchState:
         if (found.id if found is not None else "") != wanted:
             raise error(
                 Reason.ETAG_MISMATCH,
-                f"'{path}' was changed since it was read; read it again and retry.",
+                f"'{path}' has changed since it was read. Read it again and repeat the change.",
                 field="etag",
                 etag=found.id if found is not None else "none",
             )
 
     def _check_path_free(self, path: str) -> None:
-        """A file must not take the place of a folder, nor a folder that of a file: that would delete it."""
+        """Raise FIELD_INVALID if a file would replace a folder, or a folder a file, since that deletes
+        content."""
         parts = path.split("/")
         for count in range(1, len(parts)):
             above = "/".join(parts[:count])
@@ -119,10 +122,10 @@ class _BranchState:
             if found is None:
                 return
             if found.mode != FOLDER:
-                raise _path_blocked(path, f"cannot be: '{above}' is a file, not a folder")
+                raise _path_blocked(path, f"cannot be written: '{above}' is a file, not a folder")
         found = self.objects.at(self._tree, path) if self._tree else None
         if found is not None and found.mode == FOLDER:
-            raise _path_blocked(path, "is a folder, with files in it")
+            raise _path_blocked(path, "is a folder that contains files")
 
 
 def _path_blocked(path: str, problem: str) -> WonderError:

@@ -1,0 +1,1 @@
+"""Files of branches in folders that agents write to."""

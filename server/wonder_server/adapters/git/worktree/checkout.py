@@ -1,4 +1,4 @@
-"""Trees to files and files to trees, without git ever seeing the folder."""
+"""Conversion between trees of git and files of a folder. git itself never accesses the folder."""
 
 from __future__ import annotations
 
@@ -10,64 +10,70 @@ from pathlib import Path
 from typing import IO, Final
 
 from wonder_server.adapters.git.storage.bare_repository import BareRepository
+from wonder_server.adapters.git.storage.command import RunOptions
 from wonder_server.adapters.git.storage.queries import FILES, Entry, entries, with_sizes
 from wonder_server.adapters.git.worktree import safe_files
 from wonder_server.core.errors import Reason, error
 from wonder_server.ports.repositories import File
 
 RACY_WINDOW_NS: Final = 2_000_000_000
-"""A file that was changed so shortly before it was read may change again without looking different."""
+"""A file read sooner after its last change than this may change again with the same timestamp."""
 
 MAX_BATCH_FILES: Final = 500
 MAX_BATCH_BYTES: Final = 32 << 20
-"""Contents that are in memory, or beside the repository, at once; a longer one goes through a file."""
+"""Maximum bytes of contents in memory, or in a file beside the repository. A larger content goes through a
+file."""
 
 DEFAULT_MAX_BYTES: Final = 1 << 30
-"""Bytes of all files of a worktree, unless the operator says otherwise."""
-
+"""Maximum total bytes of the files of a worktree, unless the operator sets another limit."""
 
 _MAX_BLOB: Final = 1 << 44
 
 
 class StatCache:
-    """What files of one folder looked like when they were read, so that they need not be read again."""
+    """File states of one folder with the hashes of the contents, so that unchanged files are not read
+    again."""
 
     def __init__(self) -> None:
         self._entries: dict[str, tuple[tuple[int, ...], str]] = {}
 
     def id_of(self, found: safe_files.FoundFile) -> str:
-        """The hash of the file's content, if it looks as it did; else empty."""
+        """Return the hash of the file's content if the file is unchanged, else ""."""
         fingerprint, known = self._entries.get(found.path, ((), ""))
         return known if fingerprint == found.fingerprint else ""
 
     def store(self, found: safe_files.FoundFile, content_id: str, read_ns: int) -> None:
+        """Store the hash of a content that was read at ``read_ns``, unless the file was changed just
+        before."""
         if found.changed_ns + RACY_WINDOW_NS < read_ns:
             self._entries[found.path] = (found.fingerprint, content_id)
 
     def retain(self, paths: Iterable[str]) -> None:
-        """Forget all others."""
+        """Drop all other paths."""
         kept = set(paths)
-        self._entries = {path: seen for path, seen in self._entries.items() if path in kept}
+        self._entries = {path: entry for path, entry in self._entries.items() if path in kept}
 
 
 def blob_id(content: bytes) -> str:
-    """The id that git gives to this content."""
+    """Return git's id of this content."""
     found = hashlib.sha1(b"blob %d\0" % len(content), usedforsecurity=False)
     found.update(content)
     return found.hexdigest()
 
 
 def snapshot(
-    bare: BareRepository, root: Path, base: str, stat_cache: StatCache, most: int = DEFAULT_MAX_BYTES
+    bare: BareRepository, root: Path, base: str, stat_cache: StatCache, max_bytes: int = DEFAULT_MAX_BYTES
 ) -> str:
-    """The tree of the files in ``root``, kept in the repository. ``base`` is the commit or tree on which they
-    rest, or empty: what is in it counts even if ``.gitignore`` names it. LIMIT_EXCEEDED, before anything is
-    read, if the files have more than ``most`` bytes."""
+    """Store the files in ``root`` in the repository, and return their tree.
+
+    ``base`` is the commit or tree that the files started from, or "". Its files are included even if
+    ``.gitignore`` excludes them. LIMIT_EXCEEDED above ``max_bytes``, before any file is read.
+    """
     before = {entry.path: entry for entry in entries(bare, base)} if base else {}
     above = {path[:at] for path in before for at, letter in enumerate(path) if letter == "/"}
-    changes, there = [], set[str]()
+    changes, present = [], set[str]()
     listed = list(safe_files.walk(root, lambda path: path in before or path in above))
-    _check_bytes([(found.size, found.path) for found in listed], most)
+    _check_bytes([(found.size, found.path) for found in listed], max_bytes)
     with tempfile.TemporaryFile(dir=bare.folder) as stream:
         for found in listed:
             content_id = stat_cache.id_of(found)
@@ -75,23 +81,23 @@ def snapshot(
                 read_ns = time.time_ns()
                 content = safe_files.read(root, found.path)
                 if content is None:
-                    continue  # It was removed meanwhile.
+                    continue  # The file was removed meanwhile.
                 content_id = blob_id(content)
                 _stream(stream, content)
                 if stream.tell() >= MAX_BATCH_BYTES:
                     _fast_import(bare, stream)
                 stat_cache.store(found, content_id, read_ns)
-            there.add(found.path)
+            present.add(found.path)
             old = before.get(found.path)
             if old is None or (old.mode, old.id) != (found.mode, content_id):
                 changes.append((found.mode, content_id, found.path))
         if changes and stream.tell():
             _fast_import(bare, stream)
-    stat_cache.retain(there)
-    gone = [(e.mode, "", e.path) for e in before.values() if e.mode in FILES and e.path not in there]
-    if not gone and not changes:
+    stat_cache.retain(present)
+    removed = [(e.mode, "", e.path) for e in before.values() if e.mode in FILES and e.path not in present]
+    if not removed and not changes:
         return _tree(bare, base)
-    return bare.tree_with(base, [*gone, *changes])
+    return bare.tree_with(base, [*removed, *changes])
 
 
 def _tree(bare: BareRepository, base: str) -> str:
@@ -107,35 +113,38 @@ def _stream(stream: IO[bytes], content: bytes) -> None:
 
 
 def _fast_import(bare: BareRepository, stream: IO[bytes]) -> None:
-    """Keep all that was written into ``stream``, with one run of git, and empty it."""
+    """Store all contents written to ``stream`` with one git command, and empty the stream."""
     stream.write(b"done\n")
     stream.seek(0)
-    bare.git.run(bare.folder, "fast-import", "--quiet", "--done", input=stream)
+    bare.git.run(bare.folder, "fast-import", "--quiet", "--done", options=RunOptions(input=stream))
     stream.seek(0)
     stream.truncate()
 
 
-def _check_bytes(files: Sequence[tuple[int, str]], most: int) -> None:
-    """LIMIT_EXCEEDED, with the largest files, if these (size and path) are more than ``most`` bytes."""
-    if (total := sum(size for size, _ in files)) > most:
+def _check_bytes(files: Sequence[tuple[int, str]], max_bytes: int) -> None:
+    """Raise LIMIT_EXCEEDED, naming the largest files, if ``files`` (size, path) exceed ``max_bytes`` in
+    total."""
+    if (total := sum(size for size, _ in files)) > max_bytes:
         largest = ", ".join(f"'{path[:100]}' ({size})" for size, path in sorted(files, reverse=True)[:3])
         raise error(
             Reason.LIMIT_EXCEEDED,
-            f"The files of the worktree have {total} bytes, more than {most}. The largest are {largest}: "
-            "remove them or let .gitignore name them, or let the operator raise the setting worktree_bytes.",
-            limit=str(most),
+            f"The files of the worktree have {total} bytes, more than {max_bytes}. The largest are {largest}."
+            " Remove them, list them in .gitignore, or ask the operator to raise the setting worktree_bytes.",
+            limit=str(max_bytes),
         )
 
 
 # --- files from trees -----------------------------------------------------------------------------
 
 
-def check_out(bare: BareRepository, tree: str, root: Path, most: int = DEFAULT_MAX_BYTES) -> None:
-    """Write the files of a tree into the folder, byte for byte as they are kept. LIMIT_EXCEEDED, before the
-    first, if they have more than ``most`` bytes."""
+def check_out(bare: BareRepository, tree: str, root: Path, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
+    """Write the files of a tree into the folder, byte for byte.
+
+    LIMIT_EXCEEDED above ``max_bytes``, before any file is written.
+    """
     listed = [e for e in entries(bare, tree) if e.mode in FILES and safe_files.is_inside(e.path)]
     files = with_sizes(bare, listed)
-    _check_bytes([(file.size, file.path) for file in files], most)
+    _check_bytes([(file.size, file.path) for file in files], max_bytes)
     for batch in _batches(files):
         if len(batch) == 1:
             _write(bare, root, batch[0].path, batch[0].id, batch[0].mode)
@@ -146,32 +155,34 @@ def check_out(bare: BareRepository, tree: str, root: Path, most: int = DEFAULT_M
 
 
 def _batches(files: Iterable[File]) -> Iterator[list[File]]:
-    """Files whose contents have at most 32 MiB together, or one alone."""
-    batch, left = list[File](), MAX_BATCH_BYTES
+    """Group files by `MAX_BATCH_FILES` and `MAX_BATCH_BYTES`. A larger file is a group of its own."""
+    batch, remaining = list[File](), MAX_BATCH_BYTES
     for file in files:
-        if batch and (len(batch) == MAX_BATCH_FILES or file.size > left):
+        if batch and (len(batch) == MAX_BATCH_FILES or file.size > remaining):
             yield batch
-            batch, left = [], MAX_BATCH_BYTES
+            batch, remaining = [], MAX_BATCH_BYTES
         batch.append(file)
-        left -= file.size
+        remaining -= file.size
     if batch:
         yield batch
 
 
 def _write(bare: BareRepository, root: safe_files.Root, path: str, blob_id: str, mode: str) -> None:
-    """Write one content, whatever its length, without holding it in memory."""
+    """Write one content of any length without holding it in memory."""
     with tempfile.TemporaryFile(dir=bare.folder) as stream:
         bare.blob_into(blob_id, stream, _MAX_BLOB)
         safe_files.write(root, path, stream, mode)
 
 
 def apply_tree_diff(bare: BareRepository, root: safe_files.Root, old: str, new: str) -> None:
-    """Make the files that are as in the tree ``old`` those of the tree ``new``. What is different from both
-    has been changed meanwhile and is left as it is."""
+    """Change files that are as in the tree ``old`` to those of the tree ``new``.
+
+    Files that differ from both trees were changed meanwhile and stay.
+    """
     before = _files(entries(bare, old))
     after = _files(entries(bare, new))
     differing = [path for path in {**before, **after} if before.get(path) != after.get(path)]
-    # What goes first makes room for what comes.
+    # Remove files first: a folder may take the place of a removed file.
     for path in sorted(differing, key=lambda path: (path in after, path)):
         if _current(root, path) == before.get(path):
             kept = after.get(path)
@@ -182,7 +193,8 @@ def apply_tree_diff(bare: BareRepository, root: safe_files.Root, old: str, new: 
 
 
 def conflicting_path(bare: BareRepository, root: safe_files.Root, old: str, new: str) -> str | None:
-    """Return a path that differs between the trees ``old`` and ``new`` and in the folder is as in neither."""
+    """Return a path that differs between the trees ``old`` and ``new`` and matches neither in the folder, or
+    None."""
     before, after = _files(entries(bare, old)), _files(entries(bare, new))
     for path in sorted({**before, **after}):
         wanted = (before.get(path), after.get(path))

@@ -1,7 +1,7 @@
-"""Which files of a folder a repository does not want: the rules of ``.gitignore``.
+"""Rules of ``.gitignore``: the files of a folder that a repository excludes.
 
-Read by us and not by git, since git is never let near a folder that agents write. The rules are data and so
-is the answer; a rule that is no rule is passed over, as git does. Their expressions run in linear time.
+The server evaluates the rules itself, because git never accesses a folder that agents write. Invalid rules
+are skipped, as in git. The regular expressions run in linear time.
 """
 
 from __future__ import annotations
@@ -10,9 +10,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import re2
+
+Pattern: TypeAlias = Any
+"""A compiled expression of re2, which has no types."""
 
 MAX_RULES: Final = 2_000
 MAX_RULE_LENGTH: Final = 300
@@ -22,16 +25,16 @@ _RE2_OPTIONS.log_errors = False
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """``pattern`` fits paths relative to the folder that the rule stands in."""
+    """One rule. ``pattern`` matches paths relative to the folder ``base`` of its ``.gitignore``."""
 
-    pattern: Any
+    pattern: Pattern
     negated: bool
     folders_only: bool
     base: str
 
 
 def read_rules(text: str, base: str) -> list[Rule]:
-    """The rules of one ``.gitignore``; ``base`` is its folder, empty or ending with a slash."""
+    """Parse one ``.gitignore``. ``base`` is its folder: "" or a path that ends with a slash."""
     found = []
     for line in text.splitlines()[:MAX_RULES]:
         rule = _rule(line, base)
@@ -41,7 +44,8 @@ def read_rules(text: str, base: str) -> list[Rule]:
 
 
 def is_ignored(rules: Sequence[Rule], path: str, *, is_folder: bool) -> bool:
-    """Whether the last rule that fits says so. Folders above ``path`` are asked about before."""
+    """Return True if the last matching rule excludes ``path``. The caller has checked the folders above
+    it."""
     path = path.encode("utf-8", "replace").decode()
     for rule in reversed(rules):
         if rule.folders_only and not is_folder:
@@ -71,8 +75,8 @@ def _rule(line: str, base: str) -> Rule | None:
 
 
 @lru_cache(1_000)
-def _pattern(line: str, anchored: bool) -> Any:
-    """A rule as an expression over paths."""
+def _pattern(line: str, anchored: bool) -> Pattern:
+    """Convert a rule to an expression over paths."""
     out, at = ("" if anchored else "(?:.*/)?"), 0
     while at < len(line):
         rest = line[at:]

@@ -1,7 +1,8 @@
-"""Files of a folder that agents write to, read and written so that nothing planted there is followed or run.
+"""Access to files of a folder that agents write to, without following links or running anything in it.
 
-Every folder on the way is opened by itself and must be one, not a link to one; a file is opened only if it is
-a plain file. So whatever a command in the sandbox puts there, or swaps while we look, we stay inside.
+Each folder of a path is opened on its own and must be a folder, not a link to one. A file is opened only if
+it is a regular file. So access stays inside the folder, even if a command in the sandbox swaps entries at the
+same time.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 Root = Path | int
-"""A folder: its path, of which the last part may be no link, or the folder itself, open."""
+"""A folder: a path whose last component is not a link, or an open file descriptor."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundFile:
-    """A file or link of the folder. ``look`` changes whenever its content may have changed."""
+    """A file or link of the folder. ``fingerprint`` changes whenever the content may have changed."""
 
     path: str
     mode: str
@@ -43,16 +44,16 @@ class FoundFile:
 
     @property
     def size(self) -> int:
-        """Its apparent size: holes count."""
+        """Return the apparent size in bytes, including holes."""
         return self.fingerprint[1]
 
 
 Known = Callable[[str], bool]
-"""Whether the repository has this path, or something below it."""
+"""Returns True if the repository has this path, or a path below it."""
 
 
 def walk(root: Root, known: Known) -> Iterator[FoundFile]:
-    """All files below ``root`` that the repository has or would want, in no order."""
+    """Yield the files below ``root`` that the repository has or does not exclude, in no order."""
     handle = os.dup(root) if isinstance(root, int) else os.open(root, _FOLDER)
     count = 0
     try:
@@ -61,7 +62,7 @@ def walk(root: Root, known: Known) -> Iterator[FoundFile]:
             if count > MAX_FILES:
                 raise error(
                     Reason.LIMIT_EXCEEDED,
-                    f"The worktree has more than {MAX_FILES} files; let .gitignore name what does not count.",
+                    f"The worktree has more than {MAX_FILES} files. List files to exclude in .gitignore.",
                     limit=str(MAX_FILES),
                 )
             yield found
@@ -81,27 +82,31 @@ def _walk(handle: int, base: str, rules: list[Rule], known: Known, depth: int) -
         try:
             status = os.stat(name, dir_fd=handle, follow_symlinks=False)
         except OSError:
-            continue  # It was removed meanwhile.
+            continue  # The entry was removed meanwhile.
         if stat.S_ISDIR(status.st_mode):
-            if is_ignored(rules, path, is_folder=True) and not known(path):
-                continue
-            if depth >= MAX_DEPTH:
-                raise _unreadable(path, f"lies more than {MAX_DEPTH} folders deep")
-            try:
-                inner = os.open(name, _FOLDER, dir_fd=handle)
-            except PermissionError:
-                raise _unreadable(path, "may not be looked into") from None
-            except OSError:
-                continue  # It was removed, or replaced, meanwhile.
-            try:
-                yield from _walk(inner, path + "/", rules, known, depth + 1)
-            finally:
-                os.close(inner)
+            if known(path) or not is_ignored(rules, path, is_folder=True):
+                yield from _walk_folder(handle, path, rules, known, depth)
         elif stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode):
             if known(path) or not is_ignored(rules, path, is_folder=False):
                 yield FoundFile(
                     path, _mode(status), _fingerprint(status), max(status.st_mtime_ns, status.st_ctime_ns)
                 )
+
+
+def _walk_folder(handle: int, path: str, rules: list[Rule], known: Known, depth: int) -> Iterator[FoundFile]:
+    """Yield the files of one folder inside the open folder ``handle``."""
+    if depth >= MAX_DEPTH:
+        raise _unreadable(path, f"is nested more than {MAX_DEPTH} folders deep")
+    try:
+        inner = os.open(path.rpartition("/")[2], _FOLDER, dir_fd=handle)
+    except PermissionError:
+        raise _unreadable(path, "may not be listed by the server") from None
+    except OSError:
+        return  # The folder was removed or replaced meanwhile.
+    try:
+        yield from _walk(inner, path + "/", rules, known, depth + 1)
+    finally:
+        os.close(inner)
 
 
 def _mode(status: os.stat_result) -> str:
@@ -117,26 +122,26 @@ def _fingerprint(status: os.stat_result) -> tuple[int, ...]:
 # --- one file -------------------------------------------------------------------------------------
 
 
-def read(root: Root, path: str, most: int = MAX_FILE) -> bytes | None:
-    """The content of a file, or where a link leads; None if there is neither. PAYLOAD_TOO_LARGE."""
+def read(root: Root, path: str, max_bytes: int = MAX_FILE) -> bytes | None:
+    """Return the content of a file, or the target of a link; None if there is neither. PAYLOAD_TOO_LARGE."""
     with contextlib.suppress(OSError), _inside(root, path, make=False) as (handle, name):
-        return _read(handle, name, most)
+        return _read(handle, name, max_bytes)
     return None
 
 
 def file_mode(root: Root, path: str) -> str:
-    """The mode of a file or link, as git has it; empty if there is neither."""
+    """Return the mode of a file or link in git's form; "" if there is neither."""
     with contextlib.suppress(OSError), _inside(root, path, make=False) as (handle, name):
         status = os.stat(name, dir_fd=handle, follow_symlinks=False)
         return _mode(status) if stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode) else ""
     return ""
 
 
-def _read(handle: int, name: str, most: int) -> bytes | None:
+def _read(handle: int, name: str, max_bytes: int) -> bytes | None:
     try:
         file = os.open(name, _FILE, dir_fd=handle)
     except PermissionError:
-        raise _unreadable(name, "may not be read") from None
+        raise _unreadable(name, "may not be read by the server") from None
     except OSError:
         try:
             return os.fsencode(os.readlink(name, dir_fd=handle))
@@ -145,19 +150,21 @@ def _read(handle: int, name: str, most: int) -> bytes | None:
     with open(file, "rb") as opened:
         if not stat.S_ISREG(os.fstat(file).st_mode):
             return None
-        content = opened.read(most + 1)
-    if len(content) > most:
+        content = opened.read(max_bytes + 1)
+    if len(content) > max_bytes:
         raise error(
             Reason.PAYLOAD_TOO_LARGE,
-            f"The file '{name[:100]}' has more than {most} bytes; let .gitignore name it, or remove it.",
-            limit=str(most),
+            f"The file '{name[:100]}' has more than {max_bytes} bytes. Remove it or list it in .gitignore.",
+            limit=str(max_bytes),
         )
     return content
 
 
 def write(root: Root, path: str, content: bytes | IO[bytes] | None, mode: str = "") -> None:
-    """Give a file new content in one step, or with None remove it. What it may do is kept unless ``mode``
-    says otherwise. FIELD_INVALID where something is in the way."""
+    """Replace a file's content in one step; None removes the file. Without ``mode``, the file keeps its mode.
+
+    FIELD_INVALID if another file, link or folder prevents it.
+    """
     try:
         with _inside(root, path, make=content is not None) as (handle, name):
             if content is None:
@@ -171,7 +178,7 @@ def write(root: Root, path: str, content: bytes | IO[bytes] | None, mode: str = 
     except (NotADirectoryError, IsADirectoryError, FileExistsError, PermissionError):
         raise _path_blocked(path) from None
     except OSError as problem:
-        if problem.errno == 40:  # A link where a folder should be.
+        if problem.errno == 40:  # ELOOP: a link instead of a folder.
             raise _path_blocked(path) from None
         raise
     if content is None:
@@ -211,13 +218,14 @@ def _replace(handle: int, name: str, content: bytes | IO[bytes], mode: str) -> N
 
 
 def is_inside(path: str) -> bool:
-    """Whether a path, as somebody's tree has it, names a place in the folder that is not git's."""
+    """Return True if a path from a tree stays inside the folder and outside git's own folders."""
     return not any(part in ("", ".", "..") or is_git_directory(part) for part in path.split("/"))
 
 
 @contextlib.contextmanager
 def _inside(root: Root, path: str, *, make: bool) -> Iterator[tuple[int, str]]:
-    """The folder of ``path``, opened step by step without following a link, and the last part."""
+    """Yield the open folder of ``path`` and the last component. Each folder is opened without following a
+    link."""
     if not is_inside(path):
         raise _path_blocked(path)
     *folders, name = path.split("/")
@@ -236,7 +244,7 @@ def _inside(root: Root, path: str, *, make: bool) -> Iterator[tuple[int, str]]:
 
 
 def _prune(root: Root, path: str) -> None:
-    """Remove the folders of a removed file that are empty now, as git does."""
+    """Remove the empty parent folders of a removed file, as git does."""
     folder = path.rpartition("/")[0]
     while folder:
         try:
@@ -248,10 +256,11 @@ def _prune(root: Root, path: str) -> None:
 
 
 def _unreadable(path: str, problem: str) -> WonderError:
-    """What cannot be read must not be taken for deleted."""
+    """Return FIELD_INVALID for an unreadable entry: omitting it would look like a deletion."""
     return error(
         Reason.FIELD_INVALID,
-        f"'{path[:200]}' in the worktree {problem}, so the work cannot be seen whole: change that.",
+        f"'{path[:200]}' in the worktree {problem}, so the work cannot be read completely. Change its "
+        "permissions or remove it.",
         field="path",
     )
 
@@ -259,14 +268,16 @@ def _unreadable(path: str, problem: str) -> WonderError:
 def _path_blocked(path: str) -> WonderError:
     return error(
         Reason.FIELD_INVALID,
-        f"'{path}' cannot be written: a file, a link or a folder is in its way.",
+        f"'{path}' cannot be written: a file, a link or a folder is in its way. Choose another path.",
         field="path",
     )
 
 
 def remove(folder: Path) -> None:
-    """Remove a folder with all that is in it; links are removed, not followed. What may not be written is
-    made writable first: commands may have left it so."""
+    """Delete a folder with its contents. Links are deleted, not followed.
+
+    Commands may have left folders read-only, so each becomes writable first.
+    """
     try:
         handle = os.open(folder, _FOLDER)
     except OSError:
