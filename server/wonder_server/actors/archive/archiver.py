@@ -1,18 +1,17 @@
-"""The archive: conversations whose time has come are put away, and brought back when somebody asks (B11).
+"""The archive: expired conversations move to the object store and return on demand (B11).
 
-Nothing is removed before it lies in the store of objects, whole, and nothing is removed there before it is
-back. Both ways take several steps; a crash between any two leaves a state that the next sweep, or the next
-who asks, takes up::
+Nothing is removed from disk before its object is complete, and no object is removed before its record is on
+disk again. Both directions take several steps. After a crash between any two, the next sweep or the next
+request resumes::
 
     expired, on disk ─▶ object written ─▶ record removed, the conversation names the object
-         ─▶ record back, on disk ─▶ active again, the object is spent ─▶ object removed ─▶ not even spent
+         ─▶ record restored ─▶ active again, the object is stale ─▶ object removed ─▶ no stale object
 
-Of a conversation that was about to be archived when the server died, the same object is written once more at
-the next start, before anybody can speak in it. So no object is ever there that no conversation names.
+If the server stops while it archives a conversation, the next start writes the same object again before it
+serves requests. So every object is named by a conversation.
 
-What is put away is the conversation's record and the runs it led to, as JSON lines, compressed, under the
-hash of the whole. What others delegated from within it are conversations of their own: each is put away by
-itself, and comes back by itself.
+An object holds the conversation's record and its runs as compressed JSON lines, under the hash of the
+whole. Conversations that were delegated from within it are archived and restored on their own.
 """
 
 from __future__ import annotations
@@ -49,20 +48,21 @@ _decode = msgspec.json.Decoder().decode
 
 
 class Archive(Protocol):
-    """What others need of the archive."""
+    """The archive, as handlers and entry points use it."""
 
     async def ensure_restored(self, conversation_id: str) -> None:
-        """See to it that the conversation's record is there, and no object of it, if there is such a
-        conversation at all."""
+        """Restore the conversation's record and delete its object, if the conversation exists and is
+        archived."""
         ...
 
     async def discard_archived(self, conversation_id: str) -> None:
-        """Give up the record of an archived conversation, which is lost or to be deleted."""
+        """Mark an archived conversation as restored without its record, which is lost or about to be
+        deleted."""
         ...
 
 
 class NullArchive:
-    """Where nothing is ever archived."""
+    """An archive without conversations."""
 
     async def ensure_restored(self, conversation_id: str) -> None:
         return
@@ -72,7 +72,7 @@ class NullArchive:
 
 
 class Archiver:
-    """Puts conversations away and brings them back."""
+    """Archives and restores conversations."""
 
     def __init__(self, *, directory: Directory, records: Records, archives: Archives, blobs: Blobs) -> None:
         self._directory = directory
@@ -83,16 +83,18 @@ class Archiver:
         self._locks = KeyedLocks()
 
     async def ensure_restored(self, conversation_id: str) -> None:
-        """Bring a conversation's record back, if it is archived. Errors: STORAGE_UNAVAILABLE, transient
-        unless its object is lost or damaged."""
+        """Restore a conversation's record, if it is archived.
+
+        Errors: STORAGE_UNAVAILABLE, transient unless the object is lost or damaged.
+        """
         await self._restore_if_archived(conversation_id, restores_record=True)
 
     async def discard_archived(self, conversation_id: str) -> None:
-        """Have it stand there without its record, if it is archived, so that it can be deleted."""
+        """Mark an archived conversation as restored without its record, so that it can be deleted."""
         await self._restore_if_archived(conversation_id, restores_record=False)
 
     async def archive(self, conversation_id: str, *, forced: bool = False) -> bool:
-        """Archive a conversation whose time has come; False if something is under way in it."""
+        """Archive a conversation. Return False if it has work in progress, or if it changed meanwhile."""
         async with self._locks.lock("archive", conversation_id):
             conversation: Conversation | None = await self._records.get(
                 "conversations", conversation_id, conversation_id
@@ -120,7 +122,7 @@ class Archiver:
             outcome = await self._directory.ask(conversation_id, completion)
             if any(isinstance(decision, EraseRecord) for decision in outcome.decisions):
                 return True
-            # Somebody has spoken in it or deleted it meanwhile.
+            # A message or a deletion arrived meanwhile.
             await self._delete_object(conversation_id, key)
             return False
 
@@ -134,7 +136,7 @@ class Archiver:
         conversation = await self._records.get("conversations", conversation_id, conversation_id)
         if not isinstance(conversation, Conversation) or not _is_archived(conversation):
             return
-        # Who asked may go away; what was begun is brought to its end.
+        # Finish the restore even if the caller is cancelled.
         await asyncio.shield(asyncio.ensure_future(self._restore(conversation_id, restores_record)))
 
     async def _restore(self, conversation_id: str, restores_record: bool) -> None:
@@ -183,12 +185,15 @@ class Archiver:
 
 
 def _is_archived(conversation: Conversation) -> bool:
-    """Whether there is an object of it."""
+    """Return True if the conversation has an object in the store."""
     return bool(conversation.archive_key or conversation.stale_archive)
 
 
 def unpack(packed: bytes, version: int) -> Iterator[ArchivedRow]:
-    """The rows of an archived conversation. Errors: STORAGE_UNAVAILABLE if it is not whole or too new."""
+    """Yield the rows of an archived conversation.
+
+    Errors: STORAGE_UNAVAILABLE if the object is incomplete or has a newer format.
+    """
     try:
         header, *rows, footer = zlib.decompress(packed, wbits=31).splitlines()
         fields: dict[str, Any] = _decode(header)

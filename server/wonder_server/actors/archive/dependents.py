@@ -1,5 +1,4 @@
-"""What belongs to a conversation beyond its own record: the runs it led to, and the rooms of what was
-delegated from within it."""
+"""The dependents of a conversation: its runs, and the conversations delegated from it."""
 
 from __future__ import annotations
 
@@ -13,13 +12,14 @@ PAGE = 100
 
 
 class Dependents:
-    """Finds them, wherever they lie."""
+    """Finds dependents in all shards."""
 
     def __init__(self, records: Records) -> None:
         self._records = records
 
     async def runs(self, conversation_id: str, *, lenient: bool = False) -> list[str]:
-        """The ids of its runs, hooks included, newest first. ``lenient``: without damaged ones."""
+        """Return the ids of the conversation's runs, hooks included, newest first. ``lenient`` skips damaged
+        ones."""
         found: list[str] = []
         after: tuple[int, str] | None = None
         while True:
@@ -32,7 +32,7 @@ class Dependents:
             after = (page[-1].created_ms, page[-1].id)
 
     async def open_runs(self, conversation_id: str, *, lenient: bool = False) -> list[str]:
-        """Those that have not ended, some of them. ``lenient``: without damaged ones."""
+        """Return the ids of up to `PAGE` runs that have not ended. ``lenient`` skips damaged ones."""
         still_open = (RunStatus.RUNNING.value, RunStatus.WAITING.value)
         query = Query(table="runs", parent=conversation_id, statuses=still_open, limit=PAGE, lenient=lenient)
         return [run.id for run in await self._records.find(query)]
@@ -40,8 +40,10 @@ class Dependents:
     async def delegated_conversations(
         self, conversation_id: str, runs: Sequence[str], *, lenient: bool = False
     ) -> list[str]:
-        """The rooms that were made for one delegated turn, by it or by its runs. ``lenient``: without damaged
-        ones."""
+        """Return the ids of conversations that the conversation or its runs created for one delegated turn.
+
+        ``lenient`` skips damaged ones.
+        """
         callers = [conversation_id, *runs]
         found: list[Conversation] = []
         for start in range(0, len(callers), PAGE):
@@ -53,4 +55,4 @@ class Dependents:
                 lenient=lenient,
             )
             found += await self._records.find(query)
-        return [room.id for room in found]
+        return [conversation.id for conversation in found]

@@ -49,7 +49,7 @@ class AgentCallRequest:
 
 
 class AgentCallService:
-    """Begins turns for services and waits for their ends."""
+    """Starts turns for services and waits until they end."""
 
     def __init__(
         self,
@@ -69,12 +69,12 @@ class AgentCallService:
         self._budgets = budgets or AgentBudgets()
 
     async def call(self, call_request: AgentCallRequest) -> Turn:
-        """The turn as it ended, with its output if it was completed.
+        """Call an agent and return the turn as it ended, with its output if it completed.
 
         Errors: AGENT_NOT_FOUND, CONVERSATION_NOT_FOUND, CONVERSATION_NOT_ACTIVE, INPUT_INVALID,
         PAYLOAD_TOO_LARGE, LIMIT_EXCEEDED, BUDGET_EXHAUSTED, REQUEST_ID_REUSED, SERVER_DRAINING.
         """
-        # In a task of its own: what has been sent leads to a turn, even if its caller goes away meanwhile.
+        # Start in a separate task: a sent message leads to a turn even if the caller is cancelled meanwhile.
         beginning = asyncio.ensure_future(self._begin(call_request))
         try:
             turn = await asyncio.shield(beginning)
@@ -94,7 +94,7 @@ class AgentCallService:
         return await self._with_output(turn)
 
     async def _begin(self, call_request: AgentCallRequest) -> Turn:
-        """The turn, begun now, or before by the same request."""
+        """Return the turn of the call, started now or by an earlier request with the same id."""
         content = input_text(call_request.input)
         if call_request.conversation_id:
             return await self._loop_in(call_request, content)
@@ -144,10 +144,10 @@ class AgentCallService:
         )
         send = await self._send(call_request, agent, content)
         if send.unaffordable is not None:
-            # Before there is a room for it.
+            # Reject the call before its conversation exists.
             raise WonderError(send.unaffordable)
         self._directory.register_new(conversation_id)
-        # Both lie in the mailbox before it is looked into: one commit, so that neither is there alone.
+        # Put both inputs into the mailbox before the actor runs, so that one commit holds both.
         await asyncio.gather(
             self._directory.ask(conversation_id, create, identity),
             self._directory.ask(conversation_id, send),
@@ -194,9 +194,9 @@ class AgentCallService:
     # --- its end --------------------------------------------------------------------------------
 
     async def _wait_for_end(self, turn: Turn) -> Turn:
-        """Wait until the turn has ended. Errors: SERVER_DRAINING."""
+        """Return the turn once it has ended. Errors: SERVER_DRAINING."""
         while True:
-            # Before the record is looked into, or an end in between would go unheard.
+            # Subscribe before reading the record, so that no end in between is missed.
             subscription, _ = self._streams.subscribe(turn.conversation_id)
             try:
                 turn = await self._conversations.turn(turn.id, turn.conversation_id)
@@ -236,7 +236,7 @@ class AgentCallService:
         )
 
     def _cancel_abandoned(self, started: asyncio.Future[Turn]) -> None:
-        """The caller has gone away."""
+        """Cancel the turn of a caller that has disconnected."""
         if not started.cancelled() and started.exception() is None:
             self._cancel(started.result(), "The caller went away.")
 

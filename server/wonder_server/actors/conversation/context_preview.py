@@ -1,4 +1,4 @@
-"""What would be sent to the model if a message were sent now (feature D6). Nothing of it stays."""
+"""Previews of the request that a message would send to the model (feature D6). Nothing is stored."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from wonder_server.ports.clock import Clock
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """A request that would be sent, and what it is made of; tokens are estimates."""
+    """A request with its parts. Token counts are estimates."""
 
     request: dict[str, Any]
     provider: str
@@ -36,7 +36,7 @@ class Preview:
 
 
 class ContextPreviews:
-    """Shows requests without sending them."""
+    """Builds requests without sending them."""
 
     def __init__(self, conversations: Conversations, dry_runs: DryRuns, clock: Clock) -> None:
         self._conversations = conversations
@@ -44,10 +44,10 @@ class ContextPreviews:
         self._clock = clock
 
     async def preview(self, conversation_id: str, send_request: SendRequest) -> Preview:
-        """The request of the turn that ``saying`` would start. An agent that sums up is shown the newest
-        messages that fit, for a summary would have to be paid for.
+        """Return the request of the turn that ``send_request`` would start.
 
-        Errors: as `Conversations.send`, and CONTEXT_ASSEMBLY_FAILED.
+        A preview never summarizes, since a summary costs model usage. An agent with summarization previews
+        the newest messages that fit. Errors: those of `Conversations.send`, and CONTEXT_ASSEMBLY_FAILED.
         """
         event = await self._conversations.prepare_send(conversation_id, send_request)
         state = await self._conversations.state(conversation_id)

@@ -1,4 +1,4 @@
-"""The ways into conversations: what rpc asks of them, in core's values."""
+"""Entry points for conversations: create, send, cancel, attach, look up."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _ADDRESSED = re.compile(r"(?:^|\s)@([A-Za-z0-9_.-]+)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendRequest:
-    """Something that someone wants to say: the contract's ``Send``. ``trace_id`` as in `inputs.Send`."""
+    """A message to send: the contract's ``Send``. ``trace_id`` as in `inputs.Send`."""
 
     content: str
     reply_to_message_id: str = ""
@@ -54,8 +54,10 @@ class SendRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendResult:
-    """A message that was taken. ``sequence`` is that of the first event it led to; ``turn`` and ``message``
-    are as they were taken, None if it was taken before."""
+    """The result of an accepted message.
+
+    ``sequence`` is the number of its first event. ``turn`` and ``message`` are None for a repeated request.
+    """
 
     turn_id: str
     message_id: str
@@ -65,7 +67,7 @@ class SendResult:
 
 
 class Conversations:
-    """Create, send, cancel, attach, look up. What concerns a room as a whole is in `rooms`."""
+    """Conversations, for clients. Changes of a whole conversation are in `lifecycle`."""
 
     def __init__(
         self,
@@ -76,7 +78,8 @@ class Conversations:
         expire_after_ms: int = 0,
         budgets: AgentBudgets | None = None,
     ) -> None:
-        """``expire_after_ms`` is for conversations that are created without a time of expiry, 0 for never."""
+        """Build the entry point. ``expire_after_ms`` is the expiry of conversations that set none, 0 for
+        never."""
         self._archive = archive or NullArchive()
         self._expire_after_ms = expire_after_ms
         self._budgets = budgets or AgentBudgets()
@@ -88,7 +91,7 @@ class Conversations:
         self._locks = KeyedLocks()
         self.records = access.records
 
-    # --- the room -------------------------------------------------------------------------------
+    # --- the conversation -----------------------------------------------------------------------
 
     async def create(
         self,
@@ -119,7 +122,7 @@ class Conversations:
             **({"expire_ms": draft.expire_ms} if draft.expire_ms else {}),
         )
         async with AsyncExitStack() as locks:
-            # Always in this order, so that two creations never wait for each other.
+            # Lock in this order always, so that two creations cannot deadlock.
             if asked is not None:
                 await locks.enter_async_context(self._locks.lock("conversations", asked.id))
             if draft.external_ref:
@@ -127,11 +130,11 @@ class Conversations:
             if asked is not None:
                 earlier = await self._created_before(asked)
                 if earlier is not None:
-                    # As the first answer said: then it was new.
+                    # Repeat the first answer, which reported a new conversation.
                     return earlier, False
             existing = await self.find_by_external_ref(draft.project_id, draft.external_ref)
             if existing is None and use_home_project:
-                # Clients that name no project know it without one.
+                # A client that named no project created it without one.
                 existing = await self.find_by_external_ref(given_project_id, draft.external_ref)
             if existing is not None and return_existing:
                 return existing, True
@@ -162,7 +165,7 @@ class Conversations:
             return conversation, False
 
     async def get(self, conversation_id: str) -> Conversation:
-        """The conversation, which may be archived. Errors: CONVERSATION_NOT_FOUND."""
+        """Return the conversation, which may be archived. Errors: CONVERSATION_NOT_FOUND."""
         found: Conversation | None = None
         if ids.is_id("conv", conversation_id):
             found = await self.records.get("conversations", conversation_id, conversation_id)
@@ -171,7 +174,7 @@ class Conversations:
         return found
 
     async def open(self, conversation_id: str) -> Conversation:
-        """As `get`; if it is archived it is brought back, record and all."""
+        """Return the conversation, restored if it was archived. Errors: CONVERSATION_NOT_FOUND."""
         found = self._cached(conversation_id) or await self.get(conversation_id)
         if found.archive_key:
             await self._archive.ensure_restored(conversation_id)
@@ -179,15 +182,16 @@ class Conversations:
         return found
 
     async def ensure_restored(self, conversation_id: str) -> None:
-        """Bring its record back if it is archived; nothing if there is no such conversation."""
+        """Restore the conversation's record if it is archived. Ignore an unknown id."""
         await self._archive.ensure_restored(conversation_id)
 
     async def discard_archived(self, conversation_id: str) -> None:
-        """Give up the record of an archived conversation."""
+        """Mark an archived conversation as restored without its record."""
         await self._archive.discard_archived(conversation_id)
 
     async def ask(self, conversation_id: str, event: Any, asked: Request | None = None) -> Outcome:
-        """Ask the conversation something; should it be archived just now, it is brought back first."""
+        """Send an input and wait until its effects are on disk. Restore the conversation first if it is
+        archived meanwhile."""
         while True:
             try:
                 return await self._directory.ask(conversation_id, event, asked)
@@ -197,25 +201,26 @@ class Conversations:
             await self._archive.ensure_restored(conversation_id)
 
     def lock_external_ref(self, project_id: str, external_ref: str) -> AbstractAsyncContextManager[None]:
-        """Alone with this name: two conversations must not get it at once."""
+        """Lock an external reference, so that two conversations cannot take it at once."""
         return self._locks.lock("references", f"{project_id}\n{external_ref}")
 
     def may_exist(self, conversation_id: str) -> bool:
-        """Whether this can be the id of a conversation here."""
+        """Return True if this is the id of a conversation in one of these shards."""
         return ids.is_id("conv", conversation_id) and self._journals.holds(conversation_id)
 
     async def find_by_external_ref(self, project_id: str, external_ref: str) -> Conversation | None:
-        """The conversation that a client calls ``external_ref``."""
+        """Return the conversation with this external reference, or None."""
         if not external_ref:
             return None
         found = await self.list_by_external_ref(external_ref, project_id)
         return found[0] if found else None
 
     async def list_by_external_ref(self, external_ref: str, project_id: str | None) -> list[Conversation]:
-        """Conversations that clients call ``external_ref``, two at most; None: of all projects."""
+        """Return up to two conversations with this external reference. ``project_id`` None searches all
+        projects."""
         query = Query(
             table="conversations",
-            # Not as the parent: an empty one would not filter.
+            # Filter by field, since an empty parent would not filter.
             fields=() if project_id is None else (("project_id", project_id),),
             alias=external_ref,
             limit=2,
@@ -224,7 +229,7 @@ class Conversations:
         return found
 
     async def active_turns(self, conversation_id: str) -> list[str]:
-        """Ids of the turns that are active now."""
+        """Return the ids of the active turns."""
         query = Query(
             table="turns",
             actor=conversation_id,
@@ -237,7 +242,7 @@ class Conversations:
     # --- turns ----------------------------------------------------------------------------------
 
     async def prepare_send(self, conversation_id: str, send_request: SendRequest) -> Send:
-        """What the conversation is told if somebody says this. Errors: those of `send` that come before."""
+        """Return the input that sends this message. Errors: those of `send` that precede it."""
         _check_content(send_request.content)
         conversation = await self.open(conversation_id)
         replied_to = await self._replied_to(conversation_id, send_request.reply_to_message_id)
@@ -253,7 +258,7 @@ class Conversations:
         )
 
     async def state(self, conversation_id: str) -> ConversationState:
-        """The conversation's working set, only to be looked at. Errors: CONVERSATION_NOT_FOUND."""
+        """Return the conversation's state, for reading only. Errors: CONVERSATION_NOT_FOUND."""
         state = self._directory.peek(conversation_id)
         if not isinstance(state, ConversationState):
             loaded = await self._journals.of(conversation_id).load(conversation_id, CONVERSATION)
@@ -264,7 +269,7 @@ class Conversations:
         return state
 
     async def send(self, conversation_id: str, send_request: SendRequest) -> SendResult:
-        """Start a turn; it and its message are on disk when this returns.
+        """Start a turn. The turn and its message are on disk when this returns.
 
         Errors: CONVERSATION_NOT_FOUND, CONVERSATION_NOT_ACTIVE, NO_AGENT, AGENT_NOT_FOUND,
         MESSAGE_NOT_FOUND, FIELD_INVALID, PAYLOAD_TOO_LARGE, LIMIT_EXCEEDED, BUDGET_EXHAUSTED,
@@ -291,7 +296,7 @@ class Conversations:
         )
 
     async def cancel(self, conversation_id: str, turn_id: str, request_id: str) -> tuple[Turn, int]:
-        """Stop a turn: the turn as it ended, and the last event's sequence.
+        """Cancel a turn. Return the turn as it ended, and the sequence of the last event.
 
         Errors: CONVERSATION_NOT_FOUND, TURN_NOT_FOUND, TURN_NOT_ACTIVE.
         """
@@ -307,7 +312,7 @@ class Conversations:
         except WonderError as refused:
             if refused.fault.reason is not Reason.TURN_NOT_FOUND:
                 raise
-            # It may be too old to be at hand; then it has ended.
+            # A turn that the actor no longer holds has ended.
             turn = await self.turn(turn_id, conversation_id)
             raise error(
                 Reason.TURN_NOT_ACTIVE,
@@ -318,7 +323,11 @@ class Conversations:
         return await self.turn(turn_id, conversation_id), sequence
 
     async def turn(self, turn_id: str, conversation_id: str = "") -> Turn:
-        """A turn of this conversation, or without one of any that is not archived. Errors: TURN_NOT_FOUND."""
+        """Return a turn of the conversation, or, without ``conversation_id``, of any conversation that is
+        not archived.
+
+        Errors: TURN_NOT_FOUND.
+        """
         found = None
         if ids.is_id("turn", turn_id) and (not conversation_id or ids.is_id("conv", conversation_id)):
             found = await self.records.get("turns", turn_id, conversation_id)
@@ -330,7 +339,7 @@ class Conversations:
     async def message(
         self, message_id: str, conversation_id: str = "", field: str = "reply_to_message_id"
     ) -> Message:
-        """Errors: MESSAGE_NOT_FOUND."""
+        """Return a message of the conversation. Errors: MESSAGE_NOT_FOUND."""
         found = await self.records.get("messages", message_id, conversation_id)
         if found is None:
             raise error(
@@ -369,7 +378,7 @@ class Conversations:
         return attachment
 
     async def events(self, query: EventQuery) -> list[Event]:
-        """Events of one conversation, or of all. Errors: CONVERSATION_NOT_FOUND."""
+        """Return events of one conversation, or of all. Errors: CONVERSATION_NOT_FOUND."""
         if query.actor:
             await self.open(query.actor)
         return await self.records.events(CONVERSATION, query)
@@ -379,8 +388,11 @@ class Conversations:
     async def resolve_participants(
         self, draft: Conversation, *, use_home_project: bool = False
     ) -> Conversation:
-        """The draft with its participants' ids and names. ``at_home``: nobody named its project, and it
-        belongs where its first agent does; the draft's is for one without agents. AGENT_NOT_FOUND."""
+        """Return the draft with its participants' ids and names.
+
+        ``use_home_project``: the client named no project, so the conversation belongs to the project of its
+        first agent, or to the draft's without agents. Errors: AGENT_NOT_FOUND.
+        """
         participants: list[Participant] = []
         home_project_id = ""
         for index, person in enumerate(draft.participants):
@@ -389,7 +401,7 @@ class Conversations:
                 try:
                     agent = await self._agents.pin_agent(asked)
                 except WonderError as problem:
-                    # What is missing may also be an agent that one of this agent's tools calls.
+                    # The missing agent may be one that a tool of this agent calls.
                     own = problem.fault.metadata.get("agent", asked) == asked
                     if problem.fault.reason is not Reason.AGENT_NOT_FOUND or not own:
                         raise
@@ -407,7 +419,8 @@ class Conversations:
         )
 
     async def _created_before(self, asked: Request) -> Conversation | None:
-        """The conversation that the same request created before. Errors: REQUEST_ID_REUSED."""
+        """Return the conversation that an earlier request with the same id created, or None. Errors:
+        REQUEST_ID_REUSED."""
         shard = ids.spread(asked.id, self._journals.count)
         journal = self._journals.of(ids.in_shard("conv_0", shard))
         answer = check_replay(await journal.completed_request(asked.scope, asked.id), asked)
@@ -417,7 +430,7 @@ class Conversations:
         return await self.message(message_id, conversation_id) if message_id else None
 
     def _cached(self, conversation_id: str) -> Conversation | None:
-        """The conversation without a look into the store, if it is in memory."""
+        """Return the conversation if it is in memory, else None."""
         state = self._directory.peek(conversation_id) if ids.is_id("conv", conversation_id) else None
         conversation = state.conversation if isinstance(state, ConversationState) else None
         return (
@@ -437,7 +450,7 @@ def conversation_not_found(conversation_id: str) -> WonderError:
 
 
 def turn_not_found(turn_id: str, conversation_id: str = "", field: str = "turn_id") -> WonderError:
-    """Without its conversation, a turn that lies in the archive with that cannot be told from none."""
+    """Build TURN_NOT_FOUND. Without its conversation, the turn of an archived one cannot be found."""
     if conversation_id:
         message = "No turn of this conversation has this id."
     elif ids.is_id("turn", turn_id):
@@ -468,7 +481,8 @@ def _only_user(conversation: Conversation) -> str:
 
 
 def _addressee(conversation: Conversation, send_request: SendRequest, replied_to: Message | None) -> str:
-    """Who is to answer: the agent named, else addressed by ``@name``, else replied to, else the first."""
+    """Return the id of the agent that answers: the named one, else the one addressed by ``@name``, else the
+    author of the message replied to, else the first."""
     agents = [person for person in conversation.participants if person.type == "agent"]
     if send_request.agent_id:
         for agent in agents:

@@ -1,4 +1,4 @@
-"""Every hour, and at a start: archive what has expired, and finish what a crash left half done (B11)."""
+"""The expiry sweep: archive expired conversations and finish interrupted archiving and deletions (B11)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LAST = "\U0010ffff"
 
 
 class ExpirySweeper:
-    """Looks for conversations whose time has come."""
+    """Processes conversations whose expiry, archiving or deletion is due."""
 
     def __init__(
         self,
@@ -41,21 +41,22 @@ class ExpirySweeper:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Sweep now, and every hour (``every_s``) from now on."""
+        """Start to sweep now and then every ``interval_s`` seconds."""
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def stop(self) -> None:
-        """Sweep no more. What is half done is taken up by the next start."""
+        """Stop sweeping. The next start resumes interrupted work."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait({self._task})
 
     async def recover(self) -> None:
-        """See to what was half archived or brought back when the server died; before anybody is served."""
+        """Finish what was being archived or restored when the server stopped. Call it before the first
+        request."""
         await self._sweep_until(RECOVERY_DUE_MS)
 
     async def sweep(self) -> int:
-        """Look once; how many conversations were archived or deleted."""
+        """Sweep once and return the number of archived or deleted conversations."""
         return await self._sweep_until(self._clock.now_ms())
 
     async def _sweep_until(self, now: int) -> int:
@@ -76,7 +77,7 @@ class ExpirySweeper:
                 if due > now:
                     return count
                 after = (due, conversation.id)
-                # Deleting may take its time.
+                # Skip deletions during recovery: they may take long.
                 if not conversation.deleted_ms or now > RECOVERY_DUE_MS:
                     count += await self._process(conversation)
             if len(page) < PAGE:

@@ -52,13 +52,14 @@ ENTRIES_PAGE: Final = 64
 """Entries of a journal that are read at once."""
 
 DELETE_WAIT_S: Final = 10.0
-"""How long who deletes waits until all of it is gone; it is gone for everybody before."""
+"""Time that a delete request waits until the data is removed, in seconds. The conversation is invisible
+before."""
 
 _PAUSE_S: Final = 0.005
 
 
 class ConversationLifecycle:
-    """Changes conversations as a whole."""
+    """Changes, completes and deletes conversations."""
 
     def __init__(
         self,
@@ -80,8 +81,11 @@ class ConversationLifecycle:
     # --- participants ---------------------------------------------------------------------------
 
     async def join(self, conversation_id: str, participant: Participant, request_id: str) -> Conversation:
-        """Somebody takes part. Errors: CONVERSATION_NOT_FOUND, CONVERSATION_NOT_ACTIVE, AGENT_NOT_FOUND,
-        LIMIT_EXCEEDED, REQUEST_ID_REUSED."""
+        """Add a participant.
+
+        Errors: CONVERSATION_NOT_FOUND, CONVERSATION_NOT_ACTIVE, AGENT_NOT_FOUND, LIMIT_EXCEEDED,
+        REQUEST_ID_REUSED.
+        """
         await self._conversations.open(conversation_id)
         asked = participant.id or participant.name
         if participant.type == "agent":
@@ -91,7 +95,7 @@ class ConversationLifecycle:
         return await self._change(conversation_id, event, request_id, join=(participant.type, asked))
 
     async def leave(self, conversation_id: str, type: str, key: str, request_id: str) -> Conversation:
-        """Somebody takes part no longer; ``key`` is a user's id, or an agent's id or name.
+        """Remove a participant. ``key`` is a user's id, or an agent's id or name.
 
         Errors: CONVERSATION_NOT_FOUND, REQUEST_ID_REUSED.
         """
@@ -106,10 +110,13 @@ class ConversationLifecycle:
         event = Leave(type=type, id=participant_id, partial_texts=await self._partial_texts(conversation_id))
         return await self._change(conversation_id, event, request_id, leave=(type, key))
 
-    # --- the room -------------------------------------------------------------------------------
+    # --- the conversation -----------------------------------------------------------------------
 
     async def update(self, conversation_id: str, change: Update, request_id: str) -> Conversation:
-        """Errors: CONVERSATION_NOT_FOUND, ETAG_MISMATCH, FIELD_INVALID, ALREADY_EXISTS, REQUEST_ID_REUSED."""
+        """Update the fields that ``change`` sets.
+
+        Errors: CONVERSATION_NOT_FOUND, ETAG_MISMATCH, FIELD_INVALID, ALREADY_EXISTS, REQUEST_ID_REUSED.
+        """
         conversation = await self._conversations.open(conversation_id)
         content = {"revise": stored_text("Revise", replace(change, version=0))}
         if not change.external_ref or change.external_ref == conversation.external_ref:
@@ -128,7 +135,7 @@ class ConversationLifecycle:
             return await self._change(conversation_id, change, request_id, **content)
 
     async def record_merge(self, conversation_id: str, merge: BranchMerge) -> None:
-        """Its work was merged; once for each merge, however often it is told. Errors:
+        """Record that the conversation's branch was merged, once for each merge. Errors:
         CONVERSATION_NOT_FOUND."""
         await self._conversations.open(conversation_id)
         request_id = f"merged/{merge.repository[:32]}/{merge.commit}"
@@ -137,30 +144,38 @@ class ConversationLifecycle:
     async def complete(
         self, conversation_id: str, *, cancel_turns: bool, version: int, request_id: str
     ) -> Conversation:
-        """Errors: CONVERSATION_NOT_FOUND, ETAG_MISMATCH, CONVERSATION_NOT_ACTIVE, RESOURCE_IN_USE,
-        REQUEST_ID_REUSED."""
+        """Complete the conversation.
+
+        Errors: CONVERSATION_NOT_FOUND, ETAG_MISMATCH, CONVERSATION_NOT_ACTIVE, RESOURCE_IN_USE,
+        REQUEST_ID_REUSED.
+        """
         await self._conversations.open(conversation_id)
         partial_texts = await self._partial_texts(conversation_id)
         event = Complete(cancel_turns=cancel_turns, version=version, partial_texts=partial_texts)
         return await self._change(conversation_id, event, request_id, complete=cancel_turns)
 
     async def reopen(self, conversation_id: str, *, version: int, request_id: str) -> Conversation:
-        """Errors: CONVERSATION_NOT_FOUND, ETAG_MISMATCH, REQUEST_ID_REUSED."""
+        """Reopen the conversation. Errors: CONVERSATION_NOT_FOUND, ETAG_MISMATCH, REQUEST_ID_REUSED."""
         await self._conversations.open(conversation_id)
         return await self._change(conversation_id, Reopen(version=version), request_id, reopen=True)
 
     async def reset(
         self, conversation_id: str, *, keep_system_message: bool, version: int, request_id: str
     ) -> Conversation:
-        """Errors: CONVERSATION_NOT_FOUND, ETAG_MISMATCH, RESOURCE_IN_USE, REQUEST_ID_REUSED."""
+        """Remove the conversation's history.
+
+        Errors: CONVERSATION_NOT_FOUND, ETAG_MISMATCH, RESOURCE_IN_USE, REQUEST_ID_REUSED.
+        """
         conversation = await self._conversations.open(conversation_id)
         prompts = await self._prompts(conversation) if keep_system_message else ()
         event = Reset(keep_system_message=keep_system_message, prompts=prompts, version=version)
         return await self._change(conversation_id, event, request_id, reset=keep_system_message)
 
     async def delete(self, conversation_id: str, *, version: int, request_id: str) -> None:
-        """Remove everything; nobody finds it from here on. Errors: CONVERSATION_NOT_FOUND, ETAG_MISMATCH,
-        REQUEST_ID_REUSED."""
+        """Delete the conversation. It is invisible at once; its data is removed in the background.
+
+        Errors: CONVERSATION_NOT_FOUND, ETAG_MISMATCH, REQUEST_ID_REUSED.
+        """
         asked = request_identity(DELETIONS, request_id, delete=conversation_id)
         if asked is not None and self._conversations.may_exist(conversation_id):
             journal = self._journals.of(conversation_id)
@@ -173,7 +188,7 @@ class ConversationLifecycle:
         except WonderError as problem:
             if not _is_damage(problem):
                 raise
-            # Its record cannot be told of it any more: all of it goes, and then the request is noted.
+            # A damaged record accepts no input: erase all of it, then record the request.
             await self._schedule_deletion(conversation_id)
             if asked is not None:
                 commit = Commit(conversation_id, CONVERSATION, changes=[Erase(whole=True)])
@@ -186,11 +201,11 @@ class ConversationLifecycle:
     # --- its end --------------------------------------------------------------------------------
 
     async def finish_deletion(self, conversation_id: str) -> None:
-        """Remove a vacated room, once nothing of it goes on."""
+        """Start to remove a deleted conversation's data, after its work has ended."""
         await self._schedule_deletion(conversation_id)
 
     def _schedule_deletion(self, conversation_id: str) -> asyncio.Task[None]:
-        """In a task of its own: who asked may go away."""
+        """Return the task that removes the conversation's data. It outlives the request."""
         task = self._deletions.get(conversation_id)
         if task is None:
             task = asyncio.get_running_loop().create_task(self._finish_deletion(conversation_id))
@@ -199,7 +214,7 @@ class ConversationLifecycle:
         return task
 
     async def close(self) -> None:
-        """Leave what is being deleted to the next start."""
+        """Cancel the deletions in progress. The next start resumes them."""
         for task in list(self._deletions.values()):
             task.cancel()
         if self._deletions:
@@ -211,7 +226,7 @@ class ConversationLifecycle:
         for delegated in await self._dependents.delegated_conversations(conversation_id, runs, lenient=True):
             await self._ensure_deletable(delegated)
             with contextlib.suppress(WonderError):
-                # Unless a crash came after that.
+                # The deletion may have begun before a crash.
                 await self._directory.ask(delegated, BeginDeletion())
             self._streams.close(delegated, "deleted")
             await self._finish_deletion(delegated)
@@ -219,7 +234,7 @@ class ConversationLifecycle:
         for shard in range(self._journals.count):
             journal = self._journals.of(in_shard(conversation_id, shard))
             if journal is not self._journals.of(conversation_id):
-                # Runs that clients started for it.
+                # Erase the runs that clients started for the conversation in other shards.
                 await journal.commit([Commit(conversation_id, CONVERSATION, changes=[Erase(whole=True)])])
         try:
             while await self._records.get("conversations", conversation_id, conversation_id) is not None:
@@ -237,7 +252,10 @@ class ConversationLifecycle:
         self._directory.evict(conversation_id)
 
     async def _end_runs(self, conversation_id: str) -> None:
-        """Cancel its runs and wait until they have ended. A damaged run cannot be cancelled, nor go on."""
+        """Cancel the conversation's runs and wait until they have ended.
+
+        A damaged run cannot be cancelled, and does not continue either.
+        """
         damaged: set[str] = set()
         while True:
             open_runs = [
@@ -258,7 +276,7 @@ class ConversationLifecycle:
     # --- pieces ---------------------------------------------------------------------------------
 
     async def _ensure_deletable(self, conversation_id: str) -> None:
-        """Have the record here of what is to be deleted; what is lost or damaged need not come back."""
+        """Restore the record of a conversation that is about to be deleted, unless it is lost or damaged."""
         try:
             await self._conversations.ensure_restored(conversation_id)
         except WonderError as problem:
@@ -280,7 +298,7 @@ class ConversationLifecycle:
         return {turn_id: text for turn_id, text in texts.items() if text}
 
     async def _prompts(self, conversation: Conversation) -> tuple[PromptSnapshot, ...]:
-        """The system messages of the agents as each had it in its first turn here."""
+        """Return each agent's system prompt as of its first turn in the conversation."""
         found = {prompt.agent_id: prompt for prompt in conversation.prompts}
         wanted = {person.id for person in conversation.participants if person.type == "agent"} - found.keys()
         for agent_id in list(wanted):

@@ -1,4 +1,4 @@
-"""Whole texts of messages that were cut, from the journal of their conversation."""
+"""Full texts of truncated messages, from the journal of their conversation."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.ports.journal import Journal
 
 ENTRIES_PAGE = 10
-"""Entries that are read at once; each may hold a request of some MiB."""
+"""Journal entries per read. Each may hold a request of several MiB."""
 
 
 async def whole_text(journal: Journal, message: Message) -> str:
-    """Return the text of ``message`` as its author wrote it.
+    """Return the full text of ``message``.
 
-    The answer that it was cut from is an input of the conversation. It was written in the commit that has the
-    message, lies in the archive with it and goes with it; so nothing has to be kept in step.
+    The untruncated answer is an input of the conversation. It is written in the message's commit and is
+    archived and deleted with the conversation, so no second copy exists.
     """
     after = 0
     while message.whole_bytes:

@@ -1,11 +1,12 @@
-"""Agents called by tools and by the nodes of runs: one turn each, whose end the caller is told (C8 to C10).
+"""Calls of agents by tools and by nodes of runs: one turn each, whose end is reported to the caller (C8 to
+C10).
 
-``delegate``: a conversation is made for this one turn, with the agent alone in it, so that it sees nothing
-but its input. ``loop_in``: the agent joins the conversation of the tool's turn, or that the run belongs to,
-and answers to all.
+``delegate``: a new conversation holds this one turn and this one agent, so the agent sees only its input.
+``loop_in``: the agent joins the conversation of the tool's turn or of the run, and answers to all
+participants.
 
-A call may be handed out twice. The conversation is the same then, and knows by the parent's operation whether
-it has begun the turn already; turns too old for it to have at hand are looked up here.
+A call may be dispatched twice. Its conversation is the same both times and recognizes the parent's
+operation. This module looks up turns that the conversation no longer holds in memory.
 """
 
 from __future__ import annotations
@@ -48,11 +49,11 @@ from wonder_server.ports.records import Query
 _log = logger("actors")
 
 MAX_SCANNED_TURNS = 100_000
-"""Active turns that are looked through at a start."""
+"""Maximum number of active turns that a start examines."""
 
 
 class AgentCalls:
-    """Begins and stops the turns that runs wait for."""
+    """Starts and cancels the turns that tools and runs wait for."""
 
     def __init__(
         self,
@@ -71,10 +72,10 @@ class AgentCalls:
         self._clock = access.clock
 
     async def begin(self, command: CallAgent) -> None:
-        """Begin the turn, or see that it has begun. Its end is told to the command's parent.
+        """Start the turn, unless it has started already. Its end is reported to the command's parent.
 
-        Errors: LIMIT_EXCEEDED (too deep, in a circle), AGENT_NOT_FOUND, CONVERSATION_NOT_FOUND,
-        INPUT_INVALID, PAYLOAD_TOO_LARGE. What the conversation itself refuses, it tells the parent.
+        Errors: LIMIT_EXCEEDED (call depth, call cycle), AGENT_NOT_FOUND, CONVERSATION_NOT_FOUND,
+        INPUT_INVALID, PAYLOAD_TOO_LARGE. The conversation reports its own rejections to the parent.
         """
         if command.dispatches > 1 and await self._has_begun(command):
             return
@@ -98,7 +99,7 @@ class AgentCalls:
         else:
             if command.dispatches == 1:
                 self._directory.register_new(command.conversation_id)
-            # Where it is there already, nothing changes. Both take one commit.
+            # An existing conversation does not change. Both inputs take one commit.
             self._directory.tell(command.conversation_id, self._new_conversation(command, agent))
         send = Send(
             seed=ids.random_id("seed", self._clock.now_ms()),
@@ -116,7 +117,7 @@ class AgentCalls:
         self._directory.tell(command.conversation_id, await self._budgets.check_turn(send))
 
     def cancel(self, conversation_id: str, operation_id: str) -> None:
-        """Nobody waits for the operation any more: stop its turn, if it has begun and not ended."""
+        """Cancel the turn of an operation whose parent no longer waits, if it has started and not ended."""
         state = self._directory.peek(conversation_id)
         turn = called_turn(state, operation_id) if isinstance(state, ConversationState) else None
         partial_text = self._streams.partial_text(conversation_id, turn.id) if turn is not None else ""
@@ -127,7 +128,7 @@ class AgentCalls:
             self._charge_caller(turn)
 
     def _charge_caller(self, turn: Turn) -> None:
-        """What a delegate has spent is its caller's too; no answer of it will say so any more."""
+        """Charge the caller's turn with the usage of a cancelled delegate, which sends no answer."""
         parent = turn.parent
         if parent is None or not parent.actor_id.startswith("conv_") or turn.status is not TurnStatus.ACTIVE:
             return
@@ -145,8 +146,10 @@ class AgentCalls:
         self._directory.tell(parent.actor_id, usage_input)
 
     async def cancel_orphans(self) -> int:
-        """After a start: stop the turns whose parents gave up just before the server ended; how many. Damaged
-        records are left alone."""
+        """Cancel the turns whose parents no longer wait for them, after a start. Return their number.
+
+        Damaged records are skipped.
+        """
         query = Query(
             table="turns", statuses=(TurnStatus.ACTIVE.value,), limit=MAX_SCANNED_TURNS, lenient=True
         )
@@ -159,8 +162,8 @@ class AgentCalls:
         return orphans
 
     async def _is_awaited(self, turn: Turn, parent: Parent) -> bool:
-        """Whether ``parent`` still waits for this turn, and not for another attempt, as far as can be
-        read."""
+        """Return True if ``parent`` waits for this turn and not for another attempt, or if its record is
+        damaged."""
         try:
             return await self._awaits(turn, parent)
         except WonderError as problem:
@@ -171,7 +174,7 @@ class AgentCalls:
         if parent.actor_id.startswith("conv_"):
             waiting = await self._records.get("operations", parent.operation_id, parent.actor_id)
             return isinstance(waiting, Operation) and waiting.run_id == turn.conversation_id
-        # A node's execution has the id of its operation.
+        # The id of a node's execution is the id of its operation.
         node = await self._records.get("executions", parent.operation_id, parent.actor_id)
         return (
             isinstance(node, NodeExecution)
@@ -184,7 +187,7 @@ class AgentCalls:
             command.conversation_id,
             agent,
             command.scope.project_id,
-            # By which it is found when that is archived or deleted.
+            # Archiving and deletion of the caller find the conversation by it.
             command.parent.actor_id,
             self._clock.now_ms(),
             branch_of(command.scope),
@@ -203,18 +206,18 @@ class AgentCalls:
         await self._archive.ensure_restored(conversation_id)
 
     async def _budget(self, scope: Scope) -> Budget | None:
-        """What the turn may spend: what its caller has left, of its turn, its conversation and its life."""
+        """Return the turn's budget: the remainder of its caller's turn, conversation and lifetime budgets."""
         if not scope.agent_id:
             return scope.budget
         try:
             caller = await self._agents.pin_agent(scope.agent_id)
         except WonderError:
-            # It was deleted meanwhile, or its persona was; its work goes on as it began.
+            # The agent or its persona was deleted meanwhile; its work continues as it began.
             return scope.budget
         return await self._budgets.delegate_budget(caller, scope.budget)
 
     async def _has_begun(self, command: CallAgent) -> bool:
-        """Whether the turn has begun for this attempt; if it has ended, its parent is told again."""
+        """Return True if the turn has started for this attempt. If it has ended, report its end again."""
         query = Query(
             table="turns",
             actor=command.conversation_id,
@@ -236,7 +239,7 @@ class AgentCalls:
 
 
 def _called_by_turn(command: CallAgent) -> bool:
-    """Whether the tool of a turn calls, not the node of a run."""
+    """Return True if a tool of a turn made the call, not a node of a run."""
     return command.parent.actor_id.startswith("conv_")
 
 
@@ -249,8 +252,10 @@ def _caller(command: CallAgent) -> Caller:
 def delegate_conversation(
     conversation_id: str, agent: PinnedAgent, project_id: str, called_by: str, now: int, branch: str
 ) -> Create:
-    """The room of one delegated turn: the agent is alone in it. No project: the agent's first. No branch: it
-    does not touch repositories."""
+    """Build the conversation of one delegated turn, with the agent as its only participant.
+
+    Without a project, it belongs to the agent's first. Without a branch, the turn uses no repositories.
+    """
     member = Participant(type="agent", id=agent.agent_id, name=agent.name, joined_ms=now)
     conversation = Conversation(
         id=conversation_id,
@@ -265,8 +270,11 @@ def delegate_conversation(
 
 
 def input_text(given: Any) -> str:
-    """The message that an agent is sent for its input: a text, alone or as the only field of an object, as it
-    is; anything else as JSON. Errors: INPUT_INVALID, PAYLOAD_TOO_LARGE."""
+    """Return the message for an agent's input: a string, alone or as the only field of an object,
+    unchanged; anything else as JSON.
+
+    Errors: INPUT_INVALID, PAYLOAD_TOO_LARGE.
+    """
     (only,) = given.values() if isinstance(given, dict) and len(given) == 1 else (given,)
     content = only if isinstance(only, str) else json.dumps(given, ensure_ascii=False)
     if given == {} or not content.strip():

@@ -1,12 +1,12 @@
-"""How many child runs and agents' turns are under way below each root run.
+"""A limit on child runs and called agents in progress below each root run.
 
-A workflow whose nodes are workflows may lead to a number of runs that no single run's limits bound: ten
-branches at each of thirty levels are more than there are atoms in a grain of sand. So they are counted by the
-run that nobody waits for but a client or a turn, and more than `MAX_DESCENDANTS` at once are refused.
+Limits of a single run do not bound a tree of nested workflows: ten branches at each of thirty levels would
+start 10^30 runs. So the server counts them per root run, the run that only a client or a turn waits for,
+and rejects more than `MAX_DESCENDANTS` at once.
 
-An operation counts from when it is handed out until its result is told to its parent, a turn until it is
-stopped. A child run that is stopped still counts until it has ended: its own children are yet to be stopped.
-After a restart parents hand their operations out again, which counts them again.
+An operation counts from its dispatch until its result is reported to its parent; a turn until it is
+cancelled. A cancelled child run counts until it has ended, since its own children are not cancelled before.
+After a restart, parents dispatch their operations again, which counts them again.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from wonder_server.core.actor.commands import CallAgent, RunWorkflow
 from wonder_server.core.errors import Fault, Reason
 
 MAX_DESCENDANTS = 10_000
-"""Operations at once, below one root run, that other runs or agents carry out."""
+"""Maximum number of operations in progress below one root run that other runs or agents execute."""
 
 
 class DescendantQuota:
-    """Operations under way, by root run."""
+    """Operations in progress, by root run."""
 
     def __init__(self) -> None:
         self._roots: dict[str, str] = {}
         """Operation id -> the root run's id."""
         self._counts: dict[str, int] = {}
-        """Root run's id -> its operations under way."""
+        """Number of operations in progress, by root run id."""
         self._exhausted_roots: set[str] = set()
-        """Those below which there were too many. None is begun there until all have ended: what fails for it
-        makes room, and a tree would grow on in it faster than it is taken down."""
+        """Roots that exceeded the limit. No operation starts below them until all have ended: failures free
+        quota, and otherwise the tree would grow faster than it is cancelled."""
 
     def count(self, root_id: str) -> int:
-        """How many are under way below this run."""
+        """Return the number of operations in progress below this run."""
         return self._counts.get(root_id, 0)
 
     def acquire(self, root_id: str, operation_id: str) -> Fault | None:
-        """Count an operation, which may be counted already; what it fails with if there are too many."""
+        """Count an operation, at most once. Return the fault to fail it with if the limit is reached."""
         if operation_id in self._roots:
             return None
         active = self._counts.get(root_id, 0)
@@ -55,11 +55,11 @@ class DescendantQuota:
         return None
 
     def is_counted(self, operation_id: str) -> bool:
-        """Whether an operation is under way below some root run."""
+        """Return True if the operation is counted below a root run."""
         return operation_id in self._roots
 
     def release(self, operation_id: str) -> None:
-        """An operation, any, is over: nobody counts it any more."""
+        """Stop counting an operation that has ended. Ignore one that is not counted."""
         root_id = self._roots.pop(operation_id, None)
         if root_id is None:
             return
@@ -72,8 +72,7 @@ class DescendantQuota:
 
 
 def root_of(command: RunWorkflow | CallAgent) -> str:
-    """The id of the root run below which a command is carried out, "" if it is the root's own: a turn of a
-    conversation that a client began leads to it."""
+    """Return the root run id that a command counts below, "" for a turn that a client started."""
     if command.scope.root_id:
         return command.scope.root_id
     return command.parent.actor_id if command.parent.actor_id.startswith("run_") else ""

@@ -1,7 +1,6 @@
-"""Runs of which nothing stays: a workflow is carried out by the real loop over a journal that is thrown away.
+"""Dry runs: the loop executes a workflow against a journal that is discarded.
 
-Only what leaves no trace may be rehearsed. A task that would change something fails, and so does the call of
-an agent.
+Only read-only tasks may run. A task that could change something fails, and so does the call of an agent.
 """
 
 from __future__ import annotations
@@ -38,8 +37,7 @@ from wonder_server.ports.journal import Event, Journal
 
 
 class DryRuns:
-    """Carries out workflows for a look at what they put out. ``scratch`` makes a journal that keeps nothing
-    beyond itself."""
+    """Executes workflows to show their output. ``new_journal`` returns an empty journal in memory."""
 
     def __init__(self, tasks: TaskExecutor, clock: Clock, new_journal: Callable[[], Journal]) -> None:
         self._tasks = tasks
@@ -49,7 +47,7 @@ class DryRuns:
     async def run(
         self, workflow: PinnedWorkflow, given: dict[str, Any], scope: Scope, timeout_ms: int
     ) -> dict[str, Any]:
-        """What the workflow puts out. Errors: those that its run ends with, TIMEOUT."""
+        """Return the workflow's output. Errors: the fault of the run, TIMEOUT."""
         dry_run = _DryRun(self._tasks, self._clock, self._new_journal())
         try:
             async with asyncio.timeout(timeout_ms / 1000):
@@ -61,7 +59,7 @@ class DryRuns:
 
 
 class _DryRun:
-    """One run and its children."""
+    """One dry run with its child runs."""
 
     def __init__(self, tasks: TaskExecutor, clock: Clock, journal: Journal) -> None:
         self._tasks = tasks
@@ -87,7 +85,7 @@ class _DryRun:
         return ended.output
 
     async def close(self) -> None:
-        """Stop what is still under way."""
+        """Cancel the running tasks and stop the loop."""
         running = list(self._running.values())
         for task in running:
             task.cancel()
@@ -122,9 +120,12 @@ class _DryRun:
                 if task is not None:
                     task.cancel()
                 if command.child_id.startswith("run_"):
-                    self._loop.tell(command.child_id, CancelRun(reason="Nobody waits for it any more."))
+                    self._loop.tell(
+                        command.child_id,
+                        CancelRun(reason="The operation that started this run was cancelled."),
+                    )
             case CallModel() | ApplyMemory() | Answer():
-                raise AssertionError("no run says so")
+                raise AssertionError("a run has no such command")
             case _:
                 assert_never(command)
 
@@ -149,4 +150,4 @@ class _DryRun:
 
 
 def _refusal(why: str) -> Fault:
-    return Fault(reason=Reason.TASK_FAILED, message=f"This cannot be shown without doing it: {why}.")
+    return Fault(reason=Reason.TASK_FAILED, message=f"A dry run cannot execute this workflow: {why}.")

@@ -1,8 +1,8 @@
-"""Child runs that nobody waits for any more.
+"""Orphaned child runs: runs whose parents no longer wait for them.
 
-Who gives up a child run, because it was cancelled, failed or took too long, first writes that down and then
-tells the child. If the server ends in between, only the next start can tell it: the parent has forgotten the
-operation, and the child would wait on for ever.
+A parent that gives up a child run, because it was cancelled, failed or timed out, first commits that and
+then cancels the child. If the server stops in between, the parent has forgotten the operation, so the next
+start must cancel the child.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from wonder_server.ports.records import Query, Records
 _log = logger("actors")
 
 MAX_SCANNED_RUNS = 100_000
-"""Open runs that are looked through at a start."""
+"""Maximum number of open runs that a start examines."""
 
 
 async def orphaned_runs(records: Records) -> list[str]:
-    """The ids of open runs whose parents have given them up. Damaged records are left alone."""
+    """Return the ids of open runs whose parents no longer wait for them. Damaged records are skipped."""
     open_statuses = (RunStatus.RUNNING.value, RunStatus.WAITING.value)
     query = Query(table="runs", statuses=open_statuses, limit=MAX_SCANNED_RUNS, lenient=True)
     found: list[Run] = await records.find(query)
@@ -40,7 +40,7 @@ async def _is_awaited(records: Records, run: Run) -> bool:
 
 async def _awaits(records: Records, parent: Parent, run: Run) -> bool:
     if parent.actor_id.startswith("run_"):
-        # A node's execution has the id of its operation; each attempt has a child of its own.
+        # The id of a node's execution is the id of its operation. Each attempt has its own child.
         node = await records.get("executions", parent.operation_id, parent.actor_id)
         return (
             isinstance(node, NodeExecution)
@@ -48,7 +48,7 @@ async def _awaits(records: Records, parent: Parent, run: Run) -> bool:
             and node.carried_out_by == run.id
         )
     turn = await records.get("turns", run.scope.turn_id, parent.actor_id)
-    # Extraction goes on when the turn is over.
+    # Memory extraction continues after its turn has ended.
     return isinstance(turn, Turn) and (
         turn.status is TurnStatus.ACTIVE or turn.memory_extraction_run_id == run.id
     )

@@ -1,4 +1,4 @@
-"""Runs that sum up memories, for the rules of retention (feature E7)."""
+"""Runs that consolidate memories, for retention rules (feature E7)."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ WAIT_MS: Final = 60_000
 
 
 class ConsolidationRuns:
-    """Starts them like anybody's, each in the name of its agent."""
+    """Starts consolidation runs, each with the scope of its agent."""
 
     def __init__(self, runs: Runs) -> None:
         self._runs = runs
 
     async def run(self, workflow: str, agent: PinnedAgent, input: Mapping[str, Any], request_id: str) -> str:
-        """The run's status when it has ended, or as it stands after a minute. Errors: DEFINITION_NOT_FOUND,
-        INPUT_INVALID."""
+        """Run the workflow. Return the run's status at its end, or after one minute.
+
+        Errors: DEFINITION_NOT_FOUND, INPUT_INVALID.
+        """
         start_request = StartRunRequest(
             workflow=workflow,
             input=dict(input),

@@ -1,10 +1,10 @@
-"""Forks: a new run that takes over another's record up to a chosen point and goes on from there (feature G9).
+"""Forks: a new run that continues another run's record from a chosen point (feature G9).
 
-The record is played again from its beginning: each entry's recorded decisions, not what today's planner would
-decide, change a fresh working set and write rows, as they did then. The rows at the point are the past that
-the new run begins with. A point lies between two entries, for what one entry decides happens at once: an
-event stands for the end of its entry, a node execution for the end of the entry that dispatched it, so that
-it runs again, as does whatever else was under way.
+A fork replays the record from its start. Recorded decisions, not today's planner, change a new state and
+write rows, as they did then. The rows at the point become the past of the new run. A point lies between two
+journal entries, since the decisions of one entry take effect together. An event stands for the end of its
+entry. A node execution stands for the end of the entry before its dispatch, so it runs again, as does
+everything else that was in progress.
 """
 
 from __future__ import annotations
@@ -42,27 +42,28 @@ from wonder_server.ports.library import WorkflowPinning
 
 MAX_EXECUTIONS = 2_000
 MAX_EXECUTION_BYTES = 8 << 20
-"""Of node executions that had ended a fork takes over the newest, at most so many, of so many bytes in all:
-they are history, which nothing in a workflow can refer to."""
+"""Limits of ended node executions that a fork copies, newest first: their number, and their bytes. They are
+history that no workflow can refer to."""
 
 
 class Branches(Protocol):
-    """What is needed of repositories: the files of a run, for a fork of it."""
+    """The repositories, as forks use them: the files of a run."""
 
     async def fork(self, old: Scope, new: Scope) -> None:
-        """Begin the branch of ``new`` with the files of ``old`` as they are now."""
+        """Create the branch of ``new`` with the current files of ``old``."""
         ...
 
     async def delete_fork(self, new: Scope) -> None:
-        """Remove the branch of a fork that was refused."""
+        """Delete the branch of a rejected fork."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForkRequest:
-    """What a client wants: the contract's ``ForkRunRequest``.
+    """A fork to create: the contract's ``ForkRunRequest``.
 
-    Of ``after_sequence`` and ``before_execution``, an ordinal, the other is 0. None and revision 0: the same.
+    One of ``after_sequence`` and ``before_execution``, an ordinal, is 0. None and revision 0 keep the run's
+    own values.
     """
 
     run_id: str
@@ -74,12 +75,12 @@ class ForkRequest:
 
     @property
     def field(self) -> str:
-        """The field of the request that says from where."""
+        """Name of the request's field that holds the point."""
         return "before_node_execution" if self.before_execution else "after_sequence"
 
 
 class Forks:
-    """Forks runs."""
+    """Creates forks of runs."""
 
     def __init__(
         self,
@@ -95,7 +96,7 @@ class Forks:
         self._starter = starter
 
     async def fork(self, fork_request: ForkRequest, request_id: str) -> RunView:
-        """The new run, on disk.
+        """Create a fork and return the new run, which is on disk.
 
         Errors: RUN_NOT_FOUND, CURSOR_OUT_OF_RANGE, INPUT_INVALID, DEFINITION_NOT_FOUND, REQUEST_ID_REUSED.
         """
@@ -115,7 +116,7 @@ class Forks:
         async def build(run_id: str) -> StartFork:
             start = await self._input(run_id, fork_request)
             if self._branches is not None:
-                # Before the run is on disk: its first node may need the files.
+                # Fork the files before the run is on disk: its first node may need them.
                 branch_scopes.append(replace(start.scope, run_id=run_id))
                 await self._branches.fork(replace(start.scope, run_id=fork_request.run_id), branch_scopes[0])
             return start
@@ -146,7 +147,7 @@ class Forks:
         )
 
     async def _restore_at(self, fork_request: ForkRequest) -> _RestoredRun:
-        """The record up to the point."""
+        """Replay the record up to the point."""
         view, restored = await self._lookup.snapshot(fork_request.run_id), _RestoredRun()
         head = view.head
         last = head.executions if fork_request.before_execution else head.sequence
@@ -179,11 +180,11 @@ class Forks:
 
 @dataclass(slots=True)
 class _RestoredRun:
-    """A run's rows as they stood after the entries that `step` was given."""
+    """The rows of a run after the replayed entries."""
 
     events: int = 0
     ordinal: int = 0
-    """The highest of its node executions."""
+    """The highest ordinal of its node executions."""
     _state: Any = field(default_factory=RUN.new_state)
     _rows: dict[str, dict[str, Put]] = field(default_factory=lambda: {table: {} for table in RUN.row_types})
 
@@ -212,7 +213,7 @@ class _RestoredRun:
         return (put.value for put in self._rows["executions"].values())
 
     def step(self, entry: Entry) -> None:
-        """Do what the entry decided."""
+        """Apply the decisions of an entry."""
         for decision in entry.decisions:
             RUN.apply(self._state, decision)
             for change in RUN.record(self._state, decision):
@@ -226,7 +227,7 @@ class _RestoredRun:
             self._rows["executions"] = {put.id: put for put in self._retained()}
 
     def fork_source(self, run_id: str, state: dict[str, Any] | None) -> ForkSource:
-        """What a run of this id takes over; ``state``, if there is one, in the place of the run's."""
+        """Return the past of a fork with this id. ``state`` replaces the run's workflow state, if given."""
         branches = {"", *self._rows["tokens"]}
         context: list[ContextValue] = [
             entry for entry in self._values("context") if entry.token_id in branches
@@ -237,7 +238,8 @@ class _RestoredRun:
                 ContextValue(run_id=run_id, section="state", key=key, value=value)
                 for key, value in state.items()
             ]
-        # The row of the newest is as old as its name. A fork hears them in the order in which they came.
+        # A signal's row is as old as its first signal. The fork receives signals in the order of their
+        # arrival.
         signals: list[Signal] = sorted(self._values("signals"), key=lambda each: each.number)
         return ForkSource(
             run_id=self.run.id,
@@ -258,7 +260,7 @@ class _RestoredRun:
         rows[put.id] = put
 
     def _retained(self) -> list[Put]:
-        """The executions that are taken over: those that run, and the newest that have ended."""
+        """Return the executions that a fork copies: all running ones, and the newest ended ones."""
         retained: list[Put] = []
         count, remaining_bytes = MAX_EXECUTIONS, MAX_EXECUTION_BYTES
         for put in sorted(self._rows["executions"].values(), key=lambda put: -put.ordinal):
@@ -274,7 +276,7 @@ class _RestoredRun:
 
 
 def _check_open(restored: _RestoredRun, fork_request: ForkRequest) -> None:
-    """Refuse a point at which nothing was left to do."""
+    """Raise INPUT_INVALID if the run had ended at the point."""
     if restored.run.status in ENDED:
         raise error(
             Reason.INPUT_INVALID,
@@ -285,7 +287,7 @@ def _check_open(restored: _RestoredRun, fork_request: ForkRequest) -> None:
 
 
 def _check_runs(restored: _RestoredRun, fork_request: ForkRequest) -> None:
-    """Refuse an execution that was never under way between two entries."""
+    """Raise CURSOR_OUT_OF_RANGE if the execution started and ended within one entry."""
     for execution in restored.executions:
         if execution.ordinal == fork_request.before_execution:
             if execution.status is ExecutionStatus.RUNNING:
@@ -299,14 +301,14 @@ def _check_runs(restored: _RestoredRun, fork_request: ForkRequest) -> None:
 
 
 def _check_root(restored: _RestoredRun) -> None:
-    """Refuse what an older version recorded: its tokens are no tree."""
+    """Raise INPUT_INVALID for a run of an older version, whose tokens are not a tree."""
     if all(token.id != ROOT for token in restored.tokens):
         message = "The run was recorded by an older version of Wonder and cannot be forked; start a new one."
         raise error(Reason.INPUT_INVALID, message, field="run_id")
 
 
 def _check_nodes(workflow: PinnedWorkflow, restored: _RestoredRun) -> None:
-    """The nodes at which tokens stand, and where branches are still to begin, must be there."""
+    """Raise INPUT_INVALID if the workflow lacks a node of a token or of a branch that has not started."""
     node_ids = {node.id for node in workflow.spec.nodes}
     needed = {token.node_id: None for token in restored.tokens}
     for fork in restored.forks:
@@ -323,7 +325,7 @@ def _check_nodes(workflow: PinnedWorkflow, restored: _RestoredRun) -> None:
 
 
 def _check_state(workflow: PinnedWorkflow, state: dict[str, Any]) -> None:
-    """A state that takes the place of the run's is held to the same schema."""
+    """Raise INPUT_INVALID if a new state does not match the workflow's state schema."""
     schema = workflow.spec.state_schema
     problems = schemas.validate(schema, state) if schema else []
     if problems:

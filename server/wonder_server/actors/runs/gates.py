@@ -1,4 +1,4 @@
-"""The ways to the human gates of runs: listing them, and deciding at one (feature G5)."""
+"""Entry points for gates of runs: list and resolve them (feature G5)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from wonder_server.ports.records import Query
 
 
 class Gates:
-    """Find and resolve. A gate's id ends with the character of its run's shard."""
+    """Finds and resolves gates. A gate's id names its run's shard."""
 
     def __init__(self, access: ActorAccess) -> None:
         self._directory = access.directory
@@ -24,11 +24,11 @@ class Gates:
         self._records = access.records
 
     async def find(self, query: Query) -> list[Gate]:
-        """The gates that ``query`` asks for."""
+        """Return the gates that match ``query``."""
         return await self._records.find(query)
 
     async def get(self, gate_id: str) -> Gate:
-        """Errors: GATE_NOT_FOUND."""
+        """Return a gate. Errors: GATE_NOT_FOUND."""
         found: list[Gate] = []
         if ids.is_id("gate", gate_id) and self._journals.holds(gate_id):
             found = await self._records.find(
@@ -39,7 +39,7 @@ class Gates:
         return found[0]
 
     async def resolve(self, decision: ResolveGate, request_id: str) -> Gate:
-        """Decide at a gate: the gate, resolved.
+        """Resolve a gate and return it.
 
         Errors: GATE_NOT_FOUND, GATE_RESOLVED, INPUT_INVALID, PERMISSION_DENIED.
         """
@@ -67,7 +67,7 @@ class Gates:
 
 
 def _with_resolver(gate: Gate, refusal: WonderError) -> WonderError:
-    """The same refusal, with who was faster. The planner only knows the gates that are open."""
+    """Add the user and time of the earlier resolution to the error. The planner knows open gates only."""
     if gate.status is GateStatus.PENDING:
         return refusal
     who = f" by {gate.user_id[:64]}" if gate.user_id else ""

@@ -1,4 +1,4 @@
-"""Runs as they are looked up: rows of the record, with the place where it ends."""
+"""Lookups of runs: rows of the record, with the sequence of its last event."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ENTRIES_PAGE = 100
 
 _NEWEST_ENDED_TOKENS = 100
 _MAX_ROWS = 10_000
-"""More rows than there are of what is read whole: live tokens, entries of the state, gates."""
+"""Limit above the number of rows of any run: live tokens, state entries, gates."""
 
 _ENDED_TOKENS = tuple(status.value for status in TokenStatus if status in ENDED_TOKEN_STATUSES)
 _LIVE_TOKENS = tuple(status.value for status in TokenStatus if status not in ENDED_TOKEN_STATUSES)
@@ -37,8 +37,14 @@ _LIVE_TOKENS = tuple(status.value for status in TokenStatus if status not in END
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunDetails:
-    """Where a run stands: its state; its live tokens and the newest that have ended; its newest node
-    executions, newest first; the gates that wait; the node of the run that waits for it, if one does."""
+    """Details of a run.
+
+    - ``state``: the workflow state.
+    - ``tokens``: live tokens and the newest ended ones.
+    - ``executions``: the newest node executions, newest first.
+    - ``gates``: pending gates.
+    - ``parent_node_id``: the node that waits for this run, "" if none does.
+    """
 
     state: dict[str, Any]
     tokens: list[Token]
@@ -49,7 +55,7 @@ class RunDetails:
 
 @dataclass(frozen=True, slots=True)
 class RunView:
-    """A run, how far its record goes, and if it was asked for, where it stands."""
+    """A run, the head of its record, and its details if the request asked for them."""
 
     run: Run
     head: Head
@@ -61,14 +67,14 @@ class RunView:
 
     @property
     def executions(self) -> int:
-        """How many node executions there were; a run itself knows only when it has ended."""
+        """Number of node executions. The run itself holds it only after its end."""
         return max(self.run.executions, self.head.executions)
 
 
 class RunLookup:
-    """Reads runs. All of it raises RUN_NOT_FOUND for what is no id of one.
+    """Reads runs. Every method raises RUN_NOT_FOUND for an id that names no run.
 
-    ``write`` has a run written that is in memory only, so that it is found; see `Loop.write`.
+    ``flush(run_id)`` writes a run that is only in memory; see `Loop.flush`.
     """
 
     def __init__(self, records: Records, journals: Journals, flush: Callable[[str], Awaitable[None]]) -> None:
@@ -77,11 +83,11 @@ class RunLookup:
         self._flush = flush
 
     async def run(self, run_id: str) -> Run:
-        """The run alone."""
+        """Return the run."""
         return (await self.snapshot(run_id)).run
 
     async def snapshot(self, run_id: str) -> RunView:
-        """The run, and how far its record goes."""
+        """Return the run and the head of its record."""
         await self.ensure_written(run_id)
         found = await self.records.snapshot(run_id, [_run_query(run_id)])
         if found is None or not found.rows[0]:
@@ -89,7 +95,7 @@ class RunLookup:
         return RunView(found.rows[0][0], found.head)
 
     async def with_details(self, run_id: str) -> RunView:
-        """The run with its details, all of one moment."""
+        """Return the run with its details, read in one snapshot."""
         await self.ensure_written(run_id)
         found = await self.records.snapshot(
             run_id,
@@ -116,18 +122,18 @@ class RunLookup:
         return RunView(run, found.head, details)
 
     async def executions(self, run_id: str, before: int) -> list[NodeExecution]:
-        """The next page of node executions, newest first, those with an ordinal below ``before``."""
+        """Return the next page of node executions, newest first, with ordinals below ``before``."""
         return await self.records.find(_executions_query(run_id, before))
 
     async def views(self, query: Query) -> list[RunView]:
-        """The runs that ``query`` finds, each with how far its record goes."""
+        """Return the runs that match ``query``, each with the head of its record."""
         runs: list[Run] = await self.records.find(query)
         heads = await self.records.heads([run.id for run in runs]) if runs else {}
         views = (RunView(run, heads.get(run.id, Head(0, 0))) for run in runs)
         return QueryResult(views, truncated=is_truncated(runs))
 
     async def journal(self, run_id: str) -> AsyncIterator[list[Entry]]:
-        """The run's journal, page by page: others get their turn in between."""
+        """Yield the run's journal in pages."""
         await self.run(run_id)
         journal, after = self._journals.of(run_id), 0
         while page := await journal.entries(run_id, RUN, after, ENTRIES_PAGE):
@@ -135,7 +141,8 @@ class RunLookup:
             after = page[-1].sequence
 
     async def _parent_node(self, run: Run) -> str:
-        """An operation of a run has the id of the node execution that it is."""
+        """Return the node of the parent run that waits for this run, or "". An operation's id is that of its
+        node execution."""
         if run.parent is None or not run.parent.actor_id.startswith("run_"):
             return ""
         found: NodeExecution | None = await self.records.get(
@@ -144,12 +151,12 @@ class RunLookup:
         return "" if found is None else found.node_id
 
     async def ensure_written(self, run_id: str) -> None:
-        """Refuse what cannot be the id of a run of this folder; have the run written if it is not yet."""
+        """Check the id, then write the run if it is only in memory. Raises RUN_NOT_FOUND."""
         self.check_id(run_id)
         await self._flush(run_id)
 
     def check_id(self, run_id: str) -> None:
-        """Refuse what cannot be the id of a run of this folder."""
+        """Raise RUN_NOT_FOUND if this is not the id of a run in one of these shards."""
         if not ids.is_id("run", run_id) or not self._journals.holds(run_id):
             raise run_not_found(run_id)
 
@@ -159,8 +166,10 @@ def run_not_found(run_id: str) -> WonderError:
 
 
 def archived_or_missing(run_id: str) -> WonderError:
-    """As `not_found`, of what could be the id of one. The runs of an archived conversation lie with it, and
-    requests about runs name no conversation that could be brought back."""
+    """Build RUN_NOT_FOUND for a run that may belong to an archived conversation.
+
+    A request by run id alone cannot restore that conversation.
+    """
     return error(
         Reason.RUN_NOT_FOUND,
         "No run that is at hand has this id. If it was for a conversation that may be archived, call "

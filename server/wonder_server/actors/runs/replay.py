@@ -1,4 +1,4 @@
-"""Replay: a recorded journal, fed to today's planner, must give the recorded decisions (feature G8)."""
+"""Replay: feed recorded inputs to today's planner and compare the decisions (feature G8)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from wonder_server.ports.journal import Entry
 
 @dataclass(frozen=True, slots=True)
 class ReplayDifference:
-    """Where the planner first decides otherwise; decisions as text for people."""
+    """The first entry whose decisions differ. Decisions are shown as text."""
 
     step: int
     input: str
@@ -22,14 +22,14 @@ class ReplayDifference:
 
 @dataclass(frozen=True, slots=True)
 class ReplayResult:
-    """How many inputs were fed, and where it first went another way, if it did."""
+    """Number of replayed inputs, and the first difference, if there is one."""
 
     steps: int
     difference: ReplayDifference | None = None
 
 
 class Replay:
-    """A replay under way: `feed` it a journal from the actor's first entry on, page by page."""
+    """A replay in progress. Call `feed` with the journal's pages, from the actor's first entry on."""
 
     def __init__(self, planner: Planner) -> None:
         self._planner = planner
@@ -37,7 +37,7 @@ class Replay:
         self.result = ReplayResult(0)
 
     def feed(self, entries: Iterable[Entry]) -> bool:
-        """Whether to go on: False once the planner has decided otherwise."""
+        """Replay a page. Return False after the first difference."""
         planner, state, steps = self._planner, self._state, self.result.steps
         for entry in entries:
             steps += 1
@@ -60,7 +60,7 @@ class Replay:
 
 
 def replay(planner: Planner, entries: Iterable[Entry]) -> ReplayResult:
-    """Feed a whole journal, from the actor's first entry, to the planner."""
+    """Replay a whole journal, from the actor's first entry."""
     whole = Replay(planner)
     whole.feed(entries)
     return whole.result

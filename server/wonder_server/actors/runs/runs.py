@@ -1,11 +1,11 @@
-"""The ways into workflow runs: what rpc asks of them, in core's values.
+"""Entry points for workflow runs.
 
 ::
 
     Runs(…)
-      .lookup     reading them              actors/runs/lookup.py
-      .gates      where people decide       actors/runs/gates.py
-      .forks      beginning from another    actors/runs/forks.py
+      .lookup     read runs                 actors/runs/lookup.py
+      .gates      resolve gates             actors/runs/gates.py
+      .forks      fork runs                 actors/runs/forks.py
 """
 
 from __future__ import annotations
@@ -32,8 +32,11 @@ from wonder_server.ports.library import WorkflowPinning
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartRunRequest:
-    """A run that a client wants: the contract's ``StartRunRequest``. ``timeout_ms`` 0: no other than the
-    workflow's. ``trace_id`` is the trace that the client brought, which asking again may change."""
+    """A run to start: the contract's ``StartRunRequest``.
+
+    ``timeout_ms`` 0 means the workflow's own timeout. ``trace_id`` is the client's trace; it may differ
+    between repeated requests.
+    """
 
     workflow: str
     input: dict[str, Any]
@@ -44,7 +47,7 @@ class StartRunRequest:
 
 
 class Runs:
-    """Start, look up, cancel, signal, watch, replay."""
+    """Starts, cancels, signals, streams and replays runs."""
 
     planner = RUN
 
@@ -71,10 +74,10 @@ class Runs:
     async def start(
         self, start_request: StartRunRequest, request_id: str = "", *, wait_ms: int = 0
     ) -> RunView:
-        """Start a run; on disk when this returns. With ``wait_ms`` it returns when the run has ended, or with
-        the run as it stands when they have passed. The run goes on if the caller goes away.
+        """Start a run. It is on disk when this returns, and continues if the caller disconnects.
 
-        Errors: DEFINITION_NOT_FOUND, INPUT_INVALID, REQUEST_ID_REUSED.
+        With ``wait_ms``, return when the run has ended or the time has passed. Errors:
+        DEFINITION_NOT_FOUND, INPUT_INVALID, REQUEST_ID_REUSED.
         """
         asked = _request_identity(start_request, request_id) if request_id else None
 
@@ -84,14 +87,14 @@ class Runs:
         return await self._starter.start(start_request.workflow, build, asked, wait_ms=wait_ms)
 
     async def check_start(self, start_request: StartRunRequest) -> None:
-        """What `start` would refuse, refused; nothing is started."""
+        """Raise the error that `start` would raise, without starting a run."""
         start = await self._input("run_0", start_request)
         fault = RUN.rejection(RUN.plan(RUN.new_state(), start, self._clock.now_ms()))
         if fault is not None:
             raise WonderError(fault)
 
     async def resolve_workflow(self, reference: str) -> tuple[str, str]:
-        """The id of the workflow that a reference leads to; if it names a revision, that pinned, else "".
+        """Return the workflow's id, and its pinned reference if ``reference`` names a revision, else "".
 
         Errors: DEFINITION_NOT_FOUND.
         """
@@ -102,7 +105,7 @@ class Runs:
         try:
             workflow = await self._workflows.pin_workflow(start_request.workflow)
         except WonderError as problem:
-            # As the request calls it.
+            # Name the field of the request.
             raise WonderError(replace(problem.fault, field=problem.fault.field or "workflow_id")) from None
         return Start(
             run_id=run_id,
@@ -118,11 +121,11 @@ class Runs:
     # --- one run --------------------------------------------------------------------------------
 
     async def cancel(self, run_id: str, reason: str, etag: str, request_id: str) -> RunView:
-        """Stop a run: the run, cancelled. Errors: RUN_NOT_FOUND, RUN_NOT_ACTIVE, ETAG_MISMATCH."""
+        """Cancel a run and return it. Errors: RUN_NOT_FOUND, RUN_NOT_ACTIVE, ETAG_MISMATCH."""
         view = await self.lookup.snapshot(run_id)
         asked = request_identity(run_id, request_id, cancel=reason)
         if etag and etag != str(view.head.sequence):
-            # Or this is the same call again, and it is the call that has changed the run.
+            # A repeated request finds the run changed by its own first call.
             if asked is None or not await self._is_completed(run_id, asked):
                 raise error(Reason.ETAG_MISMATCH, "The run has changed; read it again.", field="etag")
         await self._directory.ask(run_id, CancelRun(reason=reason), asked)
@@ -133,7 +136,7 @@ class Runs:
         return check_replay(earlier, asked) is not None
 
     async def signal(self, run_id: str, signal: ReceiveSignal, request_id: str) -> int:
-        """Send a signal to a run: the sequence of the event that says so.
+        """Send a signal to a run. Return the sequence of its event.
 
         Errors: RUN_NOT_FOUND, RUN_NOT_ACTIVE.
         """
@@ -145,7 +148,7 @@ class Runs:
         return int(outcome.answer["first_sequence"])
 
     async def replay(self, run_id: str) -> ReplayResult:
-        """Whether the planner of today decides as is recorded. Errors: RUN_NOT_FOUND."""
+        """Replay the run's journal against today's planner. Errors: RUN_NOT_FOUND."""
         replay = Replay(RUN)
         async for page in self.lookup.journal(run_id):
             if not replay.feed(page):
@@ -153,7 +156,7 @@ class Runs:
         return replay.result
 
     async def attach(self, run_id: str, after: int, *, wants_progress: bool = False) -> Attachment:
-        """Watch a run. Errors: RUN_NOT_FOUND, CURSOR_OUT_OF_RANGE."""
+        """Attach a reader to a run. Errors: RUN_NOT_FOUND, CURSOR_OUT_OF_RANGE."""
         await self.lookup.ensure_written(run_id)
         attachment = await attach(
             run_id,

@@ -1,4 +1,4 @@
-"""Beginning runs: each once, however often it is asked for, and waiting for their end if that is wanted."""
+"""Starts of runs: at most one for each request, with an optional wait for the end."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from wonder_server.ports.journal import Event
 from wonder_server.ports.records import Head
 
 BuildStart = Callable[[str], Awaitable[Start | StartFork]]
-"""Makes the input that begins the run of this id; asked only if the run is to be begun indeed."""
+"""Builds the input that starts the run with this id. Called only if the run starts."""
 
 
 class RunStarter:
-    """Begins runs of clients. They are on disk when `begin` returns."""
+    """Starts runs for clients. A run is on disk when `start` returns."""
 
     def __init__(self, access: ActorAccess, lookup: RunLookup) -> None:
         self._directory = access.directory
@@ -33,10 +33,10 @@ class RunStarter:
         self._locks = KeyedLocks()
 
     async def start(self, key: str, build: BuildStart, asked: Request | None, *, wait_ms: int = 0) -> RunView:
-        """The run, as it was when it began or, after up to ``wait_ms``, when it ended or as it stands.
+        """Start a run. Return it as it started or, with ``wait_ms``, as it ended or stands after that time.
 
-        ``key`` spreads runs over the shards where there is no request. Errors: what ``build`` raises and the
-        planner refuses with, REQUEST_ID_REUSED.
+        ``key`` selects the shard of a run without a request id. Errors: those of ``build``, those of the
+        planner, and REQUEST_ID_REUSED.
         """
         now = self._clock.now_ms()
         shard = ids.spread(f"{now}{key}" if asked is None else asked.id, self._journals.count)
@@ -61,10 +61,10 @@ class RunStarter:
     async def _wait_for_end(
         self, run_id: str, start: Callable[[], Awaitable[RunView]], wait_ms: int
     ) -> RunView:
-        """What ``begin`` gives, or the run's end if that comes within ``wait_ms``."""
+        """Return the run from ``start``, or the ended run if it ends within ``wait_ms``."""
         if not wait_ms:
             return await start()
-        # Asked for before the run begins: a short one has ended before its start is answered.
+        # Wait before the run starts: a short run ends before its start is answered.
         end = self._streams.wait_for_end(run_id)
         timer: asyncio.TimerHandle | None = None
         try:
@@ -82,13 +82,13 @@ class RunStarter:
             if timer is not None:
                 timer.cancel()
             self._streams.cancel_end_wait(run_id, end)
-        # It was begun by an earlier call, under another id.
+        # An earlier request started the run under another id.
         earlier_id = view.run.id
         return await self._wait_for_end(earlier_id, lambda: self._lookup.snapshot(earlier_id), wait_ms)
 
 
 def _started_view(outcome: Outcome) -> RunView:
-    """The run as the decisions of its start leave it."""
+    """Build the view of a run from the decisions of its start."""
     decisions = outcome.decisions
     run = next(d.run for d in reversed(decisions) if type(d) in _RUN_DECISIONS)
     ordinals = [d.execution.ordinal for d in decisions if type(d) is DispatchNode]

@@ -1,11 +1,12 @@
-"""What the loop holds of one actor: its working set, its mailbox, and what of it is not on disk yet.
+"""The memory of one actor: state, mailbox, and the batches that are not on disk.
 
 An actor's writes go through two places, in order::
 
-    mailbox ──plan──▶ batch ──submit──▶ underway ──▶ on disk: shown, handed out, answered
+    mailbox ──plan──▶ batch ──submit──▶ inflight ──▶ on disk: published, dispatched, answered
 
-``batch`` takes what is planned until it is submitted; ``underway`` is the one commit at a time that an actor
-waits for. A batch that is not ``due`` (see `wonder_server.actors.runtime.loop`) may stay where it is.
+``batch`` collects planned changes until they are submitted. ``inflight`` is the batch whose commit is in
+progress; an actor has at most one. A batch that is not ``due`` (see `wonder_server.actors.runtime.loop`)
+may stay in memory.
 """
 
 from __future__ import annotations
@@ -26,15 +27,15 @@ from wonder_server.core.idempotency import CompletedRequest, Request
 from wonder_server.ports.journal import Commit
 
 MAX_RECENT_REQUESTS = 256
-"""Requests that an actor in memory remembers the answers to; older ones are looked up."""
+"""Requests whose answers an actor in memory holds. The loop reads older ones from the store."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a caller of `Loop.ask` is told, once it is on disk.
+    """Result of `Loop.ask`, once it is on disk.
 
-    ``decisions`` are empty if the request was carried out before; ``answer`` is what it was told then, and
-    is told now: ids by name, and ``first_sequence`` and ``last_sequence`` of the events it led to.
+    ``decisions`` are empty if the request was executed before. ``answer`` is the stored answer of the
+    request: ids by name, and ``first_sequence`` and ``last_sequence`` of its events.
     """
 
     decisions: tuple[Any, ...]
@@ -43,17 +44,17 @@ class Outcome:
 
 @dataclass(slots=True, eq=False)
 class Envelope:
-    """An input on its way, with who waits for its outcome and the writes of a volatile run that answers."""
+    """An input in a mailbox, with the future of its caller and the commits of a volatile run that answers."""
 
     input: Any
     reply: asyncio.Future[Outcome] | None = None
     request: Request | None = None
     child_commits: Sequence[Commit] = ()
     deduplicated: bool = False
-    """Whether the store was asked if the request was carried out before."""
+    """True after the loop has read the request's earlier answer from the store."""
 
     def resolve(self, outcome: Outcome | WonderError) -> None:
-        """Tell whoever asked, if somebody did and still waits."""
+        """Resolve the caller's future, if there is one and it is still pending."""
         if self.reply is None or self.reply.done():
             return
         if isinstance(outcome, WonderError):
@@ -64,42 +65,43 @@ class Envelope:
 
 @dataclass(slots=True, eq=False)
 class Batch:
-    """What was planned and goes to disk together, and what is done once it is there."""
+    """Planned changes that are written in one commit, and the actions that follow the commit."""
 
     commit: Commit
     inputs: list[Envelope] = field(default_factory=list)
-    """The inputs that it comes from."""
+    """The inputs that the batch was planned from."""
     due: bool = False
-    """Whether it is to be written as soon as it can be."""
+    """True if the batch must be written as soon as possible."""
     child_commits: list[Commit] = field(default_factory=list)
     commands: list[Command] = field(default_factory=list)
     timers: dict[str, int] = field(default_factory=dict)
-    """Operation id -> when it wants to be woken; 0 to forget it."""
+    """Timer of each changed operation, by operation id, in the actor's time; 0 cancels it."""
     replies: list[tuple[Envelope, Outcome | WonderError]] = field(default_factory=list)
     early_commands: list[Command] = field(default_factory=list)
-    """Commands that were handed out before it is written."""
+    """Commands that were dispatched before the commit."""
     cancelled_operations: set[str] = field(default_factory=set)
-    """Operations that ``commands`` stop."""
+    """Operations that ``commands`` cancel."""
     yielded_to_children: bool = False
-    """Whether children that it has begun had their turn before it is written."""
+    """True after the batch has waited once for the children that it started."""
     recorded_entries: int = 0
-    """Entries of which is known what rows and events they lead to; that of the others may not be needed."""
+    """Number of entries whose rows and events are in the commit. A compact run never needs those of the
+    others."""
 
     def record(self) -> None:
-        """Find out what rows and events the entries lead to."""
+        """Add the rows and events of the remaining entries to the commit."""
         commit, since = self.commit, len(self.commit.changes)
         commit.add_all(commit.entries[self.recorded_entries :])
         self.recorded_entries = len(commit.entries)
         self.collect_timers(since)
 
     def collect_timers(self, since: int) -> None:
-        """Remember when operations want to be woken, from the rows of theirs that came in since."""
+        """Collect the timers of operations from the changes at index ``since`` and later."""
         for change in islice(self.commit.changes, since, None):
             if change.table == "operations":
                 self.timers[change.id] = change.ordinal if isinstance(change, Put) else 0
 
     def all_commits(self) -> list[Commit]:
-        """What is to be written, in order."""
+        """Return the commits to write, in order."""
         own = self.commit
         return [*self.child_commits, own] if own.entries or own.requests else self.child_commits
 
@@ -118,46 +120,48 @@ class Actor:
     entry_head: int = 0
     event_head: int = 0
     clock_offset_ms: int = 0
-    """How far the actor's time is ahead of the server's: its record goes on where it ended, though the clock
-    was set back over a restart."""
+    """Lead of the actor's time over the server's. The actor's time continues at the end of its record if the
+    clock was set back over a restart."""
     mailbox: deque[Envelope] = field(default_factory=deque)
     ready_commands: deque[Command] = field(default_factory=deque)
-    """Commands that may go out now."""
+    """Commands to dispatch in the next slice."""
     batch: Batch | None = None
     inflight: Batch | None = None
     submitted: bool = False
-    """Whether it was ever given to the store; then what is on disk may not fall behind, volatile or not."""
+    """True after the first submit. From then on the record on disk may not fall behind, volatile or not."""
     committed: bool = False
-    """Whether the store has said that it is there."""
+    """True after the first successful commit."""
     scheduled: bool = False
     low_priority: bool = False
-    """Whether it is one of many that another actor has begun."""
+    """True for an actor that another actor started; see `Scheduler`."""
     high_priority: bool = False
-    """Whether somebody waits for its next stretch, so that it need not wait for the crowd."""
+    """True if the actor is scheduled ahead of low-priority actors, for example because a caller waits for
+    it."""
     lane: Lane = TURN_LANE
-    """The queue in which it waits for its stretch and for the disk."""
+    """The queue in which the actor waits for its slice and for its commit."""
     waits_for_commit: bool = False
-    """Whether its batch waits for room among the commits under way."""
+    """True while the batch waits for bulk commits in flight to finish."""
     loading: bool = False
-    """Whether it waits for something from disk."""
+    """True while a read for the actor is in progress."""
     failure: tuple[WonderError, Envelope] | None = None
-    """Why its working set is no good any more, and the input that broke it."""
+    """The error that made the state invalid, and the input that caused it."""
     write_through: bool = False
-    """Whether everything waits for the disk, as the last commit failed: early work would be done in vain."""
+    """True after a failed commit: no early dispatch, since that work would probably be lost again."""
     isolate_inputs: int = 0
-    """How many inputs are still to be written each on its own, to find the one that cannot be."""
+    """Number of inputs to commit one at a time, to find the one that cannot be written."""
     parent_uncommitted: bool = False
-    """Whether what began it is not on disk yet, so that it may only do what leaves no trace."""
+    """True while the parent's start of this actor is not on disk; only side-effect-free commands are
+    dispatched."""
     commit_waiters: list[Actor] = field(default_factory=list)
-    """Those who may only be written when this one is."""
+    """Actors whose commits wait for this actor's."""
     recent_requests: OrderedDict[tuple[str, str], CompletedRequest] = field(default_factory=OrderedDict)
-    """Requests carried out lately, by scope and id."""
+    """Recent requests with their answers, by scope and id."""
     has_all_requests: bool = False
-    """Whether ``answered`` holds every request there ever was, so that the store need not be asked."""
+    """True if ``recent_requests`` holds every request of this actor, so the store need not be read."""
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is left to do for it until it hears of something."""
+        """True if the actor has no work until its next input."""
         return not (
             self.mailbox
             or self.ready_commands
@@ -173,15 +177,17 @@ class Actor:
         return max(1, at_ms - self.clock_offset_ms) if at_ms else 0
 
     def open_batch(self) -> Batch:
-        """What is planned from now on."""
+        """Open a batch for the inputs that are planned from now on."""
         batch = self.batch = Batch(Commit(self.id, self.planner, event_head=self.event_head))
         return batch
 
     def seal_batch(self, *, final: bool = False) -> Batch:
-        """What was planned, sealed for writing; what comes next begins another. ``last``: nothing comes next,
-        and nobody waits for what this one wrote, so that it may be written in brief."""
+        """Close the batch and complete its commit. The next input opens another batch.
+
+        ``final``: the run has ended and no reply waits for this batch, so the commit may be compact.
+        """
         batch, self.batch = self.batch, None
-        assert batch is not None, "there is something planned"
+        assert batch is not None, "the actor has an open batch"
         commit = batch.commit
         compact_row = self.planner.compact_row if final and self._is_compact(batch) else None
         row = compact_row(self.state) if compact_row is not None else None
@@ -195,12 +201,12 @@ class Actor:
         return batch
 
     def _is_compact(self, batch: Batch) -> bool:
-        """Whether ``batch`` holds all there is of the actor, and will be."""
+        """Return True if ``batch`` holds the actor's whole journal and no input follows."""
         entries = len(batch.commit.entries)
         return 0 < entries == self.entry_head and not batch.commit.requests and not self.mailbox
 
     def record_request(self, request: Request, completed: CompletedRequest) -> None:
-        """Keep at hand what a request was told."""
+        """Store the answer of a completed request in memory."""
         self.recent_requests[request.scope, request.id] = completed
         if len(self.recent_requests) > MAX_RECENT_REQUESTS:
             self.recent_requests.popitem(last=False)

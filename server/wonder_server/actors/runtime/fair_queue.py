@@ -1,8 +1,8 @@
-"""Fair queues: turns do not wait behind bulk work, nor one caller's work behind another's.
+"""Fair queues: bulk work does not delay turns, and one caller's work does not delay another's.
 
-A lane consists of a class and an owner. The class is bulk for runs that no turn waits for. The owner is the
-name of the caller's token, "" without tokens. Turns and bulk are served alternately, and within each the
-owners in turn, so ten thousand runs of one caller delay a turn by one piece of work.
+A lane consists of a class and a caller. The class is bulk for runs that no turn waits for. The caller is
+the name of its API token, "" without tokens. The queue serves turns and bulk alternately, and within each
+class the callers in turn. Ten thousand runs of one caller therefore delay a turn by one piece of work.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from wonder_server.core.round_robin import RoundRobin
 T = TypeVar("T")
 
 current_caller: ContextVar[str] = ContextVar("current_caller", default="")
-"""The caller on whose behalf an actor is asked; set where calls come in."""
+"""The caller of the current request. The rpc layer sets it."""
 
 
 class Lane(NamedTuple):
-    """The queue that a piece of work waits in."""
+    """The queue of a piece of work."""
 
     is_bulk: bool
     caller: str = ""
 
 
 class FairQueue(Generic[T]):
-    """Items in lanes. `popleft` alternates between turns and bulk, and between the owners of each."""
+    """Items in lanes. `popleft` alternates between turns and bulk, and between the callers of each."""
 
     def __init__(self) -> None:
         self._queues = (RoundRobin[T](), RoundRobin[T]())

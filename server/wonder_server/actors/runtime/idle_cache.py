@@ -1,5 +1,4 @@
-"""Actors that rest in memory, so that who speaks again need not wait for the disk: the last ones, up to a
-number and up to a weight."""
+"""An LRU cache of idle actors, limited by count and size."""
 
 from __future__ import annotations
 
@@ -7,7 +6,10 @@ from collections import OrderedDict
 
 
 class IdleCache:
-    """Ids by how long they have been idle. ``limit`` is how many, ``limit_bytes`` how heavy all may be."""
+    """Ids of idle actors, the longest idle first.
+
+    ``limit`` is the maximum number of actors, ``limit_bytes`` their maximum total size.
+    """
 
     def __init__(self, limit: int, limit_bytes: int) -> None:
         self._limit = limit
@@ -16,7 +18,7 @@ class IdleCache:
         self._sizes: OrderedDict[str, int] = OrderedDict()
 
     def add(self, actor_id: str, size_bytes: int) -> list[str]:
-        """It is idle from now on. Returns who leaves for it, which may be itself."""
+        """Add an idle actor. Return the ids of the actors to evict, which may include it."""
         self._sizes[actor_id] = size_bytes
         self._bytes += size_bytes
         evicted = []
@@ -27,5 +29,5 @@ class IdleCache:
         return evicted
 
     def discard(self, actor_id: str) -> None:
-        """It is not idle any more, if it was."""
+        """Remove an actor that is no longer idle, if it is in the cache."""
         self._bytes -= self._sizes.pop(actor_id, 0)

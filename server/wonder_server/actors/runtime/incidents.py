@@ -1,4 +1,4 @@
-"""Unexpected errors: a number that the log and the client both have, and nothing else for the client."""
+"""Incident numbers for unexpected errors: the log holds the details, the client receives the number only."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ _log = logger("actors")
 
 
 def report_incident(event: str, **where: str) -> Fault:
-    """Log the exception being handled under a fresh incident number; the fault to answer with. Where the
-    machine lacks descriptors or room on its disk, the fault says that instead."""
+    """Log the current exception under a new incident id and return the fault to answer with.
+
+    If the machine has no file descriptors or disk space left, the fault says that instead.
+    """
     problem = sys.exception()
     system = system_fault(problem) if problem is not None else None
     if system is not None:

@@ -1,7 +1,7 @@
-"""One step of an actor: an input is planned, its decisions change the working set and gather in the batch.
+"""One step of an actor: plan an input, apply its decisions and add them to the batch.
 
-Nothing here waits or does anything outside. `step` says which commands may go out at once; the others wait
-in the batch until it is on disk.
+Nothing here waits or has an external effect. `step` returns the commands that may be dispatched at once;
+the others wait in the batch until its commit.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ PlannedCallback = Callable[[str, Any, Sequence[Any]], None]
 
 
 def step(actor: Actor, envelope: Envelope, now_ms: int, on_planned: PlannedCallback) -> list[Command]:
-    """Plan one input. Returns the commands to hand out now.
+    """Plan one input and return the commands to dispatch now.
 
-    What the planner raises is its own fault; the working set is no good then.
+    Raises what the planner raises. The actor's state is then invalid.
     """
     batch = actor.batch
     if batch is None:
@@ -35,7 +35,7 @@ def step(actor: Actor, envelope: Envelope, now_ms: int, on_planned: PlannedCallb
             return []
     batch.child_commits.extend(envelope.child_commits)
     planner, state, commit = actor.planner, actor.state, batch.commit
-    # What a batch writes that may not be written whole is only found out when it is asked for.
+    # A volatile run may end in compact form, which needs no rows: record them on demand.
     defer_record = planner.compact_row is not None and not batch.due
     if not defer_record and batch.recorded_entries < len(commit.entries):
         batch.record()
@@ -76,7 +76,7 @@ def step(actor: Actor, envelope: Envelope, now_ms: int, on_planned: PlannedCallb
 
 
 def _answer_repeated(actor: Actor, envelope: Envelope, batch: Batch) -> bool:
-    """Answer a request that was carried out before."""
+    """Answer a request that was executed before. Return False if it was not."""
     request = envelope.request
     if request is None:
         return False
@@ -109,7 +109,7 @@ def _has_side_effect(planner: Planner, command: Command) -> bool:
 
 
 def _may_dispatch_now(actor: Actor, batch: Batch, command: Command) -> bool:
-    """Whether ``command`` goes out now; if not, it waits in the batch."""
+    """Return True if ``command`` may be dispatched now. Otherwise it waits in the batch."""
     if batch.due and (isinstance(command, Answer) or not _may_overtake(actor, batch, command)):
         batch.commands.append(command)
         if isinstance(command, Stop):
@@ -121,7 +121,8 @@ def _may_dispatch_now(actor: Actor, batch: Batch, command: Command) -> bool:
 
 
 def _may_overtake(actor: Actor, batch: Batch, command: Command) -> bool:
-    """Whether it may overtake what waits; but what stops an operation comes before it begins again."""
+    """Return True if the command may be dispatched before the batch is committed. The cancellation of an
+    operation still precedes its restart."""
     if actor.write_through or not actor.planner.allows_early_dispatch(command):
         return False
     operation_id = getattr(command, "operation_id", "")

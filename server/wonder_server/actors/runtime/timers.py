@@ -1,8 +1,8 @@
-"""Timers of operations: deadlines, waits, and the pauses between attempts.
+"""Timers of operations: deadlines, waits, and delays between attempts.
 
-They are not stored on their own: each live operation's row says when it wants to be woken, so a restart
-sets them again. All of them are one heap and one call of the event loop, no task and no thread; what is set
-and forgotten again, as most are, costs a place in the heap until that is cleaned up.
+The row of each live operation stores its wake-up time, so a restart sets the timers again. All timers share
+one heap and one call of the event loop. A cancelled timer, as most are, stays in the heap until the next
+cleanup.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from heapq import heapify, heappop, heappush
 from wonder_server.ports.clock import Clock
 
 MAX_WAIT_S = 30.0
-"""The clock is looked at at least as often, so that it is noticed when the machine was suspended."""
+"""Longest delay between two readings of the clock, so that a suspension of the machine is noticed."""
 
 _STALE_LIMIT = 1000
-"""Entries of the heap that may be of what is forgotten, beside as many as there are others."""
+"""Number of cancelled entries above which, with as many live ones, the heap is rebuilt."""
 
 
 class Timers:
-    """Calls ``wake(actor_id, operation_id)`` when its time has come; never early, once."""
+    """Calls ``on_timer(actor_id, operation_id)`` once, at or after the operation's time."""
 
     def __init__(self, clock: Clock, on_timer: Callable[[str, str], None]) -> None:
         self._clock = clock
         self._on_timer = on_timer
         self._heap: list[tuple[int, str, str]] = []
         self._timers: dict[str, dict[str, int]] = {}
-        """Actor -> operation -> when; what else the heap holds is forgotten."""
+        """Time by actor and operation. Other entries of the heap are cancelled."""
         self._count = 0
         self._handle: asyncio.TimerHandle | None = None
         self._next_check_ms = 0
@@ -37,7 +37,7 @@ class Timers:
         return self._count
 
     def set(self, actor_id: str, operation_id: str, at_ms: int) -> None:
-        """Wake at ``at_ms`` (milliseconds since 1970) instead of when it was; 0 forgets."""
+        """Set or move an operation's timer to ``at_ms`` (milliseconds since 1970). 0 cancels it."""
         operations = self._timers.get(actor_id)
         if operations is not None:
             self._count -= operations.pop(operation_id, None) is not None
@@ -55,17 +55,17 @@ class Timers:
                 for operation, at in operations.items()
             ]
             heapify(self._heap)
-        # Time that passed while the machine was suspended does not count for the event loop's timer.
+        # The event loop's timer does not count the time of a suspension.
         is_late = self._clock.now_ms() > self._next_check_ms
         if self._handle is None or is_late or self._heap[0][0] < self._next_check_ms:
             self._schedule_check()
 
     def cancel_all(self, actor_id: str) -> None:
-        """Forget all of an actor's."""
+        """Cancel all timers of an actor."""
         self._count -= len(self._timers.pop(actor_id, ()))
 
     def close(self) -> None:
-        """Forget everything."""
+        """Cancel all timers."""
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
@@ -82,7 +82,7 @@ class Timers:
         self._handle = asyncio.get_running_loop().call_later(delay_s, self._check)
 
     def _check(self) -> None:
-        """Wake what is due, and look again when the next is."""
+        """Fire the due timers and schedule the next check."""
         self._handle = None
         now = self._clock.now_ms()
         due: list[tuple[str, str]] = []

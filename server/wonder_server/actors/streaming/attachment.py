@@ -1,9 +1,9 @@
-"""A reader's whole view of an actor: its past from a cursor, what is being said, then what happens (B3).
+"""One reader's view of an actor: its history from a cursor, the text in progress, then live items (B3).
 
-The order is what makes it exact. The subscription opens first, so nothing that happens from now on is
-missed; then the record is read up to its end, then comes the text so far of messages being spoken, then
-the live tail, from which everything already shown is left out: events by their sequence, and the text of
-messages that those events had ended.
+The order makes the view exact. The subscription opens first, so no later item is missed. Then the record is
+read to its end, then comes the text so far of messages in progress, then the live items. Live items that
+the reader has seen already are skipped: events by their sequence, and the text of messages that those
+events ended.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from wonder_server.ports.records import Records
 
 PAGE = 200
 MAX_HISTORY_EVENTS = 1000
-"""More events than are ever written but not yet shown: what one round of an actor can lead to."""
+"""Limit above the number of events that are committed and not yet published: those of one batch."""
 KEEP_ALIVE_AFTER_S = 15.0
 
 
 @dataclass(frozen=True, slots=True)
 class CaughtUp:
-    """Everything from before has been shown, up to ``sequence``."""
+    """All events up to ``sequence`` were sent."""
 
     sequence: int
 
 
 class Attachment:
-    """One attached reader. `take` until a `Closed`; `close` when done."""
+    """One attached reader. Call `take` until it returns a `Closed`, then `close`."""
 
     def __init__(
         self,
@@ -54,17 +54,17 @@ class Attachment:
         self._partial_texts = partial_texts
         self._after = after
         self._ended: set[str] = set()
-        """Messages and turns that are over, though some of their text may still be queued."""
+        """Ids of messages and turns that have ended, whose text may still be queued."""
         self._keep_alive: _KeepAliveTimer | None = None
         self.subscription = subscription
         self.sequence = after
-        """The last event shown: the cursor to attach with again."""
+        """Sequence of the last event sent: the cursor for the next attach."""
 
     async def take(self) -> Sequence[Item | CaughtUp]:
-        """What comes next, in order, as much as there is; wait until there is something.
+        """Wait for the next items and return them, in order.
 
-        First the past, a page at a time, then the text so far and a `CaughtUp`, then what happens. The last
-        item of all is a `Closed`.
+        First comes the history, a page at a time, then the text so far and a `CaughtUp`, then live items.
+        The last item is a `Closed`.
         """
         if self.sequence < self.head:
             page = await self._journal.events(self._actor_id, self._planner, self.sequence, PAGE)
@@ -90,13 +90,14 @@ class Attachment:
                 return new_items
 
     def close(self) -> None:
-        """Stop listening."""
+        """Close the subscription."""
         self._streams.unsubscribe(self._actor_id, self.subscription)
         if self._keep_alive is not None:
             self._keep_alive.stop()
 
     async def _read_history(self) -> None:
-        """What ended just before the cursor, but after we began to listen: its text is not shown half."""
+        """Find the messages that ended before the cursor but after the subscription opened, whose queued
+        text must be skipped."""
         count = min(self._after, MAX_HISTORY_EVENTS)
         if count and (self._partial_texts or self.subscription.has_items):
             start = self._after - count
@@ -113,20 +114,20 @@ class Attachment:
         return delta.message_id in self._ended or delta.turn_id in self._ended
 
     def _is_new(self, item: Item) -> bool:
-        """Whether a live item is to be shown; what the past has shown already is not."""
+        """Return True for a live item that the history has not shown."""
         if isinstance(item, Delta):
             return not self._ended or not self._has_ended(item)
         if isinstance(item, Event):
             if item.sequence <= self.sequence:
                 return False
             self.sequence = item.sequence
-            # Nothing behind it in the queue can be of what ended before it.
+            # No later item in the queue can belong to what ended before this event.
             self._ended.clear()
         return True
 
 
 class _KeepAliveTimer:
-    """Puts a `Quiet` into a subscription that has heard nothing for a while. One timer, no task."""
+    """Adds a `KeepAlive` to a subscription without recent items. It needs one timer and no task."""
 
     def __init__(self, subscription: Subscription) -> None:
         self._subscription = subscription
@@ -159,11 +160,11 @@ async def attach(
     tail_only: bool = False,
     wants_progress: bool = False,
 ) -> Attachment | None:
-    """Attach a reader that has seen events up to ``after``; None if there is no such actor.
+    """Attach a reader that has seen events up to ``after``. Return None if the actor does not exist.
 
-    ``wants_progress``: of a run, what its nodes do in their tasks is shown too. Errors: CURSOR_OUT_OF_RANGE.
+    ``wants_progress``: send the progress of a run's tasks too. Errors: CURSOR_OUT_OF_RANGE.
     """
-    # Before the record's end is read, or an event in between would be neither past nor live.
+    # Subscribe before reading the head, so that no event in between is missed.
     subscription, partial_texts = streams.subscribe(actor_id, wants_progress=wants_progress)
     try:
         head = await records.head(actor_id)

@@ -1,16 +1,16 @@
-"""Who is listening: subscriptions to actors, and the text of messages while they are spoken.
+"""Live streams: subscriptions to actors, and the text of messages in progress.
 
-Durable events come here after their commit; pieces of text (deltas) come straight from the model's handler
-and are not part of the record. A subscription is a bounded queue that its reader empties. A slow reader
-first gets its deltas merged; past the bound, or with more than `LAG_BYTES` in it for `LAG_S`, its
-subscription is closed, and nobody else notices.
+Durable events arrive after their commit. Pieces of text (deltas) arrive straight from the model's handler
+and are not recorded. A subscription is a bounded queue that its reader empties. The hub merges the deltas
+of a slow reader. It closes the subscription above the item or byte limit, or if more than `MAX_LAG_BYTES`
+wait for longer than `MAX_LAG_S`. Other readers are not affected.
 
-Whoever watches a run may also ask for the progress of its tasks. It is not part of the record either, and is
-what a slow reader misses first. What was told last of a node is kept while its step is under way, for those
-who begin to watch later: a node that waits for a worker says so once.
+A reader of a run may also subscribe to the progress of its tasks. Progress is not recorded, and the hub
+drops it first for a slow reader. The hub keeps the latest progress of each running node for new readers: a
+node that waits for a worker reports that only once.
 
-Whoever subscribes gets the text so far of every message being spoken, so that it can show a half-said
-answer at once. An actor that nobody listens to and that says nothing has no entry here.
+A new subscription starts with the text so far of every message in progress. An actor without readers and
+without messages in progress has no entry here.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from wonder_server.core.coordinator.record import RUN_ENDED
 from wonder_server.ports.journal import Event
 
 MAX_LAG_BYTES = 256 * 1024
-"""As much may wait for a reader for as long as it likes, and as much is handed to it at once."""
+"""Bytes that may wait for a reader without a time limit, and maximum size of one `take`."""
 MAX_LAG_S = 2.0
-"""More may only wait for as long as this: bursts are no fault of the reader's."""
+"""Time that more than `MAX_LAG_BYTES` may wait, so that a burst does not close the subscription."""
 
 
 class Delta(msgspec.Struct, gc=False):
     """A piece of a message's text at ``offset`` (in code points).
 
-    ``attempt`` above 0: the message begins again, forget what came before. ``wire`` is room for the rpc layer
-    to keep the encoded piece.
+    ``attempt`` above 0: the message starts over, and earlier pieces are void. ``wire`` caches the encoded
+    piece for the rpc layer.
     """
 
     turn_id: str
@@ -54,15 +54,15 @@ class Delta(msgspec.Struct, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer to this reader alone, already encoded; kept in order with what it hears otherwise."""
+    """An encoded reply to this reader alone, in order with its other items."""
 
     wire: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class NodeProgress:
-    """What a node of a run does in its task. ``item`` is what the executor says: a step that begins or ends,
-    or how far it is."""
+    """Progress of a node's task. ``item`` is the executor's report: a step that starts or ends, or its
+    progress."""
 
     node_id: str
     execution_id: str
@@ -71,12 +71,13 @@ class NodeProgress:
 
 @dataclass(frozen=True, slots=True)
 class KeepAlive:
-    """Nothing has happened for a while."""
+    """A sign of life after a period without items."""
 
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """The last item of a subscription: why it ended: ``slow``, ``draining``, ``detached`` or ``ended``."""
+    """The last item of a subscription. ``reason`` is ``slow``, ``draining``, ``detached``, ``deleted`` or
+    ``ended``."""
 
     reason: str
 
@@ -86,7 +87,7 @@ Item = Event | Delta | Reply | NodeProgress | KeepAlive | Closed
 
 @dataclass(slots=True)
 class _PartialMessage:
-    """A message while it is spoken."""
+    """The text so far of a message in progress."""
 
     turn_id: str
     attempt: int
@@ -100,7 +101,7 @@ class _PartialMessage:
 
 
 class Subscription:
-    """One reader's queue. `take` empties it; `wait` sleeps until there is something to take."""
+    """The queue of one reader. `take` empties it; `wait` waits until it has items."""
 
     __slots__ = (
         "_bytes",
@@ -129,11 +130,11 @@ class Subscription:
 
     @property
     def has_items(self) -> bool:
-        """Whether there is something to take."""
+        """True if the queue has items."""
         return bool(self._items)
 
     def take(self) -> deque[Item]:
-        """What has come since the last time, no more than about `LAG_BYTES` of it."""
+        """Remove and return the queued items, up to about `MAX_LAG_BYTES`."""
         if self._lag_timer is not None:
             self._lag_timer.cancel()
             self._lag_timer = None
@@ -143,14 +144,17 @@ class Subscription:
         return items
 
     def wait(self) -> asyncio.Future[None]:
-        """Done when there is something to take. One reader at a time."""
+        """Return a future that completes when the queue has items. Only one reader may wait."""
         self._waiter = self._loop.create_future()
         if self._items:
             self._waiter.set_result(None)
         return self._waiter
 
     def push(self, item: Item, size_bytes: int | None = None) -> None:
-        """Queue an item; merge or close if the reader is too slow. ``weight``: its bytes, if known."""
+        """Add an item. Merge deltas, or close the subscription, if the reader is too slow.
+
+        ``size_bytes`` is the item's size, if known.
+        """
         if self.closed:
             return
         if self._items and isinstance(item, Delta) and self._merge(item):
@@ -162,7 +166,8 @@ class Subscription:
         self._notify()
 
     def close(self, reason: str) -> None:
-        """Say why and take nothing more. A slow reader's backlog is dropped: it resumes by cursor."""
+        """Close the subscription with a reason. The backlog of a slow reader is dropped: it resumes by
+        cursor."""
         if self.closed:
             return
         self.closed = True
@@ -184,14 +189,14 @@ class Subscription:
         return items
 
     def _check_lag(self) -> None:
-        """Past a bound: the reader has a moment if it is the lower one."""
+        """Close the subscription above a hard limit, or start the lag timer above `MAX_LAG_BYTES`."""
         if len(self._items) > self._limit_items or self._bytes > self._limit_bytes:
             self._shed_backlog(self._limit_bytes)
         elif self._lag_timer is None:
             self._lag_timer = self._loop.call_later(MAX_LAG_S, self._shed_backlog, self._max_lag_bytes)
 
     def _shed_backlog(self, limit_bytes: int) -> None:
-        """Leave the progress out, and close if that does not help."""
+        """Drop progress items. Close the subscription if the backlog still exceeds the limit."""
         self._lag_timer = None
         remaining: deque[Item] = deque(item for item in self._items if not isinstance(item, NodeProgress))
         if len(remaining) == len(self._items):
@@ -202,7 +207,7 @@ class Subscription:
             self.close("slow")
 
     def _merge(self, delta: Delta) -> bool:
-        """Append to the last queued piece of the same message, once the reader lags."""
+        """Append the delta to the last queued one, if both belong to the same message."""
         last = self._items[-1] if self._items else None
         if not isinstance(last, Delta) or last.message_id != delta.message_id or delta.restarted:
             return False
@@ -220,7 +225,7 @@ class Subscription:
 
 
 def ended_ids(event: Event) -> set[str]:
-    """The message, and the turn, that ``event`` ends: nothing more is said of them."""
+    """Return the ids of the message and the turn that ``event`` ends."""
     emit = event.emit
     ids = {emit.message_id} if emit.message_id else set()
     if emit.kind in ("turn_completed", "turn_failed", "turn_cancelled"):
@@ -235,11 +240,11 @@ _TEXT_FIELDS = {
     "turn_failed": "input",
     "turn_cancelled": "input",
 }
-"""Where nearly all of an event's text stands, by its kind; of the others all is looked through."""
+"""The field with nearly all text of an event, by kind. For other kinds, all fields are measured."""
 
 
 def _size_bytes(item: Item) -> int:
-    """About how many bytes an item holds."""
+    """Return the approximate size of an item, in bytes."""
     if isinstance(item, Delta):
         return len(item.text) + 64
     if isinstance(item, Event):
@@ -253,13 +258,13 @@ def _size_bytes(item: Item) -> int:
 
 
 MAX_PROGRESS_RUNS = 10_000
-"""Of so many runs it is kept what their nodes do."""
+"""Maximum number of runs whose latest node progress is kept."""
 
 _NODE_ENDS = frozenset({"node_completed", "node_failed", "node_cancelled"})
 
 
 class StreamHub:
-    """All subscriptions and all messages being spoken, by actor."""
+    """All subscriptions and all messages in progress, by actor."""
 
     def __init__(self, limit_items: int, limit_bytes: int) -> None:
         self._limits = (limit_items, limit_bytes)
@@ -270,7 +275,7 @@ class StreamHub:
         self._draining = False
 
     def subscribe(self, actor_id: str, *, wants_progress: bool = False) -> tuple[Subscription, list[Delta]]:
-        """A new subscription, and the text so far of what is being spoken now."""
+        """Return a new subscription and the text so far of the messages in progress."""
         subscription = Subscription(*self._limits, wants_progress=wants_progress)
         if self._draining:
             subscription.close("draining")
@@ -294,13 +299,13 @@ class StreamHub:
 
     @property
     def count(self) -> int:
-        """Open subscriptions."""
+        """Number of open subscriptions."""
         return sum(len(listeners) for listeners in self._subscriptions.values())
 
-    # --- what is said ---------------------------------------------------------------------------
+    # --- events and text ------------------------------------------------------------------------
 
     def publish(self, actor_id: str, events: list[Event]) -> None:
-        """Show durable events, in order; those that close a message end its text."""
+        """Send durable events to the readers, in order. An event that completes a message ends its text."""
         open_messages = self._open_messages.get(actor_id)
         listeners = self._subscriptions.get(actor_id, ())
         node_progress = self._node_progress.get(actor_id)
@@ -318,7 +323,7 @@ class StreamHub:
             self._resolve_end(actor_id, events)
 
     def publish_progress(self, run_id: str, item: NodeProgress) -> None:
-        """Show what a node of a run does to those who asked for that."""
+        """Send a node's progress to the readers that asked for it."""
         if getattr(item.item, "status", "running") == "running":
             if getattr(item.item, "output", ""):
                 latest = replace(item, item=frozen.replace(item.item, output=""))  # that may be much
@@ -336,9 +341,9 @@ class StreamHub:
                 subscription.push(item)
 
     def begin_message(self, actor_id: str, turn_id: str, message_id: str, attempt: int) -> None:
-        """A model starts to speak under ``message_id``; from attempt 2 on, what it said before is void.
+        """Start a message. From attempt 2 on, earlier text is void.
 
-        Where it is known that nothing was said before, there is nothing to announce.
+        Readers receive a restart only if there was earlier text.
         """
         open_messages = self._open_messages.setdefault(actor_id, {})
         before = open_messages.get(message_id)
@@ -351,7 +356,7 @@ class StreamHub:
                 subscription.push(delta)
 
     def append_text(self, actor_id: str, message_id: str, text: str) -> None:
-        """The next piece of a message that has begun."""
+        """Add the next piece of a message in progress."""
         message = self._open_messages.get(actor_id, {}).get(message_id)
         if message is None or not text:
             return
@@ -364,7 +369,7 @@ class StreamHub:
         message.length += len(text)
 
     def partial_text(self, actor_id: str, turn_id: str) -> str:
-        """What a turn's message has said so far, if one is being spoken."""
+        """Return the text so far of a turn's message in progress, or ""."""
         for message in self._open_messages.get(actor_id, {}).values():
             if message.turn_id == turn_id:
                 return message.text()
@@ -380,9 +385,10 @@ class StreamHub:
     # --- ends -----------------------------------------------------------------------------------
 
     def wait_for_end(self, run_id: str) -> asyncio.Future[Event | None]:
-        """The event that ends a run, once it is on disk; None if the server goes away before.
+        """Return a future for the event that ends a run, after its commit; None if the server drains
+        before.
 
-        Ask before you look whether it has ended already, and `forget_end` when you no longer wait.
+        Call this before checking if the run has ended, and `cancel_end_wait` when no longer waiting.
         """
         end: asyncio.Future[Event | None] = asyncio.get_running_loop().create_future()
         if self._draining:
@@ -392,7 +398,7 @@ class StreamHub:
         return end
 
     def cancel_end_wait(self, run_id: str, end: asyncio.Future[Event | None]) -> None:
-        """Nobody waits for this one any more."""
+        """Cancel a future of `wait_for_end`."""
         waiting = self._end_waiters.get(run_id)
         if waiting is not None and end in waiting:
             waiting.remove(end)
@@ -407,12 +413,12 @@ class StreamHub:
                         end.set_result(event)
 
     def close(self, actor_id: str, reason: str) -> None:
-        """End every subscription to one actor."""
+        """Close all subscriptions to an actor."""
         for subscription in self._subscriptions.get(actor_id, ()):
             subscription.close(reason)
 
     def drain(self) -> None:
-        """Tell every reader that the server is going away; new ones are told at once."""
+        """Close all subscriptions and waits because the server stops. New ones close at once."""
         self._draining = True
         for listeners in self._subscriptions.values():
             for subscription in listeners:

@@ -1,4 +1,4 @@
-"""About how many bytes of text a value holds, for bounds on what waits for somebody."""
+"""Approximate text sizes of values, for limits on backlogs."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ _TYPES_WITHOUT_TEXT = frozenset({int, float, bool})
 
 
 def text_bytes(value: Any, max_depth: int = _MAX_DEPTH) -> int:
-    """The lengths of all texts in a frozen value, a JSON value, or a mixture of both; what lies deeper than
-    such values do is not counted."""
+    """Return the total length of all strings in a frozen value, a JSON value, or a mixture.
+
+    Parts nested deeper than ``max_depth`` do not count.
+    """
     if isinstance(value, str):
         return len(value)
     if not max_depth:
@@ -31,7 +33,7 @@ def text_bytes(value: Any, max_depth: int = _MAX_DEPTH) -> int:
 
 
 def _total_bytes(values: Iterable[Any], max_depth: int) -> int:
-    """The texts of all ``values``, most of which are short of depth, or have their default."""
+    """Return the total text of ``values``, most of which are short or have their default."""
     total = 0
     for each in values:
         kind = type(each)

@@ -1,9 +1,9 @@
-"""Budgets of agents: what an agent may spend in its life, all conversations together (feature C6).
+"""Lifetime budgets of agents, over all conversations (feature C6).
 
-Its account is kept in the shards and added up with each commit (``ports/accounts.py``), so that nothing has
-to be kept in step here, or over a restart. It is looked at when a turn begins, when another agent is called,
-and just before each call of a model. Calls that are under way count with an estimate, so that many turns at
-once do not all spend the same rest. Agents without a budget cost nothing.
+Each commit adds to the agent's account in the shards (``ports/accounts.py``), so this module stores nothing
+and a restart loses nothing. The server checks the account when a turn starts, when an agent is called, and
+before each model call. Calls in progress count with an estimate, so that parallel turns do not all spend
+the same remainder. An agent without a budget costs no lookup.
 """
 
 from __future__ import annotations
@@ -24,15 +24,16 @@ from wonder_server.ports.accounts import Accounts
 
 
 class AgentBudgets:
-    """Looks at accounts; with none to look at, nothing is limited."""
+    """Checks of agents' accounts. Without accounts, nothing is limited."""
 
     def __init__(self, accounts: Accounts | None = None) -> None:
         self._accounts = accounts
         self._reserved: dict[str, Estimate] = {}
-        """What calls under way will probably spend, by agent."""
+        """Estimated usage of model calls in progress, by agent id."""
 
     async def check_turn(self, send: Send) -> Send:
-        """The same, with why its agent cannot afford the turn, and no longer than the agent has time."""
+        """Return ``send`` with the fault if its agent cannot afford the turn, and with the agent's remaining
+        time as a limit."""
         budget, agent_id = send.agent.budget, send.agent.agent_id
         if budget is None or self._accounts is None:
             return send
@@ -46,8 +47,11 @@ class AgentBudgets:
         return replace(send, budget=time if send.budget is None else tightest(send.budget, time))
 
     async def delegate_budget(self, caller: PinnedAgent, budget: Budget | None) -> Budget | None:
-        """What an agent may spend that ``caller`` calls: ``budget``, within what the caller has left itself;
-        None for as much as it likes."""
+        """Return the budget of an agent that ``caller`` calls: ``budget``, limited to the caller's own
+        remainder.
+
+        None means no limit.
+        """
         if caller.budget is None or self._accounts is None:
             return budget
         unspent = remaining(caller.budget, await self._account(self._accounts, caller.agent_id))
@@ -55,8 +59,10 @@ class AgentBudgets:
 
     @asynccontextmanager
     async def reserve(self, call: CallModel) -> AsyncIterator[Limit | None]:
-        """Hold what ``call`` will probably spend while it is under way; if the agent cannot afford it, the
-        limit that it reached, and nothing is held."""
+        """Reserve the estimated usage of ``call`` while it is in progress.
+
+        Yield None, or the limit that the agent has reached; then nothing is reserved.
+        """
         if call.budget is None or self._accounts is None:
             yield None
             return

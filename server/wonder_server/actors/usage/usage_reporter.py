@@ -1,8 +1,7 @@
-"""What ``llm`` actions spend in a turn's name, told to its conversation (features B4, B10, C6).
+"""Usage of ``llm`` actions in a turn, reported to its conversation (features B4, B10, C6).
 
-A call counts before it is made: that it was begun is on disk before its provider hears of it. So a call that
-was under way when the server was killed is not lost, and nothing has to find it again. `ended` says what it
-cost.
+A call counts before it is made: its start is on disk before the provider receives the request. A call in
+progress when the server is killed is therefore counted. `report_usage` reports its cost.
 """
 
 from __future__ import annotations
@@ -22,21 +21,23 @@ class UsageReporter:
         self._directory = directory
 
     async def report_start(self, scope: Scope) -> None:
-        """An action in this scope is about to ask a model; returns when that is on disk.
+        """Count a model call that an action in this scope is about to make. Return when the count is on
+        disk.
 
-        Raises STORAGE_UNAVAILABLE, SERVER_DRAINING: nothing is counted then; the model is not to be asked.
+        Raises STORAGE_UNAVAILABLE or SERVER_DRAINING: nothing is counted, and the action must not call the
+        model.
         """
         if not _belongs_to_turn(scope):
             return
         try:
             await self._directory.ask(scope.conversation_id, _usage_input(scope, Usage(), calls=1))
         except asyncio.CancelledError:
-            # It counts already, or will. The model was not asked.
+            # The call is counted already, or will be. The model was not called.
             self.report_usage(scope, NO_USAGE)
             raise
 
     def report_usage(self, scope: Scope, usage: Usage) -> None:
-        """The model that was asked in this scope has used this, and will use no more."""
+        """Report the final usage of a model call in this scope."""
         if _belongs_to_turn(scope):
             self._directory.tell(scope.conversation_id, _usage_input(scope, usage, calls=0, settles=True))
 
