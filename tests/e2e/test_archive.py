@@ -169,7 +169,7 @@ async def test_without_its_conversation_nothing_is_found_and_one_is_told_what_to
         assert await is_away(client, doomed.conv)
         # Of a conversation that is named nothing lies in the archive any more.
         wrong = pb.GetTurnRequest(turn_id=doomed.turn, conversation_id=populated.kept)
-        with pytest.raises(aio.AioRpcError, match="No turn of this conversation"):
+        with pytest.raises(aio.AioRpcError, match="does not exist in this conversation"):
             await stub.GetTurn(wrong)
         named = pb.GetTurnRequest(turn_id=doomed.turn, conversation_id=doomed.conv)
         assert (await stub.GetTurn(named)).turn == doomed.before[0]

@@ -33,7 +33,7 @@ async def open_servicers(
     library = services.library
     executor = ExecutorServicer(
         services.executor,
-        RequestLookups(library, library, runtime.conversations),
+        RequestLookups(library, library, runtime.conversations.lookup),
         clock=clock,
         workers=services.workers,
         local_kinds=LocalKinds(unavailable=clients.unavailable_actions),

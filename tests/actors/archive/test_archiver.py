@@ -141,7 +141,7 @@ async def test_an_expired_conversation_is_archived_and_restored_row_for_row(hous
     left = await house.lines()
     assert set(left) == {"conversations", "actors", "entries"} and len(left["entries"]) == 1
     assert len(house.blobs.contents) == 1
-    stub = await house.conversations.get(CONVERSATION_ID)
+    stub = await house.conversations.lookup.get(CONVERSATION_ID)
     assert stub.archived_ms == house.clock.now and stub.archive_key in house.blobs.contents
     assert await house.sweeper.sweep() == 0
 
@@ -198,7 +198,9 @@ async def test_a_conversation_with_work_in_progress_is_not_archived(house: Archi
     await house.loop.ask(CONVERSATION_ID, send("slow", extraction=False))
     house.clock.now += 2 * HOUR
     assert await house.sweeper.sweep() == 0
-    assert (await house.conversations.get(CONVERSATION_ID)).archived_ms == 0 and not house.blobs.contents
+    assert (
+        await house.conversations.lookup.get(CONVERSATION_ID)
+    ).archived_ms == 0 and not house.blobs.contents
 
 
 async def test_joining_during_archiving_keeps_the_conversation_active(
@@ -215,7 +217,7 @@ async def test_joining_during_archiving_keeps_the_conversation_active(
 
     monkeypatch.setattr(house.blobs, "put", slow_put)
     assert await house.sweeper.sweep() == 0
-    room = await house.conversations.get(CONVERSATION_ID)
+    room = await house.conversations.lookup.get(CONVERSATION_ID)
     assert (room.archived_ms, room.archive_key, room.participants[-1].id) == (0, "", "zoe")
     assert not house.blobs.contents and len((await house.lines("turns"))["turns"]) == 1
 
@@ -249,7 +251,7 @@ async def test_sending_during_archiving_keeps_the_conversation_active(
         Query(table="messages", actor=CONVERSATION_ID, newest_first=False, limit=9)
     )
     assert [message.content for message in found] == ["turn 1", "To turn 1.", "Wait!"]
-    room = await house.conversations.get(CONVERSATION_ID)
+    room = await house.conversations.lookup.get(CONVERSATION_ID)
     assert (room.archived_ms, room.archive_key) == (0, "")
 
 
@@ -310,7 +312,7 @@ async def test_a_lost_or_damaged_object_is_reported_and_nothing_changes(
             await house.conversations.open(CONVERSATION_ID)
         assert problem.value.fault.reason is Reason.STORAGE_UNAVAILABLE
     # It can still be looked at, and comes back when its object does.
-    assert (await house.conversations.get(CONVERSATION_ID)).archive_key == key
+    assert (await house.conversations.lookup.get(CONVERSATION_ID)).archive_key == key
     house.blobs.contents[key] = whole
     assert (await house.conversations.open(CONVERSATION_ID)).turn_count == 1
 
@@ -481,7 +483,7 @@ async def test_a_stale_object_is_removed_after_a_crash(
         assert len(house.blobs.contents) == 1
         room = await house.conversations.open(CONVERSATION_ID)
     assert not house.blobs.contents
-    assert (await house.conversations.get(CONVERSATION_ID)).stale_archive == ""
+    assert (await house.conversations.lookup.get(CONVERSATION_ID)).stale_archive == ""
     entries = await house.shards.of(CONVERSATION_ID).entries(CONVERSATION_ID, CONVERSATION, 0, 1000)
     assert replay(CONVERSATION, entries).difference is None
 
@@ -537,7 +539,7 @@ async def test_an_interrupted_archiving_is_completed_at_the_next_start(
     house.restart()
     await house.sweeper.recover()
     assert list(house.blobs.contents) == [key]
-    assert (await house.conversations.get(CONVERSATION_ID)).archive_key == key
+    assert (await house.conversations.lookup.get(CONVERSATION_ID)).archive_key == key
 
 
 async def test_an_interrupted_deletion_is_completed_by_the_next_sweep(house: ArchiveStage) -> None:

@@ -154,7 +154,7 @@ async def test_the_output_of_a_looped_in_agent_is_its_last_message() -> None:
     office.model.pieces = ["Bonjour"]
     turn = await office.call("And you?", conversation_id=CONVERSATION_ID, request_id="r1")
     assert (turn.conversation_id, turn.output) == (CONVERSATION_ID, "Bonjour")
-    assert (await office.conversations.get(CONVERSATION_ID)).participants[-1].origin == "looped_in"
+    assert (await office.conversations.lookup.get(CONVERSATION_ID)).participants[-1].origin == "looped_in"
     assert await office.call("And you?", conversation_id=CONVERSATION_ID, request_id="r1") == turn
 
 

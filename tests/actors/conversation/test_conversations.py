@@ -56,7 +56,7 @@ class ConversationStage:
     async def create_conversation(
         self, *agents: str, users: tuple[str, ...] = (), **fields: Any
     ) -> Conversation:
-        created, _ = await self.rooms.create(draft(*agents, users=users, **fields), "")
+        created, _ = await self.rooms.creator.create(draft(*agents, users=users, **fields), "")
         return created
 
 
@@ -92,33 +92,37 @@ async def test_a_missing_participant_differs_from_a_missing_agent_of_a_tool() ->
 
 async def test_a_conversation_resolves_each_agent_once_by_id_or_name() -> None:
     house = ConversationStage()
-    created, existed = await house.rooms.create(draft("helper", "agt_2", "agt_1", users=("ann",)), "")
+    created, existed = await house.rooms.creator.create(draft("helper", "agt_2", "agt_1", users=("ann",)), "")
     assert not existed
     assert [(p.type, p.id, p.name) for p in created.participants] == [
         ("agent", "agt_1", "helper"),
         ("agent", "agt_2", "poet"),
         ("user", "ann", ""),
     ]
-    assert await house.rooms.get(created.id) == created
-    assert await error_reason(house.rooms.create(draft("nobody"), "")) is Reason.AGENT_NOT_FOUND
+    assert await house.rooms.lookup.get(created.id) == created
+    assert await error_reason(house.rooms.creator.create(draft("nobody"), "")) is Reason.AGENT_NOT_FOUND
 
 
 async def test_concurrent_repeated_requests_create_one_conversation() -> None:
     house = ConversationStage()
-    made = await asyncio.gather(*(house.rooms.create(draft(), "r1") for _ in range(5)))
+    made = await asyncio.gather(*(house.rooms.creator.create(draft(), "r1") for _ in range(5)))
     assert len({room.id for room, _ in made}) == 1
-    assert await error_reason(house.rooms.create(draft(title="other"), "r1")) is Reason.REQUEST_ID_REUSED
+    assert (
+        await error_reason(house.rooms.creator.create(draft(title="other"), "r1")) is Reason.REQUEST_ID_REUSED
+    )
 
 
 async def test_concurrent_creations_with_one_external_ref_create_one_conversation() -> None:
     house = ConversationStage()
-    asking = [house.rooms.create(draft(external_ref="x"), request_id) for request_id in ("", "r1", "r2", "")]
+    asking = [
+        house.rooms.creator.create(draft(external_ref="x"), request_id) for request_id in ("", "r1", "r2", "")
+    ]
     made = await asyncio.gather(*asking, return_exceptions=True)
     rooms = [each for each in made if isinstance(each, tuple)]
     refused = [each.fault.reason for each in made if isinstance(each, WonderError)]
     assert len(rooms) == 1
     assert refused == [Reason.ALREADY_EXISTS] * 3
-    again, existed = await house.rooms.create(draft(external_ref="x"), "", return_existing=True)
+    again, existed = await house.rooms.creator.create(draft(external_ref="x"), "", return_existing=True)
     assert existed
     assert again.id == rooms[0][0].id
 
@@ -127,32 +131,33 @@ async def test_an_external_ref_is_scoped_to_its_project() -> None:
     house = ConversationStage()
     first = await house.create_conversation(external_ref="x", project="proj_1")
     none = await house.create_conversation(external_ref="x", project="")
-    assert await house.rooms.find_by_external_ref("proj_1", "x") == first
-    assert await house.rooms.find_by_external_ref("", "x") == none
-    assert await house.rooms.find_by_external_ref("proj_2", "x") is None
-    assert await house.rooms.find_by_external_ref("proj_1", "") is None
+    assert await house.rooms.lookup.find_by_external_ref("proj_1", "x") == first
+    assert await house.rooms.lookup.find_by_external_ref("", "x") == none
+    assert await house.rooms.lookup.find_by_external_ref("proj_2", "x") is None
+    assert await house.rooms.lookup.find_by_external_ref("proj_1", "") is None
 
 
 async def test_creations_without_request_id_or_external_ref_do_not_wait_for_each_other() -> None:
     house = ConversationStage()
     house.stage.journal.hold()
-    creating = [asyncio.ensure_future(house.rooms.create(draft(), "")) for _ in range(3)]
+    creating = [asyncio.ensure_future(house.rooms.creator.create(draft(), "")) for _ in range(3)]
     await run_ready_tasks()
     assert house.stage.loop.actor_count == 3
     house.stage.journal.release()
     assert len({room.id for room, _ in await asyncio.gather(*creating)}) == 3
 
 
-async def test_a_creation_that_was_given_up_while_it_waited_leaves_nothing_behind() -> None:
+async def test_a_creation_that_is_cancelled_while_it_waits_does_not_block_the_next() -> None:
     house = ConversationStage()
     house.stage.journal.hold()
-    creating = [asyncio.ensure_future(house.rooms.create(draft(), "r1")) for _ in range(2)]
+    creating = [asyncio.ensure_future(house.rooms.creator.create(draft(), "r1")) for _ in range(2)]
     await run_ready_tasks()
     creating[1].cancel()
     await run_ready_tasks()
     house.stage.journal.release()
-    await creating[0]
-    assert not house.rooms._locks._locks
+    created, _ = await creating[0]
+    repeated, existed = await house.rooms.creator.create(draft(), "r1")
+    assert repeated == created and not existed
 
 
 # --- send -------------------------------------------------------------------------------------------
@@ -201,7 +206,7 @@ async def test_a_send_that_cannot_be_is_refused_and_leaves_no_trace() -> None:
     room = await house.create_conversation()
     empty = await house.create_conversation(users=("ann",))
     lonely = replace(draft(), participants=())
-    nobody, _ = await house.rooms.create(lonely, "")
+    nobody, _ = await house.rooms.creator.create(lonely, "")
     commits = house.stage.journal.commits
     assert await error_reason(house.rooms.send(room.id, send_request("  \n"))) is Reason.FIELD_INVALID
     assert (
@@ -240,7 +245,7 @@ async def test_active_turns_are_all_listed_as_many_as_there_may_be() -> None:
     room = await house.create_conversation()
     for _ in range(MAX_ACTIVE_TURNS):
         await house.rooms.send(room.id, send_request())
-    assert len(await house.rooms.active_turns(room.id)) == MAX_ACTIVE_TURNS
+    assert len(await house.rooms.lookup.active_turns(room.id)) == MAX_ACTIVE_TURNS
 
 
 # --- cancel -----------------------------------------------------------------------------------------
@@ -257,7 +262,7 @@ async def test_a_cancel_keeps_the_partial_text_and_can_be_repeated() -> None:
     house.streams.append_text(room.id, model.message_id, "Once upon")
     turn, sequence = await house.rooms.cancel(room.id, sent.turn_id, "r1")
     assert turn.status is TurnStatus.CANCELLED
-    assert (await house.rooms.message(model.message_id, room.id)).content == "Once upon"
+    assert (await house.rooms.lookup.message(model.message_id, room.id)).content == "Once upon"
     assert sequence == house.stage.sequences(room.id)[-1]
     assert await house.rooms.cancel("", sent.turn_id, "r1") == (turn, sequence)
     assert await error_reason(house.rooms.cancel(room.id, sent.turn_id, "")) is Reason.TURN_NOT_ACTIVE

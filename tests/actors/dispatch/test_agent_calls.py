@@ -150,7 +150,7 @@ async def test_an_agent_whose_context_needs_the_agent_itself_comes_to_an_end() -
     await house.run()
     run = await house.wait_for_end()
     assert run.fault is not None and run.fault.reason is Reason.CONTEXT_ASSEMBLY_FAILED
-    assert "in a circle" in run.fault.message
+    assert "in a cycle" in run.fault.message
     assert [turn.depth for turn in await house.records.find(Query(table="turns"))] == [1]
 
 

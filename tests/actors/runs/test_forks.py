@@ -188,7 +188,7 @@ async def test_points_that_are_not_in_the_record_are_refused(stage: RunStage) ->
     for point in ({"after_sequence": head.sequence + 1}, {"before_execution": head.executions + 1}):
         fault = await refusal(fork(stage, first, **point))
         assert fault.reason is Reason.CURSOR_OUT_OF_RANGE
-        assert "has no such point yet; its last is" in fault.message
+        assert "has no such point yet; the last one is" in fault.message
         assert fault.field == ("after_sequence" if "after_sequence" in point else "before_node_execution")
     assert await reason(stage.runs.forks.fork(ForkRequest(run_id=UNKNOWN_RUN_ID, after_sequence=1), "")) is (
         Reason.RUN_NOT_FOUND
@@ -203,9 +203,9 @@ async def test_a_run_that_was_over_there_has_nothing_to_go_on_with(stage: RunSta
     assert ended.run.status is RunStatus.FAILED
     fault = await refusal(fork(stage, ended, after_sequence=ended.head.sequence))
     assert (fault.reason, fault.field) == (Reason.INPUT_INVALID, "after_sequence")
-    assert "`before_node_execution`: the last is 2" in fault.message
+    assert "`before_node_execution`; the last one is 2" in fault.message
     fault = await refusal(fork(stage, ended, before_execution=400))
-    assert "has no such point; its last is 2." in fault.message
+    assert "has no such point; the last one is 2." in fault.message
     retried = await fork(stage, ended, before_execution=2)
     await stage.finish("b", run_id=retried.run.id)
     await stage.finish("c", run_id=retried.run.id)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wonder_server.actors.streaming import attachment as attachments
-from wonder_server.actors.streaming.attachment import Attachment, CaughtUp, attach
+from wonder_server.actors.streaming.attachment import Attachment, CaughtUp, StreamSource, attach
 from wonder_server.actors.streaming.hub import Closed, Delta, KeepAlive, StreamHub
 from wonder_server.core.actor.changes import Emit
 from wonder_server.core.conversation.planner import CONVERSATION
@@ -118,11 +118,7 @@ class ScriptedActor:
 
     async def attach(self, after: int, *, tail_only: bool = False) -> Attachment | None:
         return await attach(
-            CONVERSATION_ID,
-            CONVERSATION,
-            self,  # type: ignore[arg-type]
-            self,  # type: ignore[arg-type]
-            self.streams,
+            StreamSource(CONVERSATION_ID, CONVERSATION, self, self, self.streams),  # type: ignore[arg-type]
             after=after,
             tail_only=tail_only,
         )

@@ -45,14 +45,14 @@ async def test_what_is_not_found_may_be_archived_and_is_brought_back_by_its_conv
         serving({SERVICE: CoordinatorServicer(stage.runs, TwoProjects(), archive)}) as channel,
     ):
         stub = CoordinatorServiceStub(channel)
-        with pytest.raises(aio.AioRpcError, match="may be archived, call ListRuns with its conversation_id"):
+        with pytest.raises(aio.AioRpcError, match=r"is archived\. Call ListRuns with its conversation_id"):
             await get(stub, ABSENT)
-        with pytest.raises(aio.AioRpcError, match="No run has this id"):
+        with pytest.raises(aio.AioRpcError, match="does not exist"):
             await get(stub, "x")
-        with pytest.raises(aio.AioRpcError, match="name that too, by conversation_id"):
+        with pytest.raises(aio.AioRpcError, match="Set conversation_id too"):
             await start(stub, context={"turn_id": TURN})
         assert await listed(stub) == [] and not archive.asked
-        with pytest.raises(aio.AioRpcError, match="No turn of this conversation"):
+        with pytest.raises(aio.AioRpcError, match="does not exist in this conversation"):
             await start(stub, context={"turn_id": TURN, "conversation_id": CONVERSATION})
         assert await listed(stub, conversation_id=CONVERSATION) == []
         assert archive.asked == [CONVERSATION, CONVERSATION]

@@ -157,8 +157,8 @@ class Archiver:
         if packed is None:
             raise error(
                 Reason.STORAGE_UNAVAILABLE,
-                f"The archived conversation is not in the object store any more: {conversation.archive_key}. "
-                "Restore that from a backup, or delete the conversation.",
+                f"The object {conversation.archive_key} of conversation {conversation.id} is missing. "
+                "Restore the object from a backup, or delete the conversation.",
             )
         lines = await asyncio.to_thread(lambda: list(unpack(packed, self._archives.version)))
         await self._archives.restore(conversation.id, lines)
@@ -201,10 +201,10 @@ def unpack(packed: bytes, version: int) -> Iterator[ArchivedRow]:
     except (zlib.error, ValueError, KeyError, TypeError, msgspec.DecodeError):
         complete = False
     if not complete:
-        raise error(Reason.STORAGE_UNAVAILABLE, "The archived conversation is damaged: it is not whole.")
+        raise error(Reason.STORAGE_UNAVAILABLE, "The object of the archived conversation is incomplete.")
     if fields["version"] > version:
         raise error(
-            Reason.STORAGE_UNAVAILABLE, "The conversation was archived by a newer server; start that one."
+            Reason.STORAGE_UNAVAILABLE, "A newer server archived the conversation. Start that version."
         )
     for row in rows:
         table, columns = _decode(row)

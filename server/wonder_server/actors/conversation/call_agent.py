@@ -128,7 +128,9 @@ class AgentCallService:
         agent = await self._agents.pin_agent(call_request.agent)
         if call_request.project_id and call_request.project_id not in agent.project_ids:
             raise error(
-                Reason.FIELD_INVALID, "The agent does not belong to this project.", field="project_id"
+                Reason.FIELD_INVALID,
+                f"The agent does not belong to project {call_request.project_id}.",
+                field="project_id",
             )
         now = self._clock.now_ms()
         shard = ids.spread(identity.id if identity else ids.random_id("seed", now), self._journals.count)
@@ -171,7 +173,7 @@ class AgentCallService:
         )
         send = await self._send(call_request, agent, content)
         outcome = await self._conversations.ask(call_request.conversation_id, send, identity)
-        return await self._conversations.turn(outcome.answer["turn_id"], call_request.conversation_id)
+        return await self._conversations.lookup.turn(outcome.answer["turn_id"], call_request.conversation_id)
 
     async def _send(self, call_request: AgentCallRequest, agent: PinnedAgent, content: str) -> Send:
         send = Send(
@@ -188,7 +190,7 @@ class AgentCallService:
 
     async def _first_turn(self, conversation_id: str) -> Turn:
         query = Query(table="turns", actor=conversation_id, by_ordinal=True, newest_first=False, limit=1)
-        found: list[Turn] = await self._conversations.records.find(query)
+        found: list[Turn] = await self._conversations.lookup.records.find(query)
         return found[0]
 
     # --- its end --------------------------------------------------------------------------------
@@ -199,7 +201,7 @@ class AgentCallService:
             # Subscribe before reading the record, so that no end in between is missed.
             subscription, _ = self._streams.subscribe(turn.conversation_id)
             try:
-                turn = await self._conversations.turn(turn.id, turn.conversation_id)
+                turn = await self._conversations.lookup.turn(turn.id, turn.conversation_id)
                 if turn.status is not TurnStatus.ACTIVE:
                     return turn
                 ended = False
@@ -209,7 +211,7 @@ class AgentCallService:
                         if isinstance(item, Closed) and item.reason == "draining":
                             raise error(
                                 Reason.SERVER_DRAINING,
-                                "The server is shutting down; ask again with the same request_id.",
+                                "The server is shutting down; repeat the call with the same request_id.",
                             )
                         ended |= isinstance(item, Closed) or _ends(item, turn.id)
             finally:
@@ -226,7 +228,7 @@ class AgentCallService:
             by_ordinal=True,
             limit=1,
         )
-        messages = await self._conversations.records.find(query)
+        messages = await self._conversations.lookup.records.find(query)
         return replace(turn, output=messages[0].content if messages else "")
 
     def _cancel(self, turn: Turn, reason: str) -> None:
@@ -238,7 +240,7 @@ class AgentCallService:
     def _cancel_abandoned(self, started: asyncio.Future[Turn]) -> None:
         """Cancel the turn of a caller that has disconnected."""
         if not started.cancelled() and started.exception() is None:
-            self._cancel(started.result(), "The caller went away.")
+            self._cancel(started.result(), "The caller disconnected.")
 
 
 def _ends(item: object, turn_id: str) -> bool:

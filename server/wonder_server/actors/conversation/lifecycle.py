@@ -14,6 +14,7 @@ from typing import Any, Final
 from wonder_server.actors.access import ActorAccess
 from wonder_server.actors.archive.dependents import Dependents
 from wonder_server.actors.conversation.conversations import Conversations
+from wonder_server.actors.conversation.creation import external_ref_taken
 from wonder_server.actors.runtime.keyed_locks import KeyedLocks
 from wonder_server.core.actor.changes import Erase
 from wonder_server.core.conversation.model.inputs import Send
@@ -37,7 +38,7 @@ from wonder_server.core.conversation.model.values import (
 )
 from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.coordinator.inputs import CancelRun
-from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.core.errors import Reason, WonderError
 from wonder_server.core.frozen import replace, stored_text
 from wonder_server.core.idempotency import check_replay, request_identity
 from wonder_server.core.ids import in_shard
@@ -121,17 +122,14 @@ class ConversationLifecycle:
         content = {"revise": stored_text("Revise", replace(change, version=0))}
         if not change.external_ref or change.external_ref == conversation.external_ref:
             return await self._change(conversation_id, change, request_id, **content)
-        async with self._conversations.lock_external_ref(conversation.project_id, change.external_ref):
-            taken = await self._conversations.find_by_external_ref(
+        async with self._conversations.creator.lock_external_ref(
+            conversation.project_id, change.external_ref
+        ):
+            taken = await self._conversations.lookup.find_by_external_ref(
                 conversation.project_id, change.external_ref
             )
             if taken is not None and taken.id != conversation_id:
-                raise error(
-                    Reason.ALREADY_EXISTS,
-                    f"The project has a conversation with this external_ref: {taken.id}.",
-                    field="conversation.external_ref",
-                    id=taken.id,
-                )
+                raise external_ref_taken(taken)
             return await self._change(conversation_id, change, request_id, **content)
 
     async def record_merge(self, conversation_id: str, merge: BranchMerge) -> None:
@@ -177,12 +175,12 @@ class ConversationLifecycle:
         Errors: CONVERSATION_NOT_FOUND, ETAG_MISMATCH, REQUEST_ID_REUSED.
         """
         asked = request_identity(DELETIONS, request_id, delete=conversation_id)
-        if asked is not None and self._conversations.may_exist(conversation_id):
+        if asked is not None and self._conversations.lookup.may_exist(conversation_id):
             journal = self._journals.of(conversation_id)
             if check_replay(await journal.completed_request(asked.scope, asked.id), asked) is not None:
                 return
         try:
-            await self._conversations.get(conversation_id)
+            await self._conversations.lookup.get(conversation_id)
             await self._ensure_deletable(conversation_id)
             await self._conversations.ask(conversation_id, BeginDeletion(version=version), asked)
         except WonderError as problem:
@@ -290,10 +288,10 @@ class ConversationLifecycle:
     ) -> Conversation:
         asked = request_identity(conversation_id, request_id, **content)
         await self._conversations.ask(conversation_id, event, asked)
-        return await self._conversations.get(conversation_id)
+        return await self._conversations.lookup.get(conversation_id)
 
     async def _partial_texts(self, conversation_id: str) -> dict[str, str]:
-        turns = await self._conversations.active_turns(conversation_id)
+        turns = await self._conversations.lookup.active_turns(conversation_id)
         texts = {turn_id: self._streams.partial_text(conversation_id, turn_id) for turn_id in turns}
         return {turn_id: text for turn_id, text in texts.items() if text}
 

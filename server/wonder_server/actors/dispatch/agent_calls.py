@@ -83,13 +83,14 @@ class AgentCalls:
         if scope.depth >= scope.max_depth:
             raise error(
                 Reason.LIMIT_EXCEEDED,
-                f"Agents called agents {scope.max_depth} deep already; no further call is made.",
+                f"The chain of agent calls has reached its maximum depth of {scope.max_depth}.",
                 limit=str(scope.max_depth),
             )
         if command.agent_id in scope.call_chain:
             raise error(
                 Reason.LIMIT_EXCEEDED,
-                "The agent waits for what is done here already: agents may not call each other in a circle.",
+                f"Agent {command.agent_id} waits for this work already. "
+                "Agents must not call each other in a cycle.",
                 agent_id=command.agent_id,
             )
         content = input_text(command.input)
@@ -200,7 +201,7 @@ class AgentCalls:
         if not known:
             raise error(
                 Reason.CONVERSATION_NOT_FOUND,
-                "The conversation that the agent was to join does not exist.",
+                f"Conversation {conversation_id[:64]!r} does not exist or was deleted.",
                 id=conversation_id[:64],
             )
         await self._archive.ensure_restored(conversation_id)
@@ -278,11 +279,15 @@ def input_text(given: Any) -> str:
     (only,) = given.values() if isinstance(given, dict) and len(given) == 1 else (given,)
     content = only if isinstance(only, str) else json.dumps(given, ensure_ascii=False)
     if given == {} or not content.strip():
-        raise error(Reason.INPUT_INVALID, "The agent is asked nothing: its input is empty.", field="input")
-    if len(content.encode("utf-8", "replace")) > MAX_CONTENT_BYTES:
+        raise error(
+            Reason.INPUT_INVALID, "The agent's input is empty. Give it a text or an object.", field="input"
+        )
+    size_bytes = len(content.encode("utf-8", "replace"))
+    if size_bytes > MAX_CONTENT_BYTES:
         raise error(
             Reason.PAYLOAD_TOO_LARGE,
-            f"An agent's input has at most {MAX_CONTENT_BYTES} bytes; put longer text into a document.",
+            f"The agent's input has {size_bytes} bytes; the maximum is {MAX_CONTENT_BYTES}. "
+            "Put longer text into a document.",
             field="input",
             limit=str(MAX_CONTENT_BYTES),
         )

@@ -42,8 +42,8 @@ class DescendantQuota:
         if active >= MAX_DESCENDANTS or root_id in self._exhausted_roots:
             self._exhausted_roots.add(root_id)
             message = (
-                f"{MAX_DESCENDANTS} runs and agents are at work below run {root_id}, which is as many as may "
-                "be at once. Let fewer branches run at a time (max_concurrency), or nest fewer workflows."
+                f"{MAX_DESCENDANTS} runs and agents are in progress below run {root_id}, the maximum. "
+                "Run fewer branches at a time (max_concurrency), or nest fewer workflows."
             )
             return Fault(
                 reason=Reason.LIMIT_EXCEEDED,

@@ -153,7 +153,7 @@ class Forks:
         last = head.executions if fork_request.before_execution else head.sequence
         if max(fork_request.before_execution, fork_request.after_sequence) > last:
             yet = "" if view.run.status in ENDED else " yet"
-            raise _out_of_range(fork_request, f"The run's record has no such point{yet}; its last is {last}.")
+            raise _out_of_range(fork_request, f"The run has no such point{yet}; the last one is {last}.")
         async for page in self._lookup.journal(fork_request.run_id):
             for entry in page:
                 restored.step(entry)
@@ -280,8 +280,8 @@ def _check_open(restored: _RestoredRun, fork_request: ForkRequest) -> None:
     if restored.run.status in ENDED:
         raise error(
             Reason.INPUT_INVALID,
-            f"At event {fork_request.after_sequence} the run was over; choose an earlier one, or a node "
-            f"execution with `before_node_execution`: the last is {restored.ordinal}.",
+            f"The run had ended at event {fork_request.after_sequence}. Choose an earlier event, or a node "
+            f"execution with `before_node_execution`; the last one is {restored.ordinal}.",
             field="after_sequence",
         )
 
@@ -295,15 +295,15 @@ def _check_runs(restored: _RestoredRun, fork_request: ForkRequest) -> None:
             break
     raise _out_of_range(
         fork_request,
-        f"The node execution {fork_request.before_execution} had ended when this run's record has it first; "
-        "choose another, or an event with `after_sequence`.",
+        f"Node execution {fork_request.before_execution} started and ended within one journal entry. Choose "
+        "another one, or an event with `after_sequence`.",
     )
 
 
 def _check_root(restored: _RestoredRun) -> None:
     """Raise INPUT_INVALID for a run of an older version, whose tokens are not a tree."""
     if all(token.id != ROOT for token in restored.tokens):
-        message = "The run was recorded by an older version of Wonder and cannot be forked; start a new one."
+        message = "An older version of Wonder recorded the run, so it cannot be forked. Start a new run."
         raise error(Reason.INPUT_INVALID, message, field="run_id")
 
 
@@ -317,8 +317,8 @@ def _check_nodes(workflow: PinnedWorkflow, restored: _RestoredRun) -> None:
     if missing:
         raise error(
             Reason.INPUT_INVALID,
-            f"{workflow.pin} has no node `{missing[0]}`, where the run stood: choose another revision or "
-            "another point.",
+            f"{workflow.pin} has no node `{missing[0]}`, which the run had reached. Choose another revision "
+            "or another point.",
             field="workflow_revision",
             node=missing[0],
         )

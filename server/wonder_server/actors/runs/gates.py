@@ -73,9 +73,11 @@ def _with_resolver(gate: Gate, refusal: WonderError) -> WonderError:
     who = f" by {gate.user_id[:64]}" if gate.user_id else ""
     at = datetime.fromtimestamp(gate.resolved_ms / 1000, UTC)
     when = f" at {at:%Y-%m-%d %H:%M:%S} UTC" if gate.resolved_ms else ""
-    message = f"The gate is not open any more: it was {gate.status}{who}{when}."
+    message = f"The gate is already resolved: it was {gate.status}{who}{when}."
     return WonderError(replace(refusal.fault, message=message))
 
 
 def gate_not_found(gate_id: str) -> WonderError:
-    return error(Reason.GATE_NOT_FOUND, "No gate has this id.", field="gate_id", id=gate_id[:64])
+    return error(
+        Reason.GATE_NOT_FOUND, f"Gate {gate_id[:64]!r} does not exist.", field="gate_id", id=gate_id[:64]
+    )

@@ -162,7 +162,7 @@ class RunLookup:
 
 
 def run_not_found(run_id: str) -> WonderError:
-    return error(Reason.RUN_NOT_FOUND, "No run has this id.", field="run_id", id=run_id[:64])
+    return error(Reason.RUN_NOT_FOUND, f"Run {run_id[:64]!r} does not exist.", field="run_id", id=run_id[:64])
 
 
 def archived_or_missing(run_id: str) -> WonderError:
@@ -172,8 +172,8 @@ def archived_or_missing(run_id: str) -> WonderError:
     """
     return error(
         Reason.RUN_NOT_FOUND,
-        "No run that is at hand has this id. If it was for a conversation that may be archived, call "
-        "ListRuns with its conversation_id first, which brings it back.",
+        f"Run {run_id[:64]} does not exist, or its conversation is archived. Call ListRuns with its "
+        "conversation_id first: the server then restores an archived conversation.",
         field="run_id",
         id=run_id[:64],
     )

@@ -19,7 +19,7 @@ from wonder_server.actors.runs.gates import Gates
 from wonder_server.actors.runs.lookup import RunLookup, RunView, run_not_found
 from wonder_server.actors.runs.replay import Replay, ReplayResult
 from wonder_server.actors.runs.starts import RunStarter
-from wonder_server.actors.streaming.attachment import Attachment, attach
+from wonder_server.actors.streaming.attachment import Attachment, StreamSource, attach
 from wonder_server.core.actor.commands import Scope
 from wonder_server.core.coordinator.inputs import CancelRun, ReceiveSignal, Start
 from wonder_server.core.coordinator.planner import RUN
@@ -127,7 +127,9 @@ class Runs:
         if etag and etag != str(view.head.sequence):
             # A repeated request finds the run changed by its own first call.
             if asked is None or not await self._is_completed(run_id, asked):
-                raise error(Reason.ETAG_MISMATCH, "The run has changed; read it again.", field="etag")
+                raise error(
+                    Reason.ETAG_MISMATCH, "The run has changed since this etag. Read it again.", field="etag"
+                )
         await self._directory.ask(run_id, CancelRun(reason=reason), asked)
         return await self.lookup.snapshot(run_id)
 
@@ -159,11 +161,7 @@ class Runs:
         """Attach a reader to a run. Errors: RUN_NOT_FOUND, CURSOR_OUT_OF_RANGE."""
         await self.lookup.ensure_written(run_id)
         attachment = await attach(
-            run_id,
-            RUN,
-            self._journals.of(run_id),
-            self.records,
-            self._streams,
+            StreamSource(run_id, RUN, self._journals.of(run_id), self.records, self._streams),
             after=after,
             wants_progress=wants_progress,
         )

@@ -25,6 +25,6 @@ def report_incident(event: str, **where: str) -> Fault:
     _log.exception(event, incident_id=incident_id, **where)
     return Fault(
         reason=Reason.INTERNAL,
-        message=f"Something went wrong inside the server. Its log knows more, under incident {incident_id}.",
+        message=f"Internal error. See the server log, incident {incident_id}.",
         metadata={"incident_id": incident_id},
     )

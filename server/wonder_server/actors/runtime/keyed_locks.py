@@ -6,13 +6,17 @@ import asyncio
 
 
 class KeyedLocks:
-    """Serialize tasks that use the same scope and key.
+    """Locks that serialize tasks with the same scope and key.
 
-    Creations with one ``request_id`` pass one at a time, so that the second finds the result of the first.
+    Creations with one ``request_id`` run one at a time, so that the second finds the result of the first.
     """
 
     def __init__(self) -> None:
         self._locks: dict[tuple[str, str], _RefCountedLock] = {}
+
+    def __len__(self) -> int:
+        """Return the number of locks in use."""
+        return len(self._locks)
 
     def lock(self, scope: str, key: str) -> _RefCountedLock:
         """Return the lock of this key: ``async with locks.lock("conversations", request_id):``"""

@@ -16,6 +16,9 @@ from wonder_server.core.errors import WonderError
 from wonder_server.core.idempotency import CompletedRequest, check_replay
 from wonder_server.ports.journal import Entry
 
+Decisions = tuple[Any, ...]
+"""The decisions of a planner for one input."""
+
 PlannedCallback = Callable[[str, Any, Sequence[Any]], None]
 """Called with the actor's id, an input and the decisions that the planner made for it."""
 
@@ -46,18 +49,13 @@ def step(actor: Actor, envelope: Envelope, now_ms: int, on_planned: PlannedCallb
         batch.due |= not commit.entries
         batch.replies.append((envelope, WonderError(fault)))
         return []
-    apply, record, since = planner.apply, planner.record, len(commit.changes)
-    for decision in decisions:
-        apply(state, decision)
-        if not defer_record:
-            commit.add(record(state, decision), now_ms)
+    _apply(actor, batch, decisions, now_ms, defer_record)
     if decisions:
         actor.entry_head += 1
         commit.entries.append(Entry(actor.entry_head, now_ms, envelope.input, decisions))
         on_planned(actor.id, envelope.input, decisions)
     if not defer_record:
         batch.recorded_entries = len(commit.entries)
-        batch.collect_timers(since)
     if envelope.reply is not None:
         _answer(actor, envelope, batch, decisions, before)
     batch.due = (
@@ -67,8 +65,25 @@ def step(actor: Actor, envelope: Envelope, now_ms: int, on_planned: PlannedCallb
         or not commit.entries
         or (bool(decisions) and planner.must_commit(state, decisions))
     )
-    commands_of = planner.commands
-    commands = [command for decision in decisions for command in commands_of(state, decision)]
+    return _ready_commands(actor, batch, decisions)
+
+
+def _apply(actor: Actor, batch: Batch, decisions: Decisions, now_ms: int, defer_record: bool) -> None:
+    """Apply the decisions to the state, and add their rows and events to the commit unless deferred."""
+    apply, record, state, commit = actor.planner.apply, actor.planner.record, actor.state, batch.commit
+    since = len(commit.changes)
+    for decision in decisions:
+        apply(state, decision)
+        if not defer_record:
+            commit.add(record(state, decision), now_ms)
+    if not defer_record:
+        batch.collect_timers(since)
+
+
+def _ready_commands(actor: Actor, batch: Batch, decisions: Decisions) -> list[Command]:
+    """Return the commands of the decisions to dispatch now. The others are added to the batch."""
+    planner, state = actor.planner, actor.state
+    commands = [command for decision in decisions for command in planner.commands(state, decision)]
     if not commands:
         return commands
     batch.due |= actor.parent_uncommitted and any(_has_side_effect(planner, command) for command in commands)
@@ -91,7 +106,7 @@ def _answer_repeated(actor: Actor, envelope: Envelope, batch: Batch) -> bool:
     return True
 
 
-def _answer(actor: Actor, envelope: Envelope, batch: Batch, decisions: tuple[Any, ...], before: int) -> None:
+def _answer(actor: Actor, envelope: Envelope, batch: Batch, decisions: Decisions, before: int) -> None:
     answer = {
         **actor.planner.answer(decisions),
         "first_sequence": str(before + 1),

@@ -31,25 +31,30 @@ class CaughtUp:
     sequence: int
 
 
+@dataclass(frozen=True, slots=True)
+class StreamSource:
+    """The record and the live streams of one actor."""
+
+    actor_id: str
+    planner: Planner
+    journal: Journal
+    records: Records
+    streams: StreamHub
+
+
 class Attachment:
     """One attached reader. Call `take` until it returns a `Closed`, then `close`."""
 
     def __init__(
         self,
-        actor_id: str,
-        planner: Planner,
-        journal: Journal,
-        streams: StreamHub,
+        source: StreamSource,
+        subscription: Subscription,
+        partial_texts: list[Delta],
         *,
         after: int,
         head: int,
-        subscription: Subscription,
-        partial_texts: list[Delta],
     ) -> None:
-        self._actor_id = actor_id
-        self._planner = planner
-        self._journal = journal
-        self._streams = streams
+        self._source = source
         self.head = head
         self._partial_texts = partial_texts
         self._after = after
@@ -67,7 +72,7 @@ class Attachment:
         The last item is a `Closed`.
         """
         if self.sequence < self.head:
-            page = await self._journal.events(self._actor_id, self._planner, self.sequence, PAGE)
+            page = await self._events(self.sequence, PAGE)
             for event in page:
                 self.sequence = event.sequence
                 self._ended |= ended_ids(event)
@@ -91,7 +96,7 @@ class Attachment:
 
     def close(self) -> None:
         """Close the subscription."""
-        self._streams.unsubscribe(self._actor_id, self.subscription)
+        self._source.streams.unsubscribe(self._source.actor_id, self.subscription)
         if self._keep_alive is not None:
             self._keep_alive.stop()
 
@@ -103,12 +108,16 @@ class Attachment:
             start = self._after - count
             while start < self._after:
                 count = self._after - start
-                page = await self._journal.events(self._actor_id, self._planner, start, count)
+                page = await self._events(start, count)
                 if not page:
                     break
                 for event in page:
                     self._ended |= ended_ids(event)
                 start = page[-1].sequence
+
+    async def _events(self, after: int, limit: int) -> list[Event]:
+        source = self._source
+        return await source.journal.events(source.actor_id, source.planner, after, limit)
 
     def _has_ended(self, delta: Delta) -> bool:
         return delta.message_id in self._ended or delta.turn_id in self._ended
@@ -150,24 +159,17 @@ class _KeepAliveTimer:
 
 
 async def attach(
-    actor_id: str,
-    planner: Planner,
-    journal: Journal,
-    records: Records,
-    streams: StreamHub,
-    *,
-    after: int,
-    tail_only: bool = False,
-    wants_progress: bool = False,
+    source: StreamSource, *, after: int, tail_only: bool = False, wants_progress: bool = False
 ) -> Attachment | None:
     """Attach a reader that has seen events up to ``after``. Return None if the actor does not exist.
 
     ``wants_progress``: send the progress of a run's tasks too. Errors: CURSOR_OUT_OF_RANGE.
     """
     # Subscribe before reading the head, so that no event in between is missed.
+    actor_id, streams = source.actor_id, source.streams
     subscription, partial_texts = streams.subscribe(actor_id, wants_progress=wants_progress)
     try:
-        head = await records.head(actor_id)
+        head = await source.records.head(actor_id)
     except BaseException:
         streams.unsubscribe(actor_id, subscription)
         raise
@@ -178,17 +180,8 @@ async def attach(
     if after > head and not tail_only:
         raise error(
             Reason.CURSOR_OUT_OF_RANGE,
-            f"The cursor {after} lies beyond the last event, {head}.",
+            f"The cursor {after} is beyond the last event, {head}. Attach with a sequence up to {head}.",
             field="after_sequence",
             last_sequence=str(head),
         )
-    return Attachment(
-        actor_id,
-        planner,
-        journal,
-        streams,
-        after=head if tail_only else after,
-        head=head,
-        subscription=subscription,
-        partial_texts=partial_texts,
-    )
+    return Attachment(source, subscription, partial_texts, after=head if tail_only else after, head=head)

@@ -109,7 +109,7 @@ class BranchMethods:
                 raise error(Reason.FIELD_INVALID, "Set conversation_id or run_id, not both.", field="run_id")
             scope = (await self._runs.run(bounded(request.run_id, "run_id"))).scope
         else:
-            found = await self._conversations.get(required(request.conversation_id, "conversation_id"))
+            found = await self._conversations.lookup.get(required(request.conversation_id, "conversation_id"))
             scope = Scope(project_id=found.project_id, conversation_id=found.id, branch=found.branch)
         return await self._repositories.worktrees.find_scope(scope, request.repository)
 

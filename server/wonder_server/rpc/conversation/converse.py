@@ -92,7 +92,7 @@ class StreamMethods(LifecycleMethods):
             attach.conversation_id, attach.after_sequence, tail_only=attach.tail_only
         )
         try:
-            conversation = await self._conversations.get(attach.conversation_id)
+            conversation = await self._conversations.lookup.get(attach.conversation_id)
             attached = pb.ConverseAttached(
                 conversation=await self._encode(conversation), last_sequence=attachment.head
             )

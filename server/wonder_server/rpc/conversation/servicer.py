@@ -86,7 +86,7 @@ class ConversationServicer(StreamMethods, BranchMethods):
         self._conversations = parts.conversations
         self._calls = parts.agent_calls
         self._previews = parts.previews
-        self._records = parts.conversations.records
+        self._records = parts.conversations.lookup.records
         self._resolver = resolver
 
     # --- conversations ----------------------------------------------------------------------------------
@@ -98,9 +98,9 @@ class ConversationServicer(StreamMethods, BranchMethods):
         draft = codec.conversation_from_proto(request.conversation, project_id)
         at_home = not request.conversation.project_id
         if request.validate_only:
-            draft = await self._conversations.resolve_participants(draft, use_home_project=at_home)
+            draft = await self._conversations.creator.resolve_participants(draft, use_home_project=at_home)
             return pb.CreateConversationResponse(conversation=codec.conversation_to_proto(draft, 0))
-        created, existed = await self._conversations.create(
+        created, existed = await self._conversations.creator.create(
             draft,
             request_key(request.request_id),
             return_existing=request.return_existing,
@@ -119,7 +119,7 @@ class ConversationServicer(StreamMethods, BranchMethods):
             )
         if request.HasField("external_ref"):
             project_id = await self._resolver.project_id(request.project_id)
-            found = await self._conversations.find_by_external_ref(project_id, request.external_ref)
+            found = await self._conversations.lookup.find_by_external_ref(project_id, request.external_ref)
             if found is None and not request.project_id:
                 found = await self._find_in_any_project(request.external_ref)
             if found is None:
@@ -129,7 +129,7 @@ class ConversationServicer(StreamMethods, BranchMethods):
                     field="external_ref",
                 )
         else:
-            found = await self._conversations.get(request.conversation_id)
+            found = await self._conversations.lookup.get(request.conversation_id)
         return pb.GetConversationResponse(conversation=await self._encode(found))
 
     async def _find_in_any_project(self, external_ref: str) -> Conversation | None:
@@ -137,7 +137,9 @@ class ConversationServicer(StreamMethods, BranchMethods):
 
         Raises FIELD_INVALID if several projects have one.
         """
-        found = await self._conversations.list_by_external_ref(external_ref, None) if external_ref else []
+        found = (
+            await self._conversations.lookup.list_by_external_ref(external_ref, None) if external_ref else []
+        )
         if len(found) > 1:
             raise error(
                 Reason.FIELD_INVALID,
@@ -191,7 +193,7 @@ class ConversationServicer(StreamMethods, BranchMethods):
 
     async def _encode(self, value: Conversation) -> conversation_pb2.Conversation:
         head, active = await asyncio.gather(
-            self._records.head(value.id), self._conversations.active_turns(value.id)
+            self._records.head(value.id), self._conversations.lookup.active_turns(value.id)
         )
         return self._to_proto(value, head or 0, active)
 
@@ -218,8 +220,10 @@ class ConversationServicer(StreamMethods, BranchMethods):
         result = await self._conversations.send(
             conversation_id, self._send_request(request.send, trace_from_metadata(context))
         )
-        turn = result.turn or await self._conversations.turn(result.turn_id, conversation_id)
-        message = result.message or await self._conversations.message(result.message_id, conversation_id)
+        turn = result.turn or await self._conversations.lookup.turn(result.turn_id, conversation_id)
+        message = result.message or await self._conversations.lookup.message(
+            result.message_id, conversation_id
+        )
         return pb.SendMessageResponse(
             turn=codec.turn_to_proto(turn), message=codec.message_to_proto(message), sequence=result.sequence
         )
@@ -248,7 +252,7 @@ class ConversationServicer(StreamMethods, BranchMethods):
     async def get_turn(self, request: pb.GetTurnRequest, _context: CallContext) -> pb.GetTurnResponse:
         if request.conversation_id:
             await self._conversations.ensure_restored(request.conversation_id)
-        turn = await self._conversations.turn(request.turn_id, request.conversation_id)
+        turn = await self._conversations.lookup.turn(request.turn_id, request.conversation_id)
         operations = await self._records.find(
             Query(
                 table="operations",
@@ -297,7 +301,7 @@ class ConversationServicer(StreamMethods, BranchMethods):
         moves, token = await self._page(request, query, MAX_MOVES_PAGE, codec.move_to_proto)
         if request.turn_id and not (moves or request.conversation_id or request.page_token):
             # Raise TURN_NOT_FOUND: an empty list would mean that the turn exists without moves.
-            await self._conversations.turn(request.turn_id)
+            await self._conversations.lookup.turn(request.turn_id)
         return pb.ListMovesResponse(moves=moves, next_page_token=token)
 
     async def list_events(

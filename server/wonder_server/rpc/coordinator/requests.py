@@ -11,7 +11,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from wonder.v1 import coordinator_service_pb2 as pb
 from wonder.v1 import run_pb2, task_pb2
 from wonder_server.actors.archive.archiver import Archive
-from wonder_server.actors.conversation.conversations import conversation_not_found, turn_not_found
+from wonder_server.actors.conversation.lookup import conversation_not_found, turn_not_found
 from wonder_server.actors.runs.forks import ForkRequest
 from wonder_server.actors.runs.lookup import run_not_found
 from wonder_server.actors.runs.runs import Runs, StartRunRequest
