@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-from pathlib import Path
 
 from tests.architecture.sources import SERVER, calls, files, outline, text
 
@@ -74,17 +73,6 @@ def test_no_other_module_imports_an_http_client() -> None:
         refused = CLIENTS - ({"urllib3"} if where == "adapters/s3/blobs.py" else set())
         for name, line, _ in outline(path).imports:
             assert not refused & {name, name.rpartition(".")[0]}, f"{where}:{line} imports {name}"
-
-
-def test_git_reaches_other_machines_with_a_lease_only() -> None:
-    """Without one it speaks no protocol but ``file``; see `Git.reach`."""
-    from wonder_server.adapters.git.storage.command import Git
-
-    folder, seen = Path("/nowhere"), []
-    git = Git({"PATH": "/usr/bin"})
-    git._run = lambda arguments, environment, **_: seen.append(environment)  # type: ignore[method-assign]
-    git.run_remote(folder, "ls-remote", "https://example.com/a", seconds=1)
-    assert seen[0]["GIT_ALLOW_PROTOCOL"] == "file"
 
 
 def test_every_helper_process_is_confined() -> None:
