@@ -1,7 +1,7 @@
-"""What tests of the run planner share: graphs, results, and a run driven by hand.
+"""Shared parts of the run planner's tests: graphs, results, and a run driven by hand.
 
 `Driven` does what the loop does (plan, apply, record, commands) with a journal in memory that keeps copies,
-as a disk would, and holds the laws of ``coordinator_laws`` at every step.
+as a disk would, and checks the laws of ``coordinator_laws`` after every step.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from wonder_server.core.coordinator.values import (
 )
 from wonder_server.core.definitions.specs import (
     FanIn,
+    FanInMode,
     ForEach,
     HumanGate,
     Node,
@@ -49,11 +50,12 @@ from wonder_server.core.definitions.specs import (
     Workflow,
 )
 from wonder_server.core.errors import Fault
+from wonder_server.core.json_types import JsonDict
 from wonder_server.ports.journal import Commit, Entry, Event
 
 RUN_ID = "run_01HF7YAT0000000000000000A0"
 PARENT = Parent(actor_id="conv_01HF7YAT0000000000000000A0", operation_id="op_1")
-ROOM = "conv_01HF7YAT0000000000000000A0"
+CONVERSATION_ID = "conv_01HF7YAT0000000000000000A0"
 
 # --- graphs -----------------------------------------------------------------------------------------
 
@@ -70,7 +72,7 @@ def graph(*nodes: Node, transitions: Sequence[Transition] = (), **spec: Any) -> 
 
 
 def node(name: str, **fields: Any) -> Node:
-    """A node; of task ``t`` unless it is said to be something else."""
+    """Return a node, of task ``t`` unless another target is given."""
     targets = ("task_id", "workflow_id", "agent_id", "human_gate", "wait")
     if not any(target in fields for target in targets):
         fields["task_id"] = "t"
@@ -86,13 +88,13 @@ def wait(name: str, signal: str = "", duration_ms: int = 0, **fields: Any) -> No
 
 
 def transition(there: str, condition: str = "", **fields: Any) -> Transition:
-    """A transition, written ``a>b``."""
+    """Return a transition, written ``a>b``."""
     from_node, to_node = there.split(">")
     return Transition(from_node_id=from_node, to_node_id=to_node, condition=condition, **fields)
 
 
 def each(there: str, items: str = "input.items", **fields: Any) -> Transition:
-    """A transition for each item."""
+    """Return a transition for each item."""
     return transition(there, for_each=ForEach(items=items, **fields))
 
 
@@ -119,18 +121,22 @@ def fan(join: FanIn | None = None, *, limit: int = 0, most: int = 1_000, **field
     )
 
 
+ALL = FanIn()
+ANY = FanIn(mode=FanInMode.ANY)
+TWO = FanIn(mode=FanInMode.M_OF_N, count=2)
+
 # --- driving ----------------------------------------------------------------------------------------
 
 
 def reloaded(value: Any) -> Any:
-    """What a disk would give back: the same value, sharing nothing."""
+    """Return the value as a disk would return it: equal, and sharing nothing."""
     if isinstance(value, Pinned):
         return value  # large, and nothing changes it
     return msgspec.convert(msgspec.to_builtins(value), type(value))
 
 
 class Driven:
-    """A run driven by hand and recorded as the loop would; holds it against the laws at each step."""
+    """A run driven by hand and recorded as the loop would record it. It checks the laws after each step."""
 
     def __init__(self, run_id: str = RUN_ID, now: int = NOW) -> None:
         self.run_id = run_id
@@ -139,19 +145,19 @@ class Driven:
         self.journal = MemoryJournal()
         self.entries = self.events = self.ends = 0
         self.seen: dict[str, Operation] = {}
-        """Every operation there ever was, as it was last."""
+        """The last version of every operation."""
         self.recorded: dict[str, NodeExecution] = {}
-        """Executions that have ended."""
+        """Node executions that have ended."""
         self.taken_over: list[str] = []
-        """The executions that a fork has from where it comes from."""
+        """Node executions that a fork copied from its source."""
         self.ordinal = 0
         self.keys: dict[str, str] = {}
-        """By key, the execution that has it."""
+        """The execution of each key."""
         self.commands: list[Any] = []
         self.must_commit = False
 
     def step(self, event: inputs.Input, *, after_ms: int = 1) -> list[str]:
-        """The names of what was decided."""
+        """Apply an input and return the names of its decisions."""
         self.now += after_ms
         decided = RUN.plan(self.state, event, self.now)
         assert RUN.plan(self.state, event, self.now) == decided
@@ -223,18 +229,18 @@ class Driven:
         return state
 
     def replayed(self) -> None:
-        """The journal leads to the same decisions again, without the restarts there were."""
+        """Check that a replay of the journal leads to the same decisions, without the restarts."""
         verdict = replay(RUN, at_once(self.journal.entries(self.run_id, RUN, 0, 100_000)))
         assert verdict.difference is None, verdict.difference
 
-    # --- what happens to it -----------------------------------------------------------------------
+    # --- inputs -----------------------------------------------------------------------------------
 
-    def start(self, flow: PinnedWorkflow, given: dict[str, Any] | None = None, **fields: Any) -> list[str]:
+    def start(self, flow: PinnedWorkflow, given: JsonDict | None = None, **fields: Any) -> list[str]:
         fields.setdefault("scope", Scope())
         return self.step(inputs.Start(run_id=self.run_id, workflow=flow, input=given or {}, **fields))
 
     def succeed(self, at: str = "", output: Any = None) -> list[str]:
-        """The node ``at`` (see `operation`) has a result."""
+        """Complete the node ``at`` (see `operation`) with a result."""
         output = {} if output is None else output
         return self.step(inputs.NodeSucceeded(operation_id=self.operation(at).id, output=output))
 
@@ -242,7 +248,7 @@ class Driven:
         return self.step(inputs.NodeFailed(operation_id=self.operation(at).id, fault=fault))
 
     def fire_timer(self, operation: Operation) -> list[str]:
-        """Time passes until the operation wants to be woken, and it is."""
+        """Advance the time to the operation's wake time and fire its timer."""
         self.now = max(self.now, operation.wake_ms)
         return self.step(inputs.NodeTimerFired(operation_id=operation.id), after_ms=0)
 
@@ -253,7 +259,7 @@ class Driven:
         return self.step(inputs.ReceiveSignal(name=name, payload=payload, user_id="ann"))
 
     def answer(self, *, approve: bool = True, **fields: Any) -> list[str]:
-        """Somebody answers at the one gate."""
+        """Resolve the one open gate."""
         (gate,) = self.state.gates.values()
         fields.setdefault("shown_hash", gate.shown_hash)
         return self.step(inputs.ResolveGate(gate_id=gate.id, approve=approve, **fields))
@@ -265,17 +271,17 @@ class Driven:
         self.state = self.restored()
 
     def restart(self) -> list[list[str]]:
-        """The server stops and starts again."""
+        """Restart the server."""
         self.reload()
         return [self.step(inputs.NodeRestarted(operation_id=each)) for each in RUN.pending(self.state)]
 
     def finish(self, output: Callable[[Operation], Any] = lambda operation: {}, *, most: int = 5_000) -> None:
-        """Let everything that can happen, happen: the run must end."""
+        """Let everything happen that can happen. The run must end."""
         for _ in range(most):
             operations = list(self.state.operations.values())
             if not operations:
                 break
-            # Timers last: whoever does the work is quicker.
+            # Timers last: results usually arrive before them.
             operation = min(operations, key=lambda each: (not each.node_id, each.wake_ms))
             if operation.backing_off or not operation.node_id:
                 self.fire_timer(operation)
@@ -295,7 +301,7 @@ class Driven:
                 self.step(inputs.NodeSucceeded(operation_id=operation.id, output=output(operation)))
         assert self.status.value not in ("running", "waiting"), "every run ends"
 
-    # --- where it stands --------------------------------------------------------------------------
+    # --- state ------------------------------------------------------------------------------------
 
     @property
     def run(self) -> Run:
@@ -318,12 +324,12 @@ class Driven:
 
     @property
     def timer(self) -> Operation:
-        """The one timer that is no node's."""
+        """The one timer that belongs to no node."""
         (found,) = (each for each in self.state.operations.values() if not each.node_id)
         return found
 
     def operation(self, at: str = "") -> Operation:
-        """What a node waits for: ``b``, ``b[1]`` in the branch of that index, or the only one there is."""
+        """Return the operation of a node: ``b``, ``b[1]`` in the branch of that index, or the only one."""
         found = self.operations(at)
         assert len(found) == 1, [each.node_id for each in self.state.operations.values()]
         return found[0]
@@ -340,22 +346,22 @@ class Driven:
 
     @property
     def at(self) -> list[str]:
-        """The nodes at which something is waited for, in order."""
+        """The nodes that wait for an operation, in order."""
         return sorted(each.node_id for each in self.operations())
 
     @property
     def tokens(self) -> dict[str, str]:
-        """Where the live tokens stand."""
+        """The statuses of live tokens by id."""
         return {each.id: each.status.value for each in self.state.tokens.values()}
 
-    def input(self, at: str = "") -> dict[str, Any]:
+    def input(self, at: str = "") -> JsonDict:
         return self.state.executions[self.operation(at).id].input
 
     def row(self, table: str, row_id: str) -> Any:
         return self.journal.actors[self.run_id].table(table)[row_id].value
 
     def ended_tokens(self) -> dict[str, str]:
-        """How the tokens that have ended did, by id."""
+        """Return the statuses of ended tokens by id."""
         rows: list[Token] = [put.value for put in self.journal.actors[self.run_id].table("tokens").values()]
         return {each.id: each.status.value for each in rows if each.id not in self.state.tokens}
 
@@ -364,7 +370,7 @@ class Driven:
         return next(each for each in self.state.pinned.workflow.spec.nodes if each.id == operation.node_id)
 
     def fork_source(self) -> inputs.ForkSource:
-        """What a fork that begins here takes over."""
+        """Return the record that a fork from here copies."""
         rows = {
             name: [put.value for put in table.values() if put.live or name in ("executions", "context")]
             for name, table in self.journal.actors[self.run_id].rows.items()
@@ -379,3 +385,11 @@ class Driven:
             ),
             signals=tuple(sorted(rows.get("signals", ()), key=lambda each: each.number)),
         )
+
+
+def forked(flow: PinnedWorkflow, given: JsonDict | None = None) -> Driven:
+    """Return a run whose node ``a`` has fanned out."""
+    driven = Driven()
+    driven.start(flow, given)
+    driven.succeed("a")
+    return driven

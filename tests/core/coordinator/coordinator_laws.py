@@ -1,4 +1,4 @@
-"""The laws that a run's working set obeys between any two inputs (see ``plan.py`` and ``state.py``)."""
+"""Laws of a run's state between any two inputs (see ``plan.py`` and ``state.py``)."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _nothing_is_left(state: RunState) -> None:
 
 
 def _fork(state: RunState, token: Token) -> None:
-    """A fan-out has something to come, and counts its branches rightly."""
+    """Check that a fan-out has branches to come, and that its counters match its branches."""
     fork = state.forks[token.id]
     children = [each for each in state.tokens.values() if each.parent_id == token.id]
     assert {each.id for each in children} == set(state.children[token.id])
@@ -71,14 +71,14 @@ def _fork(state: RunState, token: Token) -> None:
 
 
 def _waiting_at_fan_in(state: RunState, token: Token) -> None:
-    """Standing at a fan-in, it waits for its siblings and nothing else."""
+    """Check that a token at a fan-in waits for its siblings and nothing else."""
     assert state.forks[token.parent_id].join_node_id == token.node_id
     assert state.arrived[token.parent_id][token.arrival - 1] == token.id
     assert token.id not in state.operation_of
 
 
 def _working(state: RunState, token: Token) -> None:
-    """Every other leaf waits for exactly one operation."""
+    """Check that any other leaf waits for exactly one operation."""
     mine = [each for each in state.operations.values() if each.token_id == token.id and each.node_id]
     assert len(mine) == 1, token
     (operation,) = mine
@@ -89,7 +89,8 @@ def _working(state: RunState, token: Token) -> None:
 
 
 def _operations(state: RunState) -> None:
-    """Each belongs to a live token; to each node's its execution, to each gate its operation."""
+    """Check that each operation belongs to a live token, each node's to its execution, each gate's to its
+    operation."""
     of_nodes = {each.id for each in state.operations.values() if each.node_id}
     assert of_nodes == state.executions.keys()
     for operation in state.operations.values():

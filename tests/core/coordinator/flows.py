@@ -7,6 +7,7 @@ from typing import Any
 
 from wonder_server.core.definitions.parse import parse_spec
 from wonder_server.core.definitions.specs import Kind, Workflow
+from wonder_server.core.json_types import JsonDict, JsonObject
 
 TARGETS = {"task_id", "workflow_id", "agent_id", "human_gate", "wait"}
 
@@ -14,12 +15,15 @@ TARGETS = {"task_id", "workflow_id", "agent_id", "human_gate", "wait"}
 def flow(
     transitions: str,
     /,
-    nodes: Mapping[str, Mapping[str, Any]] | None = None,
-    edges: Mapping[str, Mapping[str, Any]] | None = None,
+    nodes: Mapping[str, JsonObject] | None = None,
+    edges: Mapping[str, JsonObject] | None = None,
     **fields: Any,
-) -> dict[str, Any]:
-    """The document of a workflow. ``ways`` names nodes and transitions in their order: ``a>b b>c``; nodes run
-    the task ``t`` if they say nothing else. ``nodes`` and ``edges`` say more about each."""
+) -> JsonDict:
+    """Return the document of a workflow.
+
+    ``transitions`` names nodes and transitions in order: ``a>b b>c``. Nodes run the task ``t`` unless
+    ``nodes`` says otherwise. ``nodes`` and ``edges`` add fields to nodes and transitions.
+    """
     names: dict[str, None] = {}
     drawn = []
     for way in transitions.split():
@@ -27,13 +31,13 @@ def flow(
         if ">" in way:
             start, end = way.split(">")
             drawn.append({"from_node_id": start, "to_node_id": end, **(edges or {}).get(way, {})})
-    told = nodes or {}
+    extra = nodes or {}
     return {
         "nodes": [
             {
                 "id": name,
-                **({} if TARGETS & told.get(name, {}).keys() else {"task_id": "t"}),
-                **told.get(name, {}),
+                **({} if TARGETS & extra.get(name, {}).keys() else {"task_id": "t"}),
+                **extra.get(name, {}),
             }
             for name in names
         ],
@@ -50,6 +54,6 @@ def workflow(*given: Any, **fields: Any) -> Workflow:
 
 
 FAN_OUT = {"fan_out": True}
-FAN_IN: dict[str, Any] = {"fan_in": {}}
+FAN_IN: JsonDict = {"fan_in": {}}
 EACH = {"for_each": {"items": "input.list"}}
 LOOP = {"loop_limit": 3}

@@ -1,4 +1,4 @@
-"""What is worked out once about the nodes of a pinned workflow (``course.py``)."""
+"""Compiled nodes of a pinned workflow (``compiled_graph.py``)."""
 
 from __future__ import annotations
 
@@ -26,14 +26,16 @@ NOW = 1_000
         (wait("n", duration_ms=9), OperationKind.WAIT, "wait", 1_009),
     ],
 )
-def test_a_station_is_what_its_node_says(place: Node, kind: OperationKind, target: str, until: int) -> None:
+def test_a_compiled_node_follows_from_its_node(
+    place: Node, kind: OperationKind, target: str, until: int
+) -> None:
     station = compile_graph(graph(replace(place, timeout_ms=500)))["n"]
     assert (station.kind, station.target, station.until(NOW)) == (kind, target, until)
     assert station.deadline(NOW) == 1_500
     assert (station.task is not None) == (kind is OperationKind.TASK)
 
 
-def test_what_a_task_may_be_is_known_of_its_node() -> None:
+def test_a_compiled_node_knows_whether_its_task_is_repeatable() -> None:
     course = compile_graph(graph(node("t"), node("once", task_id="once"), gate("gate")))
     assert (course["t"].repeatable, course["t"].side_effect_free) == (True, True)
     assert (course["once"].repeatable, course["once"].side_effect_free) == (False, False)
@@ -53,16 +55,14 @@ def test_what_a_task_may_be_is_known_of_its_node() -> None:
         ([each("a>b")], ""),
     ],
 )
-def test_where_every_token_goes_is_known_if_there_is_nothing_to_decide(
-    ways: list[Transition], onward: str
-) -> None:
+def test_a_single_successor_is_known_if_there_is_no_choice(ways: list[Transition], onward: str) -> None:
     assert (
         compile_graph(graph(node("a"), node("b"), node("c"), transitions=ways))["a"].single_successor
         == onward
     )
 
 
-def test_who_fans_out_always_has_to_decide() -> None:
+def test_a_node_that_fans_out_has_no_single_successor() -> None:
     course = compile_graph(
         graph(
             node("a", fan_out=True),
@@ -75,7 +75,7 @@ def test_who_fans_out_always_has_to_decide() -> None:
     assert (course["b"].single_successor, course["b"].join_node_id) == ("z", "")
 
 
-def test_a_course_is_kept_by_the_identity_of_its_workflow() -> None:
+def test_a_compiled_graph_is_cached_by_the_identity_of_its_workflow() -> None:
     flow = graph(node("a"), node("b"))
     course = compile_graph(flow)
     assert compile_graph(flow) is course
@@ -87,6 +87,6 @@ def test_a_course_is_kept_by_the_identity_of_its_workflow() -> None:
     assert compile_graph(flow)["a"].node is flow.spec.nodes[0]
 
 
-def test_only_nodes_have_stations() -> None:
+def test_an_unknown_node_has_no_compiled_node() -> None:
     with pytest.raises(KeyError):
         compile_graph(graph(node("a")))["b"]

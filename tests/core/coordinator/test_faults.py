@@ -1,4 +1,4 @@
-"""What goes wrong in the graph itself, and how exactly the fault says where."""
+"""Faults of the graph itself, and the places that they name."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from wonder_server.core.actor.commands import Answer
 from wonder_server.core.coordinator.values import RunStatus
 from wonder_server.core.definitions.specs import FanIn, Merge, PinnedWorkflow
 from wonder_server.core.errors import Reason
+from wonder_server.core.json_types import JsonDict
 
 DEEP: Any = "core"
 for _ in range(28):
     DEEP = {"x": DEEP}
 
 
-def after_a(flow: PinnedWorkflow, result: Any, given: dict[str, Any] | None = None) -> Driven:
+def after_a(flow: PinnedWorkflow, result: Any, given: JsonDict | None = None) -> Driven:
     """The run as it is when its node ``a`` has had its result, if it came to that."""
     driven = Driven()
     driven.start(flow, given, parent=PARENT)
@@ -62,7 +63,7 @@ def after_a(flow: PinnedWorkflow, result: Any, given: dict[str, Any] | None = No
         (graph(node("a"), output_mapping={"x": "state.no"}), "output_mapping.x", ""),
     ],
 )
-def test_an_expression_that_fails_is_named_exactly(flow: PinnedWorkflow, field: str, found: str) -> None:
+def test_a_fault_names_the_failing_expression(flow: PinnedWorkflow, field: str, found: str) -> None:
     driven = after_a(flow, {"n": 1})
     fault = driven.fault
     assert (driven.status, fault.reason, fault.field) == (RunStatus.FAILED, Reason.EXPRESSION_FAILED, field)
@@ -77,7 +78,7 @@ def test_an_expression_that_fails_is_named_exactly(flow: PinnedWorkflow, field: 
     driven.replayed()
 
 
-def test_line_and_column_are_those_of_the_place() -> None:
+def test_a_fault_has_line_and_column() -> None:
     driven = after_a(graph(node("a", output_mapping={"state.x": "[1,\n  result.absent]"})), {})
     assert (driven.fault.metadata["line"], driven.fault.metadata["column"]) == ("2", "10")
 
@@ -93,7 +94,7 @@ def test_line_and_column_are_those_of_the_place() -> None:
         ("state", "an object"),
     ],
 )
-def test_a_condition_is_true_or_false(condition: str, shape: str) -> None:
+def test_a_condition_must_be_a_boolean(condition: str, shape: str) -> None:
     driven = after_a(graph(node("a"), node("b"), transitions=[transition("a>b", condition)]), {})
     message = (
         f"team/graph@1, node `a`, transitions[0].condition: a condition must be true or false, not {shape}"
@@ -104,7 +105,7 @@ def test_a_condition_is_true_or_false(condition: str, shape: str) -> None:
 NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "additionalProperties": False}
 
 
-def test_state_is_held_against_its_schema_when_a_node_has_written_it() -> None:
+def test_state_is_validated_after_a_node() -> None:
     flow = graph(
         node("a", output_mapping={"state.n": "result"}),
         node("b"),
@@ -119,7 +120,7 @@ def test_state_is_held_against_its_schema_when_a_node_has_written_it() -> None:
     assert [each.status.value for each in driven.recorded.values()] == ["completed"]
 
 
-def test_state_is_held_against_its_schema_when_branches_have_met() -> None:
+def test_state_is_validated_after_a_fan_in() -> None:
     merge = Merge(source="item", target="state.n")
     flow = graph(
         node("a", output_mapping={"output.x": "1"}),
@@ -132,7 +133,7 @@ def test_state_is_held_against_its_schema_when_branches_have_met() -> None:
     assert driven.fault.metadata == {"node": "z"}
 
 
-def test_output_is_held_against_its_schema() -> None:
+def test_output_is_validated() -> None:
     schema = {"type": "object", "required": ["x"]}
     driven = after_a(graph(node("a"), output_schema=schema), {})
     assert (driven.fault.reason, driven.fault.field) == (Reason.RUN_FAILED, "output")
@@ -211,7 +212,7 @@ LARGE = "x" * 3_000_000
     ],
     ids=lambda value: str(value)[:40] if isinstance(value, str) and len(value) < 100 else "",
 )
-def test_what_mappings_make_too_large_is_not_kept(
+def test_a_value_that_mappings_make_too_large_fails_the_run(
     flow: PinnedWorkflow, result: Any, reason: Reason, field: str
 ) -> None:
     driven = after_a(flow, result)
@@ -221,7 +222,7 @@ def test_what_mappings_make_too_large_is_not_kept(
     assert driven.fault.metadata.get("node", "") in ("a", "b", "")
 
 
-def test_a_run_executes_a_bounded_number_of_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_node_executions_of_a_run_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wonder_server.core.coordinator.nodes.MAX_EXECUTIONS", 3)
     driven = Driven()
     driven.start(graph(node("a"), transitions=[transition("a>a", loop_limit=1_000)]))

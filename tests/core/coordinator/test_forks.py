@@ -1,4 +1,4 @@
-"""Forks: a run that begins where another stood (feature G9)."""
+"""Forks: runs that start from a point in another run's journal (feature G9)."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ SEQUENCE = graph(
 )
 
 
-def test_what_had_not_ended_runs_again_under_the_forks_own_keys() -> None:
+def test_unfinished_nodes_run_again_with_the_keys_of_the_fork() -> None:
     driven = Driven()
     driven.start(SEQUENCE, {"q": 1})
     driven.succeed("a", 5)
@@ -85,7 +85,7 @@ def test_what_had_not_ended_runs_again_under_the_forks_own_keys() -> None:
     assert driven.at == ["c"], "the run it comes from goes on by itself"
 
 
-def test_input_and_state_may_be_others() -> None:
+def test_a_fork_can_have_another_input_and_state() -> None:
     driven = Driven()
     driven.start(SEQUENCE, {"q": 1})
     driven.succeed("a", 5)
@@ -98,7 +98,7 @@ def test_input_and_state_may_be_others() -> None:
     assert fork.state.output == {"a": 5}
 
 
-def test_another_revision_may_go_on() -> None:
+def test_a_fork_can_run_another_revision() -> None:
     driven = Driven()
     driven.start(SEQUENCE, {"q": 1})
     driven.succeed("a", 5)
@@ -113,7 +113,7 @@ LIST = fan(MERGED, limit=2)
 
 
 @pytest.mark.parametrize("ended", range(4))
-def test_inside_a_fan_out_what_has_arrived_stays_and_the_rest_is_done(ended: int) -> None:
+def test_inside_a_fan_out_arrived_branches_stay_and_the_others_run(ended: int) -> None:
     driven = Driven()
     driven.start(LIST, {"items": ["x", "y", "z", "w"]})
     driven.succeed("a")
@@ -133,7 +133,7 @@ def test_inside_a_fan_out_what_has_arrived_stays_and_the_rest_is_done(ended: int
     fork.replayed()
 
 
-def test_branches_in_branches_are_taken_over() -> None:
+def test_nested_branches_are_copied() -> None:
     flow = graph(
         node("a"),
         node("b", output_mapping={"branch.name": "item"}),
@@ -175,7 +175,7 @@ def waiting_everywhere() -> tuple[Driven, PinnedWorkflow]:
     return driven, flow
 
 
-def test_whatever_a_run_waits_for_is_begun_anew() -> None:
+def test_every_kind_of_pending_operation_starts_again() -> None:
     driven, flow = waiting_everywhere()
     fork = forked(driven, flow)
     assert fork.at == list("bcdefg")
@@ -190,7 +190,7 @@ def test_whatever_a_run_waits_for_is_begun_anew() -> None:
     assert fork.status is RunStatus.COMPLETED
 
 
-def test_signals_are_taken_over_with_what_was_taken_of_them() -> None:
+def test_signals_are_copied_with_their_consumption() -> None:
     flow = graph(
         node("a"), wait("v", "go"), wait("w", "go"), transitions=[transition("a>v"), transition("v>w")]
     )
@@ -207,7 +207,7 @@ def test_signals_are_taken_over_with_what_was_taken_of_them() -> None:
     assert later.status is RunStatus.COMPLETED
 
 
-def test_the_time_of_a_fan_in_counts_anew() -> None:
+def test_the_timeout_of_a_fan_in_starts_again() -> None:
     flow = fan(FanIn(timeout_ms=5_000))
     driven = Driven()
     driven.start(flow, {"items": [1, 2]})
@@ -218,7 +218,7 @@ def test_the_time_of_a_fan_in_counts_anew() -> None:
     assert fork.timer.wake_ms == fork.now + 5_000
 
 
-def test_a_fork_is_begun_once() -> None:
+def test_a_fork_starts_once() -> None:
     driven = Driven()
     driven.start(SEQUENCE, {"q": 1})
     fork = forked(driven, SEQUENCE)
@@ -268,13 +268,15 @@ def without(flow: PinnedWorkflow, name: str) -> PinnedWorkflow:
         ),
     ],
 )
-def test_what_cannot_go_on_there_is_refused(flow: PinnedWorkflow, field: str, message: str) -> None:
+def test_a_workflow_that_cannot_continue_from_the_point_is_refused(
+    flow: PinnedWorkflow, field: str, message: str
+) -> None:
     fault = refused(in_the_list(), flow)
     assert (fault.reason, fault.field) == (Reason.INPUT_INVALID, field)
     assert fault.message.startswith(message)
 
 
-def test_where_a_run_had_ended_nothing_goes_on() -> None:
+def test_a_point_after_the_end_of_a_run_is_refused() -> None:
     driven = Driven()
     driven.start(SEQUENCE, {"q": 1})
     driven.finish()
@@ -316,13 +318,13 @@ BROKEN: dict[str, Callable[[ForkSource], ForkSource]] = {
 
 
 @pytest.mark.parametrize("broken", BROKEN)
-def test_half_a_record_is_refused(broken: str) -> None:
+def test_an_incomplete_record_is_refused(broken: str) -> None:
     driven = in_the_list()
     fault = refused(driven, LIST, source=BROKEN[broken](driven.fork_source()))
     assert (fault.reason, fault.field) == (Reason.INPUT_INVALID, "point")
 
 
-def test_tokens_that_had_ended_do_not_matter() -> None:
+def test_ended_tokens_are_not_copied() -> None:
     driven = in_the_list()
     past = driven.fork_source()
     ended = replace(_branch(past), id="t.0.0", status=TokenStatus.CANCELLED, node_id="gone", parent_id="t.0")
@@ -330,7 +332,7 @@ def test_tokens_that_had_ended_do_not_matter() -> None:
     assert fork.at == driven.at
 
 
-def test_in_mode_any_a_fork_can_end_where_it_begins() -> None:
+def test_in_mode_any_a_fork_can_end_at_its_start() -> None:
     """What failed for good there fails in the fork, too, if its expressions do."""
     join = FanIn(mode=FanInMode.ANY)
     driven = Driven()

@@ -1,4 +1,4 @@
-"""Human gates: who may answer what, when, and what comes of it."""
+"""Human gates: accepted and rejected answers, expiry, and their effects."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from wonder_server.core.coordinator.planner import RUN
 from wonder_server.core.coordinator.values import RunStatus
 from wonder_server.core.definitions.specs import GateExpiry, HumanGate
 from wonder_server.core.errors import Reason
+from wonder_server.core.json_types import JsonDict
 
 SCHEMA = {"type": "object", "properties": {"amount": {"type": "integer"}}, "required": ["amount"]}
 
@@ -40,7 +41,7 @@ def refused(driven: Driven, **fields: Any) -> tuple[Reason, str]:
     return fault.reason, fault.field
 
 
-def test_a_person_is_shown_the_nodes_input_and_the_answer_is_bound_to_it() -> None:
+def test_a_gate_shows_the_nodes_input_and_binds_the_answer_to_it() -> None:
     driven = asked(answer_schema=SCHEMA, user_ids=("ann",))
     gate = driven.gate
     assert (gate.prompt, gate.shown, gate.node_id) == ("Pay?", {"amount": 7}, "g")
@@ -62,7 +63,7 @@ def test_a_person_is_shown_the_nodes_input_and_the_answer_is_bound_to_it() -> No
     ],
 )
 def test_an_answer_is_the_nodes_result(
-    approve: bool, answer: dict[str, Any] | None, result: dict[str, Any], goes_to: str
+    approve: bool, answer: JsonDict | None, result: JsonDict, goes_to: str
 ) -> None:
     driven = asked(answer_schema=SCHEMA)
     gate = driven.gate
@@ -88,14 +89,14 @@ def test_an_answer_is_the_nodes_result(
         ({"gate_id": "gate_0"}, Reason.GATE_RESOLVED, "gate_id"),
     ],
 )
-def test_what_is_no_answer_is_refused(fields: dict[str, Any], reason: Reason, field: str) -> None:
+def test_an_invalid_answer_is_refused(fields: JsonDict, reason: Reason, field: str) -> None:
     driven = asked(answer_schema=SCHEMA, user_ids=("ann", "ben"))
     assert refused(driven, **fields) == (reason, field)
     driven.answer(user_id="ben", answer={"amount": 1})
     assert driven.at == ["y"]
 
 
-def test_an_approval_without_an_answer_passes_on_what_is_shown_only_if_that_fits_the_schema() -> None:
+def test_an_approval_without_an_answer_needs_an_input_that_matches_the_schema() -> None:
     wanting = {**SCHEMA, "required": ["amount", "account"]}
     driven = asked(answer_schema=wanting)
     assert refused(driven) == (Reason.INPUT_INVALID, "answer")
@@ -129,7 +130,7 @@ def test_an_answer_counts_once() -> None:
         (GateExpiry.FAIL, "expired", []),
     ],
 )
-def test_nobody_answers_in_time(policy: GateExpiry, status: str, goes_to: list[str]) -> None:
+def test_a_gate_expires_without_an_answer(policy: GateExpiry, status: str, goes_to: list[str]) -> None:
     driven = asked(expire_after_ms=60_000, on_expire=policy)
     gate = driven.gate
     assert gate.expires_ms == driven.now + 60_000
@@ -148,7 +149,7 @@ def test_nobody_answers_in_time(policy: GateExpiry, status: str, goes_to: list[s
     driven.replayed()
 
 
-def test_an_answer_after_the_time_but_before_anybody_noticed_counts() -> None:
+def test_an_answer_after_the_expiry_time_counts_if_it_is_planned_first() -> None:
     driven = asked(expire_after_ms=60_000)
     operation = driven.operation()
     driven.now += 90_000
@@ -157,7 +158,7 @@ def test_an_answer_after_the_time_but_before_anybody_noticed_counts() -> None:
     assert driven.step(inputs.NodeTimerFired(operation_id=operation.id)) == []
 
 
-def test_a_gates_own_limit_of_time_fails_its_node() -> None:
+def test_the_timeout_of_a_gates_node_fails_it() -> None:
     driven = Driven()
     policy = HumanGate(expire_after_ms=90_000, on_expire=GateExpiry.APPROVE)
     driven.start(graph(node("g", human_gate=policy, timeout_ms=5_000)))
@@ -167,7 +168,7 @@ def test_a_gates_own_limit_of_time_fails_its_node() -> None:
     assert driven.row("gates", gate.id).status.value == "expired"
 
 
-def test_each_time_round_a_loop_somebody_is_asked_anew() -> None:
+def test_each_iteration_of_a_loop_opens_a_new_gate() -> None:
     driven = Driven()
     driven.start(
         graph(gate("g"), transitions=[transition("g>g", 'state.g.decision == "rejected"', loop_limit=5)])

@@ -1,4 +1,4 @@
-"""The laws of the run planner, over graphs and histories that are made up (see the head of ``plan.py``)."""
+"""Laws of the run planner with generated graphs and histories (see the docstring of ``plan.py``)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.core.conversation.conversation_kit import BUSINESS, NOW, TRANSIENT, at_once, task, workflow
 from tests.core.coordinator.coordinator_graphs import Shape, build, limits, shapes
-from tests.core.coordinator.coordinator_kit import PARENT, ROOM, Driven
+from tests.core.coordinator.coordinator_kit import CONVERSATION_ID, PARENT, Driven
 from wonder_server.core.actor.commands import Scope
 from wonder_server.core.coordinator import inputs
 from wonder_server.core.coordinator.decisions import DispatchNode, RetryNode
@@ -21,6 +21,7 @@ from wonder_server.core.definitions.reference_check import ResolvedReference
 from wonder_server.core.definitions.specs import Kind, PinnedWorkflow, Spec
 from wonder_server.core.errors import Fault, Reason
 from wonder_server.core.frozen import replace
+from wonder_server.core.json_types import JsonDict
 
 OTHER = "run_01HF7YAT0000000000000000B0"
 LATE = Fault(reason=Reason.MODEL_UNAVAILABLE, message="Busy.", transient=True, retry_after_ms=400)
@@ -40,12 +41,12 @@ HISTORIES = st.lists(
 )
 
 
-class Shelf:
-    """What the definitions that graphs name are found in."""
+class GraphResolver:
+    """The definitions that generated graphs refer to."""
 
     def __init__(self) -> None:
         self.specs: dict[str, Spec] = {"t": task().spec, "once": task().spec, "w": workflow().spec}
-        self.actions: dict[str, Any] = {"context": {}}
+        self.actions: JsonDict = {"context": {}}
 
     def find(self, reference: str, library: str) -> ResolvedReference | None:
         spec = self.specs[reference]
@@ -63,16 +64,40 @@ def begun(flow: PinnedWorkflow, *, parented: bool, run_id: str = "", now: int = 
 
 def start(driven: Driven, flow: PinnedWorkflow, *, parented: bool) -> None:
     parent = PARENT if parented else None
-    scope = Scope(conversation_id=ROOM if parented else "", project_id="proj_1")
+    scope = Scope(conversation_id=CONVERSATION_ID if parented else "", project_id="proj_1")
     driven.start(flow, {"items": [1, 2, 3]}, scope=scope, parent=parent, timeout_ms=50_000 if parented else 0)
 
 
 def happen(driven: Driven, flow: PinnedWorkflow, name: str, which: int, what: int, parented: bool) -> None:
-    """One thing of a history."""
+    """Apply one event of a history."""
     pending = list(driven.state.operations)
-    # Mostly what is pending, now and then one that is long done or never was.
+    # Mostly pending operations, sometimes one that has ended or never existed.
     known = [*pending, *pending, *pending, *list(driven.seen)[-2:], "op_0"]
     operation_id = known[which % len(known)]
+    if name in ("succeed", "late", "fail", "elapse", "wake", "event"):
+        happen_to_operation(driven, name, operation_id, what)
+        return
+    match name:
+        case "back":
+            driven.now -= 1_000 * what
+        case "restart":
+            driven.restart()
+        case "reload":
+            driven.reload()
+        case "signal":
+            driven.signal(("go", "stop", "other")[which % 3], OUTPUTS[what % len(OUTPUTS)])
+        case "gate":
+            driven.step(answered(driven, which, what))
+        case "cancel" if what > 27:
+            driven.cancel()
+        case "start":
+            start(driven, flow, parented=parented)
+        case _:
+            driven.step(inputs.NodeRestarted(operation_id=operation_id))
+
+
+def happen_to_operation(driven: Driven, name: str, operation_id: str, what: int) -> None:
+    """Apply one event of a history that is about an operation."""
     operation = driven.seen.get(operation_id)
     match name:
         case "succeed":
@@ -87,24 +112,10 @@ def happen(driven: Driven, flow: PinnedWorkflow, name: str, which: int, what: in
             driven.fire_timer(operation)
         case "wake":
             driven.step(inputs.NodeTimerFired(operation_id=operation_id))
-        case "back":
-            driven.now -= 1_000 * what
-        case "restart":
-            driven.restart()
-        case "reload":
-            driven.reload()
-        case "signal":
-            driven.signal(("go", "stop", "other")[which % 3], OUTPUTS[what % len(OUTPUTS)])
-        case "gate":
-            driven.step(answered(driven, which, what))
         case "event":
             driven.step(
                 inputs.EventEmitted(operation_id=operation_id, key=f"{what % 3}", name="e", payload={})
             )
-        case "cancel" if what > 27:
-            driven.cancel()
-        case "start":
-            start(driven, flow, parented=parented)
         case _:
             driven.step(inputs.NodeRestarted(operation_id=operation_id))
 
@@ -128,7 +139,7 @@ def answered(driven: Driven, which: int, what: int) -> inputs.ResolveGate:
 
 
 def forked(driven: Driven, flow: PinnedWorkflow, where: str) -> None:
-    """A run that takes over where this one stands comes to an end, too."""
+    """Check that a fork from this point also ends."""
     fork = Driven(run_id=OTHER, now=driven.now)
     scope = Scope(conversation_id=driven.run.scope.conversation_id)
     past = driven.fork_source()
@@ -145,8 +156,8 @@ def forked(driven: Driven, flow: PinnedWorkflow, where: str) -> None:
 
 
 def handed_out(driven: Driven, *, later_ms: int) -> list[tuple[str, str, str]]:
-    """Key and child of everything that a run hands out, if it is planned again with the same results
-    ``later_ms`` later."""
+    """Return key and child of every dispatch when the run is planned again ``later_ms`` later with the same
+    results."""
     was, state = RunState(), RunState()
     found: list[tuple[str, str, str]] = []
     for entry in at_once(driven.journal.entries(driven.run_id, RUN, 0, 100_000)):
@@ -182,11 +193,11 @@ def _same(event: Any, was: RunState, state: RunState) -> Any:
     parented=st.booleans(),
     fork=st.sampled_from(("no", "no", "at once", "later")),
 )
-def test_no_graph_and_no_history_breaks_a_law(
-    shape: Shape, limit: dict[str, Any], history: list[tuple[str, int, int]], parented: bool, fork: str
+def test_the_laws_hold_for_every_graph_and_history(
+    shape: Shape, limit: JsonDict, history: list[tuple[str, int, int]], parented: bool, fork: str
 ) -> None:
     flow = build(shape, **limit)
-    assert check_spec(flow.spec, "lib", Shelf()) == (), "only graphs that may be saved are made up"
+    assert check_spec(flow.spec, "lib", GraphResolver()) == (), "only graphs that may be saved are made up"
     driven = begun(flow, parented=parented)
     for name, which, what in history:
         happen(driven, flow, name, which, what, parented)

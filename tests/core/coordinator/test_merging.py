@@ -1,4 +1,4 @@
-"""Workflows that merge the branch they worked on: last, once, and only if they complete (feature F6)."""
+"""Workflows that merge their branch: as the last node, once, and only if they complete (feature F6)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def driven(flow: PinnedWorkflow) -> Driven:
     return made
 
 
-def test_it_merges_when_there_is_nothing_else_to_do() -> None:
+def test_the_merge_runs_as_the_last_node() -> None:
     run = driven(graph(node("a"), node("b"), MERGE, transitions=[transition("a>b")]))
     run.succeed("a")
     run.succeed("b")
@@ -33,7 +33,7 @@ def test_it_merges_when_there_is_nothing_else_to_do() -> None:
     run.replayed()
 
 
-def test_after_a_fan_out_it_merges_once() -> None:
+def test_the_merge_runs_once_after_a_fan_out() -> None:
     flow = diamond("b", "c")
     spec = flow.spec
     flow = graph(*spec.nodes, MERGE, transitions=spec.transitions)
@@ -47,26 +47,26 @@ def test_after_a_fan_out_it_merges_once() -> None:
     run.replayed()
 
 
-def test_conflicts_fail_the_run_by_their_own_reason() -> None:
+def test_merge_conflicts_fail_the_run_with_their_reason() -> None:
     run = driven(graph(node("a"), MERGE))
     run.succeed("a")
     run.fail(MERGE_NODE, CONFLICT)
     assert run.status is RunStatus.FAILED and run.fault.reason is Reason.MERGE_CONFLICT
 
 
-def test_what_fails_merges_nothing() -> None:
+def test_a_failing_run_does_not_merge() -> None:
     run = driven(graph(node("a"), MERGE))
     run.fail("a", BUSINESS)
     assert run.status is RunStatus.FAILED and run.at == []
 
 
-def test_what_would_give_no_output_merges_nothing() -> None:
+def test_a_run_with_invalid_output_does_not_merge() -> None:
     run = driven(graph(node("a"), MERGE, output_mapping={"x": "state.missing"}))
     run.succeed("a")
     assert run.status is RunStatus.FAILED and run.at == []
 
 
-def test_a_crash_while_it_merges_leads_to_the_same_merge() -> None:
+def test_a_merge_after_a_crash_has_the_same_key() -> None:
     run = driven(graph(node("a"), MERGE))
     run.succeed("a")
     key = run.operation(MERGE_NODE).key
@@ -77,7 +77,7 @@ def test_a_crash_while_it_merges_leads_to_the_same_merge() -> None:
     assert run.status is RunStatus.COMPLETED
 
 
-def test_only_a_definition_that_says_so_merges() -> None:
+def test_only_a_workflow_with_the_setting_merges() -> None:
     for merges in (False, True):
         workflow = {"nodes": [{"id": "n", "wait": {"signal": "s"}}], "merge_branch_on_completion": merges}
         draft = parse_draft({"name": "w", "workflow": workflow})

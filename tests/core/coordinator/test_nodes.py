@@ -1,4 +1,4 @@
-"""What a node's target may come to: results, attempts, timeouts, children, restarts."""
+"""Executions of nodes: results, attempts, timeouts, children, restarts."""
 
 from __future__ import annotations
 
@@ -7,15 +7,24 @@ from typing import Any
 import pytest
 
 from tests.core.conversation.conversation_kit import BUSINESS, TRANSIENT
-from tests.core.coordinator.coordinator_kit import ROOM, Driven, gate, graph, node, transition, wait
+from tests.core.coordinator.coordinator_kit import (
+    CONVERSATION_ID,
+    Driven,
+    gate,
+    graph,
+    node,
+    transition,
+    wait,
+)
 from wonder_server.core.actor.commands import CallAgent, RunTask, RunWorkflow, Scope, Stop
 from wonder_server.core.coordinator import inputs
 from wonder_server.core.coordinator.values import RunStatus
 from wonder_server.core.definitions.specs import Node, PinnedWorkflow, Retry
 from wonder_server.core.errors import Fault, Reason
+from wonder_server.core.json_types import JsonDict
 
 PATIENT = Retry(max_attempts=3, backoff_ms=1_000, timeout_ms=10_000)
-TARGETS: tuple[dict[str, Any], ...] = ({}, {"workflow_id": "w"}, {"agent_id": "a"})
+TARGETS: tuple[JsonDict, ...] = ({}, {"workflow_id": "w"}, {"agent_id": "a"})
 LOOP_IN = {"agent_id": "a", "invocation_mode": "loop_in"}
 
 
@@ -25,7 +34,7 @@ def alone(**fields: Any) -> PinnedWorkflow:
 
 def started(flow: PinnedWorkflow) -> Driven:
     driven = Driven()
-    driven.start(flow, scope=Scope(conversation_id=ROOM))
+    driven.start(flow, scope=Scope(conversation_id=CONVERSATION_ID))
     return driven
 
 
@@ -37,7 +46,7 @@ def handed_out(driven: Driven) -> list[Any]:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_infrastructure_faults_are_tried_again_with_growing_patience(target: dict[str, Any]) -> None:
+def test_transient_faults_are_retried_with_growing_backoff(target: JsonDict) -> None:
     driven = started(alone(retry=PATIENT, **target))
     key, child = driven.operation().key, driven.operation().child_id
     for attempt, backoff_ms in ((2, 1_000), (3, 2_000)):
@@ -48,7 +57,7 @@ def test_infrastructure_faults_are_tried_again_with_growing_patience(target: dic
         execution = driven.state.executions[driven.operation().id]
         assert (execution.attempts, execution.fault) == (attempt, TRANSIENT)
         assert driven.step(inputs.NodeTimerFired(operation_id=execution.id)) == [], "too early"
-        assert driven.restart() == [[]], "nobody works on it"
+        assert driven.restart() == [[]], "nothing is dispatched"
         driven.wait_for_timer()
         (command,) = handed_out(driven)
         assert command.scope.key == key
@@ -63,7 +72,7 @@ def test_infrastructure_faults_are_tried_again_with_growing_patience(target: dic
     driven.replayed()
 
 
-def test_what_a_provider_asks_for_is_waited() -> None:
+def test_the_backoff_respects_retry_after() -> None:
     driven = started(alone(retry=PATIENT))
     driven.fail(
         "", Fault(reason=Reason.MODEL_UNAVAILABLE, message="Busy.", transient=True, retry_after_ms=7_000)
@@ -72,13 +81,13 @@ def test_what_a_provider_asks_for_is_waited() -> None:
 
 
 @pytest.mark.parametrize("fields", [{}, {"retry": PATIENT}, {"retry": Retry(max_attempts=1)}])
-def test_what_is_not_to_be_tried_again_fails_the_run(fields: dict[str, Any]) -> None:
+def test_a_permanent_fault_fails_the_run(fields: JsonDict) -> None:
     driven = started(alone(**fields))
     driven.fail("", BUSINESS if "retry" in fields and fields["retry"] is PATIENT else TRANSIENT)
     assert driven.status is RunStatus.FAILED
 
 
-def test_a_result_after_a_failed_attempt_counts_only_for_the_attempt_under_way() -> None:
+def test_a_result_of_an_earlier_attempt_is_ignored() -> None:
     driven = started(alone(retry=PATIENT, workflow_id="w"))
     operation = driven.operation()
     late = inputs.NodeSucceeded(operation_id=operation.id, output={"late": True}, run_id=operation.child_id)
@@ -97,7 +106,7 @@ def test_a_result_after_a_failed_attempt_counts_only_for_the_attempt_under_way()
     assert driven.step(late) == []
 
 
-def test_a_late_answer_of_an_agent_in_the_room_does_not_count_for_the_next_attempt() -> None:
+def test_a_late_answer_of_a_looped_in_agent_is_ignored_by_the_next_attempt() -> None:
     driven = started(alone(retry=PATIENT, **LOOP_IN))
     (first,) = handed_out(driven)
     driven.fail("", TRANSIENT)
@@ -134,7 +143,7 @@ def test_a_result_counts_once() -> None:
 
 
 @pytest.mark.parametrize("kind", ["wait", "gate"])
-def test_nobody_has_a_result_for_what_waits(kind: str) -> None:
+def test_a_gate_and_a_wait_accept_no_result(kind: str) -> None:
     driven = started(graph(wait("a", "go") if kind == "wait" else gate("a")))
     assert driven.step(inputs.NodeSucceeded(operation_id=driven.operation().id, output={"received": 1})) == []
     driven.fail("", BUSINESS)  # as the loop does with what can never be taken
@@ -145,7 +154,7 @@ def test_nobody_has_a_result_for_what_waits(kind: str) -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_an_attempt_that_takes_too_long_is_stopped_and_tried_again(target: dict[str, Any]) -> None:
+def test_an_attempt_that_times_out_is_cancelled_and_retried(target: JsonDict) -> None:
     driven = started(alone(retry=PATIENT, **target))
     operation = driven.operation()
     assert operation.wake_ms == driven.now + 10_000
@@ -160,7 +169,7 @@ def test_an_attempt_that_takes_too_long_is_stopped_and_tried_again(target: dict[
     driven.replayed()
 
 
-def test_a_nodes_own_time_is_that_of_all_its_attempts() -> None:
+def test_the_timeout_of_a_node_covers_all_attempts() -> None:
     driven = started(alone(retry=PATIENT, timeout_ms=10_500))
     deadline = driven.now + 10_500
     driven.wait_for_timer()
@@ -171,7 +180,7 @@ def test_a_nodes_own_time_is_that_of_all_its_attempts() -> None:
     assert driven.now == deadline
 
 
-def test_what_may_not_be_done_twice_is_not_tried_again_when_it_takes_too_long() -> None:
+def test_a_node_that_is_not_repeatable_is_not_retried_after_a_timeout() -> None:
     driven = started(alone(task_id="once", retry=PATIENT))
     driven.wait_for_timer()
     assert driven.fault.reason is Reason.OUTCOME_UNKNOWN
@@ -182,7 +191,7 @@ def test_what_may_not_be_done_twice_is_not_tried_again_when_it_takes_too_long() 
     assert driven.fault.reason is Reason.TIMEOUT, "it was not under way"
 
 
-def test_a_clock_that_jumps_forward_ends_what_was_to_end_and_nothing_twice() -> None:
+def test_a_clock_that_jumps_forward_fires_each_timer_once() -> None:
     driven = started(
         graph(node("a", timeout_ms=5_000), node("b", timeout_ms=5_000), transitions=[transition("a>b")])
     )
@@ -198,7 +207,7 @@ def test_a_clock_that_jumps_forward_ends_what_was_to_end_and_nothing_twice() -> 
 # --- restarts ---------------------------------------------------------------------------------------
 
 
-def test_work_is_handed_out_again_after_a_restart() -> None:
+def test_repeatable_work_is_dispatched_again_after_a_restart() -> None:
     for target in (*TARGETS, LOOP_IN):
         driven = started(alone(**target))
         (first,) = handed_out(driven)
@@ -216,7 +225,7 @@ def test_work_is_handed_out_again_after_a_restart() -> None:
                 assert again.dispatches == times
 
 
-def test_a_task_that_begins_anew_has_its_time_anew_and_a_child_has_not() -> None:
+def test_a_restart_resets_the_timeout_of_a_task_but_not_of_a_child() -> None:
     for target, anew in (({}, True), ({"workflow_id": "w"}, False), ({"agent_id": "a"}, False)):
         driven = started(alone(timeout_ms=5_000, retry=PATIENT, **target))
         before = driven.operation().deadline_ms
@@ -225,7 +234,7 @@ def test_a_task_that_begins_anew_has_its_time_anew_and_a_child_has_not() -> None
         assert driven.operation().deadline_ms == (driven.now + 5_000 if anew else before)
 
 
-def test_after_a_restart_the_outcome_of_a_node_that_may_not_be_repeated_is_unknown() -> None:
+def test_after_a_restart_the_outcome_of_a_node_that_is_not_repeatable_is_unknown() -> None:
     driven = started(alone(task_id="once", retry=PATIENT))
     driven.restart()
     assert driven.fault.reason is Reason.OUTCOME_UNKNOWN
@@ -233,7 +242,7 @@ def test_after_a_restart_the_outcome_of_a_node_that_may_not_be_repeated_is_unkno
     driven.replayed()
 
 
-def test_a_gate_a_wait_and_a_backoff_do_not_notice_a_restart() -> None:
+def test_a_restart_does_not_affect_a_gate_a_wait_or_a_backoff() -> None:
     driven = started(graph(wait("a", "go", 60_000)))
     wake_ms = driven.operation().wake_ms
     assert driven.restart() == [[]]
@@ -244,7 +253,7 @@ def test_a_gate_a_wait_and_a_backoff_do_not_notice_a_restart() -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_a_node_that_fails_names_itself_and_keeps_the_reason(target: dict[str, Any]) -> None:
+def test_the_fault_of_a_node_names_the_node_and_keeps_the_reason(target: JsonDict) -> None:
     driven = started(alone(**target))
     fault = Fault(reason=Reason.TASK_FAILED, message="No.", field="x", metadata={"node": "inner", "k": "v"})
     child = driven.operation().child_id
@@ -264,7 +273,7 @@ def test_a_node_that_fails_names_itself_and_keeps_the_reason(target: dict[str, A
         (wait("a", "go"), "wait"),
     ],
 )
-def test_an_execution_says_what_was_executed_and_by_whom(entry: Node, target: str) -> None:
+def test_an_execution_names_its_target_and_its_child(entry: Node, target: str) -> None:
     driven = started(graph(entry))
     execution = driven.state.executions[driven.operation().id]
     assert execution.target == target
@@ -272,7 +281,7 @@ def test_an_execution_says_what_was_executed_and_by_whom(entry: Node, target: st
     assert driven.state.tokens["t"].waits_for_id == execution.carried_out_by
 
 
-def test_an_agent_cannot_be_looped_into_no_conversation() -> None:
+def test_an_agent_cannot_be_looped_in_without_a_conversation() -> None:
     driven = Driven()
     driven.start(alone(**LOOP_IN))
     assert driven.fault.reason is Reason.RUN_FAILED

@@ -1,9 +1,8 @@
-"""How runs begin, move on and end (document 5); further tables lie beside this file."""
+"""Start, movement and end of runs (document 5). Other tables are in the files beside this one."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -27,6 +26,7 @@ from wonder_server.core.coordinator.state import RunState
 from wonder_server.core.coordinator.values import RunStatus
 from wonder_server.core.definitions.specs import PinnedWorkflow
 from wonder_server.core.errors import Fault, Reason
+from wonder_server.core.json_types import JsonDict
 
 LOOP = graph(
     node(
@@ -47,7 +47,7 @@ LOOP = graph(
 ENTERED = ["DispatchNode"]
 
 
-def test_a_token_moves_over_the_graph_until_no_transition_holds() -> None:
+def test_a_token_moves_until_no_transition_is_true() -> None:
     driven = Driven()
     assert driven.start(LOOP) == ["StartRun", *ENTERED]
     assert driven.input() == {"n": 0}
@@ -76,7 +76,7 @@ def test_a_token_moves_over_the_graph_until_no_transition_holds() -> None:
         ({"x": 3}, "d"),  # what has no condition holds
     ],
 )
-def test_the_first_transition_that_holds_is_taken(given: dict[str, Any], goes_to: str) -> None:
+def test_the_first_true_transition_is_taken(given: JsonDict, goes_to: str) -> None:
     flow = graph(
         *(node(name) for name in "abcde"),
         transitions=(
@@ -117,7 +117,7 @@ def test_all_entries_of_an_output_mapping_see_the_context_as_it_was() -> None:
     assert driven.state.output == {"r": "two"}
 
 
-def test_what_a_node_was_given_does_not_change_when_the_context_does() -> None:
+def test_a_change_of_the_context_does_not_change_a_nodes_input() -> None:
     """Expressions give parts of the context itself, not copies."""
     whole = {"everything": "state", "signals": "signals"}
     driven = Driven()
@@ -165,7 +165,7 @@ def test_the_order_of_keys_does_not_depend_on_whether_the_run_was_loaded() -> No
     assert seen[0]["keys"] == ["m", "z"]
 
 
-def test_a_loop_goes_round_as_often_as_its_limit_says() -> None:
+def test_a_loop_runs_as_often_as_its_limit() -> None:
     driven = Driven()
     driven.start(
         graph(
@@ -179,7 +179,7 @@ def test_a_loop_goes_round_as_often_as_its_limit_says() -> None:
     assert driven.at == ["b"]
 
 
-def test_where_no_way_is_left_at_a_loops_limit_the_run_ends() -> None:
+def test_a_run_ends_at_a_loops_limit_without_another_transition() -> None:
     driven = Driven()
     driven.start(graph(node("a"), transitions=[transition("a>a", loop_limit=1)]))
     driven.succeed()
@@ -226,7 +226,7 @@ def test_children_are_the_same_whenever_their_run_is_planned_again() -> None:
     assert all(child[-1] == RUN_ID[-1] for _, child in found[0]), "they live in their parent's shard"
 
 
-def test_commands_say_on_whose_behalf_and_for_whom_they_work() -> None:
+def test_commands_carry_the_scope_and_the_parent() -> None:
     scope = Scope(project_id="proj_1", agent_id="agt_9", conversation_id="conv_01HF7YAT0000000000000000A0")
     flow = graph(
         node("a", fan_out=True),
@@ -258,7 +258,7 @@ def test_commands_say_on_whose_behalf_and_for_whom_they_work() -> None:
 # --- the beginning ----------------------------------------------------------------------------------
 
 
-def test_input_that_does_not_fit_is_refused_or_answered() -> None:
+def test_invalid_input_is_refused_or_fails_the_child() -> None:
     flow = graph(node("a"), input_schema={"type": "object", "required": ["q"]}, timeout_ms=1000)
     start = inputs.Start(run_id=RUN_ID, workflow=flow, input={}, scope=Scope())
     (refusal,) = RUN.plan(RunState(), start, NOW)
@@ -282,7 +282,7 @@ def test_a_second_start_only_repeats_the_answer_of_a_run_that_has_ended() -> Non
     assert driven.start(LOOP) == []
 
 
-def test_a_run_begins_at_the_node_that_its_workflow_names() -> None:
+def test_a_run_starts_at_the_initial_node() -> None:
     flow = graph(node("a"), node("b"), transitions=[transition("b>a")])
     driven = Driven()
     driven.start(replace(flow, spec=replace(flow.spec, initial_node_id="b")))
@@ -300,7 +300,7 @@ def test_a_run_begins_at_the_node_that_its_workflow_names() -> None:
     ],
     ids=lambda event: type(event).__name__,
 )
-def test_what_is_about_no_operation_changes_nothing(nothing: inputs.Input) -> None:
+def test_an_input_about_an_unknown_operation_changes_nothing(nothing: inputs.Input) -> None:
     assert RUN.plan(RunState(), nothing, NOW) == ()
     driven = Driven()
     driven.start(graph(node("a")))
@@ -312,14 +312,14 @@ def test_what_is_about_no_operation_changes_nothing(nothing: inputs.Input) -> No
 # --- the end ----------------------------------------------------------------------------------------
 
 
-def test_a_runs_output_is_what_its_mapping_makes_of_the_context() -> None:
+def test_the_output_of_a_run_is_the_result_of_its_mapping() -> None:
     driven = Driven()
     driven.start(graph(node("a"), output_mapping={"twice": "state.a.n * 2", "q": "input.q"}), {"q": "?"})
     driven.succeed("a", {"n": 4})
     assert driven.run.output == {"twice": 8, "q": "?"}
 
 
-def test_a_parent_is_told_how_its_child_ended() -> None:
+def test_a_parent_receives_the_result_of_its_child() -> None:
     driven = Driven()
     driven.start(graph(node("a", output_mapping={"output.x": "result"})), parent=PARENT)
     driven.succeed("a", 5)
@@ -356,7 +356,7 @@ def everywhere() -> Driven:
     return driven
 
 
-def test_a_cancelled_run_stops_everything_that_it_waits_for() -> None:
+def test_a_cancelled_run_cancels_its_operations() -> None:
     driven = everywhere()
     waiting = {each.id: each for each in driven.operations()}
     driven.cancel()
@@ -374,7 +374,7 @@ def test_a_cancelled_run_stops_everything_that_it_waits_for() -> None:
 
 
 @pytest.mark.parametrize("end", ["cancelled", "failed", "timed out"])
-def test_a_run_that_has_ended_refuses_what_comes_later(end: str) -> None:
+def test_a_run_that_has_ended_refuses_further_inputs(end: str) -> None:
     driven = everywhere()
     gate_id = driven.gate.id
     if end == "cancelled":
@@ -403,7 +403,7 @@ def test_a_run_that_has_ended_refuses_what_comes_later(end: str) -> None:
     ("own", "asked", "ends_after_ms"),
     [(0, 0, 0), (9_000, 0, 9_000), (0, 5_000, 5_000), (9_000, 5_000, 5_000)],
 )
-def test_a_run_may_take_the_shorter_of_two_times(own: int, asked: int, ends_after_ms: int) -> None:
+def test_the_shorter_of_two_timeouts_applies_to_a_run(own: int, asked: int, ends_after_ms: int) -> None:
     driven = Driven()
     driven.start(graph(node("a"), timeout_ms=own), timeout_ms=asked)
     if not ends_after_ms:
@@ -416,7 +416,7 @@ def test_a_run_may_take_the_shorter_of_two_times(own: int, asked: int, ends_afte
     assert driven.status is RunStatus.FAILED
 
 
-def test_a_timer_that_cannot_be_told_fails_what_it_is_for() -> None:
+def test_a_timer_that_cannot_be_written_fails_its_subject() -> None:
     """The loop says so when a wake-up could not be written."""
     driven = Driven()
     driven.start(graph(node("a"), timeout_ms=5_000))
@@ -428,7 +428,7 @@ def test_a_timer_that_cannot_be_told_fails_what_it_is_for() -> None:
 # --- what the loop asks -----------------------------------------------------------------------------
 
 
-def test_a_run_waits_when_nobody_works_on_it() -> None:
+def test_a_run_waits_while_no_task_or_child_is_running() -> None:
     flow = graph(
         node("a"),
         gate("b"),
@@ -460,7 +460,7 @@ def test_a_run_waits_when_nobody_works_on_it() -> None:
         (graph(wait("a", duration_ms=5)), True),
     ],
 )
-def test_a_volatile_run_is_written_when_it_hands_out_what_may_not_be_done_twice(
+def test_a_volatile_run_is_committed_before_work_that_is_not_repeatable(
     flow: PinnedWorkflow, writes: bool
 ) -> None:
     driven = Driven()
@@ -471,7 +471,7 @@ def test_a_volatile_run_is_written_when_it_hands_out_what_may_not_be_done_twice(
     assert driven.must_commit
 
 
-def test_a_repeated_request_is_told_the_run_and_the_gate() -> None:
+def test_a_repeated_request_is_answered_with_the_run_and_the_gate() -> None:
     driven = everywhere()
     cancelled = RUN.answer(RUN.plan(driven.state, inputs.CancelRun(), NOW))
     assert cancelled["run_id"] == RUN_ID
@@ -480,7 +480,7 @@ def test_a_repeated_request_is_told_the_run_and_the_gate() -> None:
     assert RUN.answer(RUN.plan(driven.state, resolve, NOW)) == {"gate_id": gate.id}
 
 
-def test_an_event_that_a_task_says_again_is_recorded_once() -> None:
+def test_an_event_that_a_task_repeats_is_recorded_once() -> None:
     driven = Driven()
     driven.start(graph(node("a"), timeout_ms=60_000))
     operation = driven.operation()

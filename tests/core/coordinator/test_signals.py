@@ -1,4 +1,4 @@
-"""Signals, and nodes that wait for them or for a time."""
+"""Signals, and nodes that wait for a signal or a time."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_signal_ends_the_wait(duration_ms: int) -> None:
 
 
 @pytest.mark.parametrize("signal", ["", "go"])
-def test_the_time_ends_the_wait(signal: str) -> None:
+def test_a_timer_ends_the_wait(signal: str) -> None:
     driven = at_the_wait(wait("w", signal, 60_000))
     assert driven.step(inputs.NodeTimerFired(operation_id=driven.operation().id)) == []
     driven.wait_for_timer()
@@ -50,7 +50,7 @@ def test_the_time_ends_the_wait(signal: str) -> None:
     assert driven.at == ["z"]
 
 
-def test_signals_that_came_before_stand_in_line() -> None:
+def test_earlier_signals_are_queued() -> None:
     """None is lost: each ends one wait, the oldest first; expressions read the newest."""
     driven = Driven()
     ways = [transition("a>u"), transition("u>v"), transition("v>w"), transition("w>z")]
@@ -70,7 +70,7 @@ def test_signals_that_came_before_stand_in_line() -> None:
     driven.replayed()
 
 
-def test_the_line_of_signals_is_bounded_and_what_nobody_waits_for_stands_in_none(
+def test_the_queue_of_signals_is_limited_and_only_awaited_names_have_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(plan, "MAX_QUEUED_SIGNALS", 50)
@@ -88,7 +88,7 @@ def test_the_line_of_signals_is_bounded_and_what_nobody_waits_for_stands_in_none
     assert driven.state.state["w"]["payload"] == 0
 
 
-def test_a_signal_is_taken_once() -> None:
+def test_a_signal_is_consumed_once() -> None:
     """The next node that waits for its name waits for the next of its kind."""
     driven = Driven()
     driven.start(
@@ -106,7 +106,7 @@ def test_a_signal_is_taken_once() -> None:
     assert driven.state.signals["go"].number == 3
 
 
-def test_after_the_time_was_over_a_signal_waits_for_the_next_node() -> None:
+def test_after_a_timeout_a_signal_is_queued_for_the_next_node() -> None:
     flow = graph(
         wait("v", "go", 1_000), node("a"), wait("w", "go"), transitions=[transition("v>a"), transition("a>w")]
     )
@@ -134,7 +134,7 @@ def two(join: FanIn, **fields: Any) -> Driven:
     return driven
 
 
-def test_a_signal_wakes_all_that_wait_for_it() -> None:
+def test_a_signal_completes_every_node_that_waits_for_it() -> None:
     driven = two(FanIn())
     driven.reload()
     driven.signal("go", 1)
@@ -142,7 +142,7 @@ def test_a_signal_wakes_all_that_wait_for_it() -> None:
     driven.replayed()
 
 
-def test_what_the_first_to_hear_does_may_end_the_second() -> None:
+def test_the_first_node_that_receives_a_signal_can_end_the_second() -> None:
     driven = two(FanIn(), output_mapping={"state.x": "result.payload.none"})
     driven.signal("go", 1)
     assert driven.fault.reason is Reason.EXPRESSION_FAILED
@@ -154,7 +154,7 @@ def test_what_the_first_to_hear_does_may_end_the_second() -> None:
     driven.replayed()
 
 
-def test_with_the_first_of_two_to_hear_enough_have_arrived() -> None:
+def test_the_first_of_two_receivers_can_satisfy_the_fan_in() -> None:
     driven = two(FanIn(mode=FanInMode.ANY))
     driven.signal("go", 1)
     assert driven.at == ["z"]
@@ -181,7 +181,7 @@ def test_expressions_see_the_newest_signal_of_each_name() -> None:
     assert driven.at == ["c"]
 
 
-def test_a_run_remembers_a_bounded_number_of_names() -> None:
+def test_the_number_of_signal_names_is_limited() -> None:
     driven = Driven()
     driven.start(diamond("b"))
     for number in range(MAX_SIGNALS):
@@ -193,7 +193,7 @@ def test_a_run_remembers_a_bounded_number_of_names() -> None:
     assert driven.state.signals["s0"].number == 2
 
 
-def test_a_waiting_nodes_own_limit_of_time_fails_it() -> None:
+def test_the_timeout_of_a_waiting_node_fails_it() -> None:
     driven = at_the_wait(wait("w", "go", timeout_ms=5_000))
     driven.wait_for_timer()
     assert driven.fault.reason is Reason.TIMEOUT

@@ -1,4 +1,4 @@
-"""Fan-out and fan-in: every row of the tables in ``branches.py``, and what merges make of branches."""
+"""Fan-out and fan-in: every row of the table in ``token_flow.py``, and merges of branches."""
 
 from __future__ import annotations
 
@@ -6,17 +6,20 @@ from typing import Any
 
 import pytest
 
-from tests.core.conversation.conversation_kit import BUSINESS, TRANSIENT
+from tests.core.conversation.conversation_kit import BUSINESS
 from tests.core.coordinator.coordinator_kit import (
+    ALL,
+    ANY,
+    TWO,
     Driven,
     diamond,
     each,
     fan,
+    forked,
     gate,
     graph,
     node,
     transition,
-    wait,
 )
 from wonder_server.core.coordinator import inputs
 from wonder_server.core.coordinator.decisions import DispatchNode, EndRun
@@ -30,21 +33,8 @@ from wonder_server.core.definitions.specs import (
     Merge,
     MergeStrategy,
     PinnedWorkflow,
-    Retry,
 )
 from wonder_server.core.errors import Reason
-
-ALL = FanIn()
-ANY = FanIn(mode=FanInMode.ANY)
-TWO = FanIn(mode=FanInMode.M_OF_N, count=2)
-
-
-def forked(flow: PinnedWorkflow, given: dict[str, Any] | None = None) -> Driven:
-    """A run that stands behind its fan-out at ``a``."""
-    driven = Driven()
-    driven.start(flow, given)
-    driven.succeed("a")
-    return driven
 
 
 def end(driven: Driven, name: str, how: str) -> None:
@@ -118,7 +108,7 @@ JOINED, QUIET = "joined", "completed"
         (TWO, "ends fails", "failed: It cannot be done."),
     ],
 )
-def test_when_branches_meet_and_what_their_ends_mean(join: FanIn, ends: str, result: str) -> None:
+def test_every_row_of_the_fan_in_table(join: FanIn, ends: str, result: str) -> None:
     driven = forked(three(join))
     for name, how in zip(THREE, ends.split(), strict=False):
         driven.reload()
@@ -146,7 +136,7 @@ def test_when_branches_meet_and_what_their_ends_mean(join: FanIn, ends: str, res
         assert driven.fault.metadata["node"] in "bcdz"
 
 
-def test_who_is_late_is_stopped() -> None:
+def test_late_branches_are_cancelled() -> None:
     driven = forked(
         graph(
             node("a", fan_out=True),
@@ -199,7 +189,7 @@ def test_each_item_has_a_branch_of_its_own(items: list[Any], limit: int) -> None
 @pytest.mark.parametrize(
     ("join", "result"), [(ANY, "failed"), (TWO, "failed"), (None, "completed"), (ALL, "joined")]
 )
-def test_over_an_empty_list(join: FanIn | None, result: str) -> None:
+def test_an_empty_list_has_no_branches(join: FanIn | None, result: str) -> None:
     flow = fan(join) if join else graph(node("a"), node("b"), transitions=[each("a>b")])
     driven = forked(flow, {"items": []})
     assert result == ("joined" if driven.at == ["z"] else driven.status.value)
@@ -222,13 +212,13 @@ def test_over_an_empty_list(join: FanIn | None, result: str) -> None:
         ),
     ],
 )
-def test_what_is_no_list_or_too_long_a_one_fails_the_run(items: Any, reason: Reason, message: str) -> None:
+def test_items_that_are_no_list_or_too_many_fail_the_run(items: Any, reason: Reason, message: str) -> None:
     driven = forked(fan(most=3), {"items": items})
     assert (driven.fault.reason, driven.fault.message) == (reason, message)
     assert driven.fault.metadata["node"] == "a"
 
 
-def test_a_run_is_at_a_bounded_number_of_places() -> None:
+def test_live_tokens_of_a_run_are_limited() -> None:
     flow = graph(
         node("a", fan_out=True), node("b"), transitions=[each("a>b", max_items=10_000), transition("a>b")]
     )
@@ -242,7 +232,7 @@ def test_a_run_is_at_a_bounded_number_of_places() -> None:
         assert [fault.reason for fault in ends if fault] == ([] if fits else [Reason.LIMIT_EXCEEDED])
 
 
-def test_a_list_and_other_ways_can_be_taken_together() -> None:
+def test_a_node_can_take_a_list_and_other_transitions_together() -> None:
     """The index is the item's, whatever else fans out there; names tell branches apart."""
     merge = Merge(source="[index, item]", target="state.all")
     driven = forked(
@@ -259,7 +249,7 @@ def test_a_list_and_other_ways_can_be_taken_together() -> None:
     assert driven.state.state["all"] == [[0, None], [0, "x"], [1, "y"]]
 
 
-def test_branches_straight_to_where_they_meet() -> None:
+def test_branches_can_go_directly_to_their_fan_in() -> None:
     merge = Merge(source="item", target="state.all")
     flow = graph(
         node("a"), node("z", fan_in=FanIn(merges=(merge,))), transitions=[each("a>z", max_concurrency=2)]
@@ -301,7 +291,9 @@ def test_in_mode_any_the_first_of_many_that_meet_at_once_is_enough() -> None:
         ),
     ],
 )
-def test_what_merges_make_of_branches(strategy: MergeStrategy, values: list[Any], merged: Any) -> None:
+def test_each_merge_strategy_combines_the_values_of_branches(
+    strategy: MergeStrategy, values: list[Any], merged: Any
+) -> None:
     join = FanIn(merges=(Merge(source="branch.x", target="state.x.y", strategy=strategy),))
     flow = graph(
         node("a", fan_out=True),
@@ -321,7 +313,7 @@ def test_what_merges_make_of_branches(strategy: MergeStrategy, values: list[Any]
     driven.replayed()
 
 
-def test_a_merge_of_what_a_branch_has_not_written_fails_the_run() -> None:
+def test_a_merge_of_a_missing_value_fails_the_run() -> None:
     driven = forked(diamond("b", "c", join=FanIn(merges=(Merge(source="branch.b", target="state.x"),))))
     driven.succeed("b")
     driven.succeed("c")
@@ -333,11 +325,11 @@ def test_a_merge_of_what_a_branch_has_not_written_fails_the_run() -> None:
 
 
 @pytest.mark.parametrize("policy", list(FanInTimeout))
-def test_a_fan_in_waits_only_so_long_after_the_first_arrival(policy: FanInTimeout) -> None:
+def test_the_timeout_of_a_fan_in_starts_with_the_first_arrival(policy: FanInTimeout) -> None:
     merge = Merge(source="index", target="output.came")
     join = FanIn(timeout_ms=5_000, on_timeout=policy, merges=(merge,))
     driven = forked(diamond("b", "c", "d", join=join))
-    assert all(each.node_id for each in driven.state.operations.values()), "nobody has arrived"
+    assert all(each.node_id for each in driven.state.operations.values()), "no branch has arrived"
     driven.succeed("c")
     ends = driven.now + 5_000
     assert driven.timer.wake_ms == ends
@@ -366,168 +358,3 @@ def test_a_fan_in_that_is_satisfied_has_no_timer_left() -> None:
     driven.succeed("c")
     assert timer.id not in driven.state.operations
     assert driven.step(inputs.NodeTimerFired(operation_id=timer.id)) == []
-
-
-# --- branches in branches ---------------------------------------------------------------------------
-
-
-def nested(inner: FanIn = ALL, outer: FanIn = ALL) -> PinnedWorkflow:
-    """For each list of a list, each of its items."""
-    return graph(
-        node("a"),
-        node("b", output_mapping={"branch.mine": "index"}),
-        node("c", output_mapping={"branch.got": "result"}),
-        node("y", fan_in=inner),
-        node("z", fan_in=outer),
-        transitions=[each("a>b"), each("b>c", "item"), transition("c>y"), transition("y>z")],
-    )
-
-
-def test_fan_outs_in_each_other_keep_their_values_apart() -> None:
-    inner = FanIn(merges=(Merge(source="[item, branch.got]", target="branch.inner"),))
-    outer = FanIn(merges=(Merge(source="[index, branch.mine, branch.inner]", target="output.all"),))
-    driven = forked(nested(inner, outer), {"items": [["p"], [], ["q", "r"]]})
-    driven.finish(lambda operation: operation.node_id)
-    assert driven.run.output["all"] == [
-        [0, 0, [["p", "c"]]],
-        [1, 1, []],
-        [2, 2, [["q", "c"], ["r", "c"]]],
-    ]
-    driven.replayed()
-
-
-@pytest.mark.parametrize(
-    ("inner", "outer", "result"),
-    [
-        (ALL, ALL, "failed"),
-        (ANY, ALL, "goes on"),
-        (ALL, ANY, "goes on"),
-        (TWO, ANY, "goes on"),
-        (TWO, ALL, "failed"),
-    ],
-)
-def test_a_failure_goes_outward_until_it_is_not_needed(inner: FanIn, outer: FanIn, result: str) -> None:
-    driven = forked(nested(inner, outer), {"items": [[1, 2], [3, 4]]})
-    for _ in range(2):
-        driven.step(inputs.NodeSucceeded(operation_id=driven.operations("b")[0].id, output={}))
-    first = driven.operations("c")[0]
-    driven.step(inputs.NodeFailed(operation_id=first.id, fault=BUSINESS))
-    assert ("failed" if driven.run.completed_ms else "goes on") == result
-    if result == "goes on":
-        driven.finish()
-        assert driven.status is RunStatus.COMPLETED
-    driven.replayed()
-
-
-def test_a_branch_that_cannot_begin_takes_its_siblings_along_in_time() -> None:
-    """Of several that begin at once the first fails at its first expression: the others must not begin."""
-    flow = graph(
-        node("a"),
-        node("b"),
-        node("c", input_mapping={"x": "item > 1 ? 1 : state.none"}),
-        node("y", fan_in=ALL),
-        node("z", fan_in=ANY),
-        transitions=[each("a>b"), each("b>c", "item"), transition("c>y"), transition("y>z")],
-    )
-    driven = forked(flow, {"items": [[1, 2, 3], [4]]})
-    driven.succeed("b[0]")
-    assert driven.at == ["b"]
-    driven.finish()
-    assert driven.status is RunStatus.COMPLETED
-
-
-def test_loops_count_anew_in_each_branch() -> None:
-    flow = graph(
-        node("a"),
-        node("b"),
-        node("z", fan_in=ALL),
-        transitions=[each("a>b"), transition("b>b", loop_limit=2), transition("b>z", priority=1)],
-    )
-    driven = forked(flow, {"items": [1, 2]})
-    driven.finish()
-    assert [each.node_id for each in driven.recorded.values()].count("b") == 6
-
-
-def test_a_fan_out_can_be_gone_through_again() -> None:
-    """With the same token, whose new branches have nothing to do with the old ones."""
-    flow = graph(
-        node("a"),
-        node("b"),
-        node("z", fan_in=ALL),
-        transitions=[each("a>b"), transition("b>z"), transition("z>a", loop_limit=2)],
-    )
-    driven = forked(flow, {"items": [1, 2]})
-    driven.finish()
-    assert [each.node_id for each in driven.recorded.values()].count("b") == 6
-    assert len({key for key in driven.keys if key.count(".") == 2}) == 6
-
-
-def test_a_fan_out_right_behind_a_fan_in_has_nobody_arrived_yet() -> None:
-    """What joins goes on, in the same step, to the next fan-out: its node need not wait for its signal."""
-    flow = graph(
-        node("a", fan_out=True),
-        node("b"),
-        node("c"),
-        wait("z", "go", fan_in=ALL),
-        node("d"),
-        node("y", fan_in=ALL),
-        transitions=[
-            *(transition(f"a>{name}") for name in "bc"),
-            *(transition(f"{name}>z") for name in "bc"),
-            each("z>d", "[1, 2]", max_concurrency=1),
-            transition("d>y"),
-        ],
-    )
-    driven = forked(flow)
-    driven.signal("go")
-    driven.succeed("b")
-    driven.succeed("c")
-    for _ in range(2):
-        assert driven.at == ["d"], "one at a time"
-        driven.succeed("d")
-    assert driven.at == ["y"]
-
-
-def test_a_branch_that_is_tried_again_is_still_under_way() -> None:
-    driven = forked(fan(ALL, retry=Retry(max_attempts=2, backoff_ms=100)), {"items": [1, 2]})
-    driven.fail("b[0]", TRANSIENT)
-    driven.succeed("b[1]")
-    assert driven.tokens["t.1.0"] == "pending"
-    driven.finish()
-    assert driven.status is RunStatus.COMPLETED
-
-
-def test_branches_that_never_meet_end_the_run_with_the_last_of_them() -> None:
-    driven = forked(
-        graph(
-            node("a", fan_out=True), node("b"), node("c"), transitions=[transition("a>b"), transition("a>c")]
-        )
-    )
-    driven.succeed("c")
-    assert driven.tokens == {"t": "forked", "t.1.0": "waiting_for_task"}
-    driven.succeed("b")
-    assert driven.status is RunStatus.COMPLETED
-
-
-def test_where_no_way_holds_there_is_no_fan_out() -> None:
-    driven = forked(graph(node("a", fan_out=True), node("b"), transitions=[transition("a>b", "false")]))
-    assert driven.status is RunStatus.COMPLETED
-
-
-def test_a_token_from_no_fan_out_goes_straight_through_a_fan_in() -> None:
-    flow = graph(
-        node("s"),
-        node("a"),
-        node("b"),
-        node("z", fan_in=ALL),
-        transitions=[
-            transition("s>z", "input.direct"),
-            transition("s>a", priority=1),
-            each("a>b", "[1]"),
-            transition("b>z"),
-        ],
-    )
-    driven = Driven()
-    driven.start(flow, {"direct": True})
-    driven.succeed("s")
-    assert driven.at == ["z"]

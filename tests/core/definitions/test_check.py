@@ -1,4 +1,4 @@
-"""What is refused when a definition is saved, and where the fault is said to be (feature A6)."""
+"""Faults of definitions that are saved, and their paths."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ from wonder_server.core.definitions.specs import (
     Tool,
     Workflow,
 )
+from wonder_server.core.json_types import JsonDict, JsonObject
 
-ACTIONS: dict[str, dict[str, Any]] = {
+ACTIONS: dict[str, JsonDict] = {
     "context": {"type": "object"},
     "memory.search": {
         "type": "object",
@@ -42,7 +43,7 @@ class Shelf:
     """Surroundings made of a dict from reference to spec."""
 
     specs: dict[str, Spec] = field(default_factory=dict)
-    actions: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: ACTIONS)
+    actions: Mapping[str, JsonObject] = field(default_factory=lambda: ACTIONS)
     providers: frozenset[str] = frozenset()
 
     def find(self, reference: str, library: str) -> ResolvedReference | None:
@@ -56,16 +57,16 @@ class Shelf:
 SHELF = Shelf({"t": TASK, "search": Action(kind="memory.search")})
 
 
-def faults(kind: Kind, document: dict[str, Any], shelf: Shelf = SHELF) -> dict[str, str]:
+def faults(kind: Kind, document: JsonDict, shelf: Shelf = SHELF) -> dict[str, str]:
     found = check_spec(parse_spec(kind, document), "lib", shelf)
     return {fault.field: fault.message for fault in found}
 
 
-def step(**fields: Any) -> dict[str, Any]:
+def step(**fields: Any) -> JsonDict:
     return {"steps": [{"id": "s", "action": {"kind": "context"}, **fields}]}
 
 
-def graph(nodes: str, *edges: str, **fields: Any) -> dict[str, Any]:
+def graph(nodes: str, *edges: str, **fields: Any) -> JsonDict:
     return {
         "nodes": [{"id": node, "task_id": "t"} for node in nodes],
         "transitions": [{"from_node_id": a, "to_node_id": b} for a, b in edges],
@@ -76,7 +77,7 @@ def graph(nodes: str, *edges: str, **fields: Any) -> dict[str, Any]:
 # --- workflows --------------------------------------------------------------------------------------
 
 
-def test_a_sound_workflow_has_no_faults() -> None:
+def test_a_valid_workflow_has_no_faults() -> None:
     assert faults(Kind.WORKFLOW, graph("abcd", "ab", "ac", "bd", "cd")) == {}
 
 
@@ -101,11 +102,11 @@ def test_a_sound_workflow_has_no_faults() -> None:
         (graph("a", output_mapping={"x": "result"}), {"output_mapping.x"}),
     ],
 )
-def test_a_wrong_graph_is_refused_with_the_place(document: dict[str, Any], places: set[str]) -> None:
+def test_an_invalid_graph_is_refused_with_its_path(document: JsonDict, places: set[str]) -> None:
     assert set(faults(Kind.WORKFLOW, document)) == places
 
 
-def test_the_message_names_the_circle() -> None:
+def test_the_message_names_the_cycle() -> None:
     message = faults(Kind.WORKFLOW, graph("abc", "ab", "bc", "cb"))["transitions[2]"]
     assert message.startswith("The nodes run in a circle without end: b -> c -> b. ")
 
@@ -132,8 +133,8 @@ def test_a_condition_that_does_not_parse_is_refused_with_line_and_column() -> No
         ({"duration_ms": "29999"}, {}, ""),
     ],
 )
-def test_a_sleep_that_its_action_has_no_time_for_is_refused(
-    mapping: dict[str, str], config: dict[str, Any], fault: str
+def test_a_sleep_longer_than_its_timeout_is_refused(
+    mapping: dict[str, str], config: JsonDict, fault: str
 ) -> None:
     shelf = Shelf(actions={"sleep": {"type": "object", "properties": {"duration_ms": {"type": "number"}}}})
     document = step(action={"kind": "sleep", "config": config}, input_mapping=mapping)
@@ -142,7 +143,7 @@ def test_a_sleep_that_its_action_has_no_time_for_is_refused(
     assert not fault or "times out after 30000 ms" in found[fault]
 
 
-def test_a_misspelt_name_is_answered_with_the_one_that_was_meant() -> None:
+def test_a_misspelt_name_has_a_suggestion() -> None:
     action = {"kind": "memory.serch", "config": {}}
     (message,) = faults(Kind.TASK, step(action=action)).values()
     assert message.startswith("There is no action kind 'memory.serch' (did you mean 'memory.search'?); ")
@@ -152,13 +153,13 @@ def test_a_misspelt_name_is_answered_with_the_one_that_was_meant() -> None:
     }
 
 
-def test_a_broken_transition_is_the_only_fault_that_is_told_of_it() -> None:
+def test_a_broken_transition_is_reported_as_one_fault() -> None:
     document = graph("ab", "ab")
     document["transitions"][0]["to_node_id"] = "bb"
     assert list(faults(Kind.WORKFLOW, document)) == ["transitions[0].to_node_id"]
 
 
-def test_a_workflow_that_contains_itself_over_another_is_refused() -> None:
+def test_a_workflow_that_contains_itself_indirectly_is_refused() -> None:
     outer = parse_spec(Kind.WORKFLOW, {"nodes": [{"id": "a", "workflow_id": "inner"}]})
     inner = parse_spec(Kind.WORKFLOW, {"nodes": [{"id": "a", "workflow_id": "outer"}]})
     shelf = Shelf({"outer": outer, "inner": inner})
@@ -167,7 +168,7 @@ def test_a_workflow_that_contains_itself_over_another_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("links", "refused"), [(31, False), (33, True), (3000, True)])
-def test_workflows_may_stand_in_each_other_only_so_deep(links: int, refused: bool) -> None:
+def test_nesting_of_workflows_is_limited(links: int, refused: bool) -> None:
     chain = {
         f"w{each}": parse_spec(Kind.WORKFLOW, {"nodes": [{"id": "a", "workflow_id": f"w{each + 1}"}]})
         for each in range(links)
@@ -177,7 +178,7 @@ def test_workflows_may_stand_in_each_other_only_so_deep(links: int, refused: boo
     assert [fault.field for fault in found] == (["nodes[0].workflow_id"] if refused else [])
 
 
-def test_the_same_workflow_twice_side_by_side_is_no_circle() -> None:
+def test_two_references_to_one_workflow_are_no_cycle() -> None:
     leaf = parse_spec(Kind.WORKFLOW, graph("a"))
     outer = {"nodes": [{"id": "a", "workflow_id": "leaf"}, {"id": "b", "workflow_id": "leaf"}],
              "transitions": [{"from_node_id": "a", "to_node_id": "b"}]}  # fmt: skip
@@ -192,7 +193,7 @@ def test_a_long_chain_is_searched_without_recursion() -> None:
 # --- tasks ------------------------------------------------------------------------------------------
 
 
-def test_a_sound_task_has_no_faults() -> None:
+def test_a_valid_task_has_no_faults() -> None:
     document = {
         "steps": [
             {
@@ -242,7 +243,7 @@ def test_a_sound_task_has_no_faults() -> None:
         ({"steps": step()["steps"] * 101}, {"steps"} | {f"steps[{n}].id" for n in range(1, 100)}),
     ],
 )  # fmt: skip
-def test_a_wrong_task_is_refused_with_the_place(document: dict[str, Any], places: set[str]) -> None:
+def test_an_invalid_task_is_refused_with_its_path(document: JsonDict, places: set[str]) -> None:
     assert set(faults(Kind.TASK, document)) == places
 
 
@@ -258,7 +259,7 @@ def test_a_schema_may_not_point_to_the_network() -> None:
 
 # --- personas, tools, model profiles ------------------------------------------------------------------
 
-TOOL: dict[str, Any] = {"name": "recall", "description": "Look.", "target_type": "task", "target_id": "t"}
+TOOL: JsonDict = {"name": "recall", "description": "Look.", "target_type": "task", "target_id": "t"}
 
 
 @pytest.mark.parametrize(
@@ -282,7 +283,7 @@ TOOL: dict[str, Any] = {"name": "recall", "description": "Look.", "target_type":
         ({"input_mapping": {"query": "state.q"}}, {"input_mapping.query"}),
     ],
 )
-def test_tools(change: dict[str, Any], places: set[str]) -> None:
+def test_tools(change: JsonDict, places: set[str]) -> None:
     assert set(faults(Kind.TOOL, {**TOOL, **change})) == places
 
 
@@ -299,7 +300,7 @@ def test_tools(change: dict[str, Any], places: set[str]) -> None:
         ({"provider": "auto", "timeout_ms": 0, "max_attempts": 11}, {"timeout_ms", "max_attempts"}),
     ],
 )
-def test_model_profiles(document: dict[str, Any], places: set[str]) -> None:
+def test_model_profiles(document: JsonDict, places: set[str]) -> None:
     assert set(faults(Kind.MODEL_PROFILE, document)) == places
 
 
@@ -329,7 +330,7 @@ SHELF_OF_TOOLS = Shelf(
          {"constraints.allowed_actions[2]", "constraints.allowed_actions[3]"}),
     ],
 )  # fmt: skip
-def test_personas(change: dict[str, Any], places: set[str]) -> None:
+def test_personas(change: JsonDict, places: set[str]) -> None:
     assert set(faults(Kind.PERSONA, {"system_prompt": "You help.", **change}, SHELF_OF_TOOLS)) == places
 
 
@@ -361,7 +362,9 @@ def test_a_spec_that_is_its_own_action_definition_is_checked_like_an_inline_one(
         ({"properties": {"a" * 65: {}}}, {f"input_schema.properties.{'a' * 65}"}),
     ],
 )
-def test_the_root_of_a_tools_schema_is_what_providers_take(schema: dict[str, Any], places: set[str]) -> None:
+def test_the_root_of_a_tools_schema_is_limited_to_what_providers_accept(
+    schema: JsonDict, places: set[str]
+) -> None:
     tool = {"name": "find", "description": "d", "target_type": "task", "target_id": "t"}
     assert set(faults(Kind.TOOL, {**tool, "input_schema": schema})) == places
 
@@ -383,8 +386,8 @@ def test_the_root_of_a_tools_schema_is_what_providers_take(schema: dict[str, Any
         ({"provider": "auto"}, {"name": "2nd", "description": "d" * 2000}, False),
     ],
 )
-def test_a_personas_tools_are_what_the_format_of_its_model_takes(
-    profile: dict[str, Any], tool: dict[str, Any], refused: bool
+def test_a_personas_tools_must_be_valid_in_the_format_of_its_model(
+    profile: JsonDict, tool: JsonDict, refused: bool
 ) -> None:
     base = {"name": "find", "description": "d", "target_type": "task", "target_id": "t"}
     tool_spec = parse_spec(Kind.TOOL, {**base, **tool})
@@ -393,7 +396,7 @@ def test_a_personas_tools_are_what_the_format_of_its_model_takes(
     assert ("tool_ids[0]" in faults(Kind.PERSONA, persona, shelf)) is refused
 
 
-def test_a_provider_that_the_server_does_not_have_is_refused_with_those_it_has() -> None:
+def test_an_unknown_provider_is_refused_with_the_known_ones() -> None:
     shelf = Shelf(providers=frozenset({"openai", "groq", "offline"}))
     for provider in ("groq", "auto", "offline"):
         assert faults(Kind.MODEL_PROFILE, {"provider": provider, "model": "m"}, shelf) == {}
@@ -409,6 +412,6 @@ def test_a_provider_that_the_server_does_not_have_is_refused_with_those_it_has()
     "api_base base_url api_key extra_headers extra_body custom_llm_provider mock_response model_list"
     " fallbacks aws_bedrock_runtime_endpoint vertex_credentials azure_ad_token stream".split(),
 )
-def test_a_profile_does_not_say_where_requests_go_or_with_whose_key(name: str) -> None:
+def test_a_profile_cannot_set_the_endpoint_or_the_key(name: str) -> None:
     document = {"provider": "openai", "model": "m", "parameters": {name: "x", "temperature": 0.5}}
     assert list(faults(Kind.MODEL_PROFILE, document)) == [f"parameters.{name}"]

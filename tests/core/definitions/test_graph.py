@@ -14,11 +14,12 @@ from tests.core.coordinator.flows import EACH, FAN_IN, FAN_OUT, LOOP, workflow
 from wonder_server.core.definitions.document import parse_draft
 from wonder_server.core.definitions.graph import graph_of, initial_node
 from wonder_server.core.definitions.specs import Transition, Workflow
+from wonder_server.core.json_types import JsonDict
 
 STANDARD = Path(wonder_server.__file__).parent / "std"
 
 
-def test_ways_are_tried_by_priority_and_then_in_the_order_in_which_they_are_written() -> None:
+def test_transitions_are_tried_by_priority_and_then_in_written_order() -> None:
     graph = graph_of(workflow("a>b a>c a>d", None, {"a>b": {"priority": 1}, "a>c": {"priority": 1}}))
     assert [(index, way.to_node_id) for index, way in graph.transitions["a"]] == [
         (2, "d"),
@@ -62,9 +63,7 @@ def test_ways_are_tried_by_priority_and_then_in_the_order_in_which_they_are_writ
         ),
     ],
 )
-def test_branches_meet_where_the_nearest_open_fan_out_is_closed(
-    spec: Workflow, joins: dict[str, str]
-) -> None:
+def test_branches_meet_at_the_fan_in_of_the_innermost_fan_out(spec: Workflow, joins: dict[str, str]) -> None:
     assert graph_of(spec).joins == joins
 
 
@@ -80,7 +79,7 @@ def test_the_graph_is_kept_by_identity_and_keeps_its_workflow_alive() -> None:
     assert graph_of(spec).joins == {"a": "d"}
 
 
-def test_what_should_not_have_been_saved_has_a_graph_all_the_same() -> None:
+def test_an_invalid_workflow_has_a_graph_too() -> None:
     lost = Transition(from_node_id="a", to_node_id="nowhere")
     spec = workflow("a>b b>a")
     assert graph_of(replace(spec, transitions=(*spec.transitions, lost))).transitions["a"] == (
@@ -102,7 +101,7 @@ def standard() -> list[Any]:
 
 
 @pytest.mark.parametrize("document", standard(), ids=lambda each: each["name"])
-def test_the_graphs_of_the_standard_library(document: dict[str, Any]) -> None:
+def test_the_graphs_of_the_standard_library(document: JsonDict) -> None:
     spec = parse_draft(document).spec
     assert isinstance(spec, Workflow)
     graph = graph_of(spec)

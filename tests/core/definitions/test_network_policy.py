@@ -1,4 +1,4 @@
-"""What a project's work may reach: hosts, addresses, entries of a policy."""
+"""Network policies: hosts, addresses and entries of ``http_allow``."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_public_addresses_are_public(address: str) -> None:
         *("64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe", "::ffff:10.0.0.1", "2002:c0a8:1::1"),
     ],
 )
-def test_addresses_of_this_machine_its_neighbours_and_the_cloud_are_not(address: str) -> None:
+def test_addresses_of_this_machine_its_neighbours_and_the_cloud_are_not_public(address: str) -> None:
     assert not is_public(ip_address(address))
     assert not may_reach(NetworkPolicy(), "example.com", 443, ip_address(address))
 
@@ -66,11 +66,13 @@ def test_addresses_of_this_machine_its_neighbours_and_the_cloud_are_not(address:
         ("nonsense entry", "a.b", 443, "10.0.0.1", False),
     ],
 )
-def test_a_project_can_name_more(allowed: str, host: str, port: int, address: str, may: bool) -> None:
+def test_a_project_can_allow_further_destinations(
+    allowed: str, host: str, port: int, address: str, may: bool
+) -> None:
     assert may_reach(NetworkPolicy(http_allow=(allowed,)), host, port, ip_address(address)) is may
 
 
-def test_a_project_can_allow_nothing_else() -> None:
+def test_a_project_can_allow_only_its_entries() -> None:
     only = NetworkPolicy(http_allow=("api.example.com", "10.0.0.0/8"), http_only_allowed=True)
     public, private = ip_address("8.8.8.8"), ip_address("10.0.0.1")
     assert may_reach(only, "api.example.com", 443, public)
@@ -79,7 +81,7 @@ def test_a_project_can_allow_nothing_else() -> None:
     assert not may_reach(NetworkPolicy(http_only_allowed=True), "api.example.com", 443, public)
 
 
-def test_a_place_of_the_operator_may_have_any_address_but_only_its_own_host_and_port() -> None:
+def test_an_endpoint_of_the_operator_can_have_any_address_but_only_its_host_and_port() -> None:
     policy = allow_only(host_port_of("http://llm.internal:8080/v1"), host_port_of("https://[fd00::1]/"))
     assert policy.http_allow == ("llm.internal:8080", "[fd00::1]:443")
     for address in ("127.0.0.1", "::1", "10.0.0.1", "fd00::1", "8.8.8.8"):
@@ -91,7 +93,7 @@ def test_a_place_of_the_operator_may_have_any_address_but_only_its_own_host_and_
 
 
 @pytest.mark.parametrize("url", ["http://", "http://[::1", "http://0x7f.1/", "http://a:99999/", "ssh://a/"])
-def test_a_url_without_host_or_port_is_no_place(url: str) -> None:
+def test_a_url_without_host_or_port_is_no_endpoint(url: str) -> None:
     with pytest.raises(ValueError):
         host_port_of(url)
 
@@ -200,7 +202,7 @@ def test_numbers_that_only_look_like_an_address_are_no_host(host: str) -> None:
         "a:²",
     ],
 )
-def test_what_is_no_entry_is_refused_with_its_place(text: str) -> None:
+def test_an_invalid_entry_is_refused_with_its_path(text: str) -> None:
     assert entry(text) is None
     policy = NetworkPolicy(http_allow=("ci.internal", text))
     assert (found := check_policy(policy)) is not None
@@ -220,12 +222,12 @@ def test_what_is_no_entry_is_refused_with_its_place(text: str) -> None:
         "::ffff:169.254.169.254",
     ],
 )
-def test_what_is_never_reached_cannot_be_allowed(text: str) -> None:
+def test_metadata_addresses_cannot_be_allowed(text: str) -> None:
     assert (found := check_policy(NetworkPolicy(http_allow=("0.0.0.0/0", text)))) is not None
     assert found[0] == "http_allow[1]" and "never reached" in found[1]
 
 
-def test_a_policy_has_a_bound() -> None:
+def test_the_entries_of_a_policy_are_limited() -> None:
     assert check_policy(NetworkPolicy(http_allow=("a.b",) * 100)) is None
     assert check_policy(NetworkPolicy(http_allow=("a.b",) * 101)) is not None
 

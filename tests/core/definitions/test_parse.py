@@ -24,6 +24,7 @@ from wonder_server.core.definitions.specs import (
     Workflow,
 )
 from wonder_server.core.errors import Reason, WonderError
+from wonder_server.core.json_types import JsonDict
 
 SPECS = {
     Kind.PERSONA: Persona(system_prompt="You help.", instructions=("Be brief.",), tool_ids=("recall",)),
@@ -48,7 +49,7 @@ SPECS = {
 }
 
 
-def faults(kind: Kind, document: dict[str, Any]) -> dict[str, str]:
+def faults(kind: Kind, document: JsonDict) -> dict[str, str]:
     with pytest.raises(WonderError) as refusal:
         parse_spec(kind, document)
     assert {fault.reason for fault in refusal.value.faults} == {Reason.DEFINITION_INVALID}
@@ -56,11 +57,11 @@ def faults(kind: Kind, document: dict[str, Any]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("kind", Kind)
-def test_a_spec_survives_the_way_to_json_and_back(kind: Kind) -> None:
+def test_a_spec_is_equal_after_conversion_to_json_and_back(kind: Kind) -> None:
     assert parse_spec(kind, to_json(SPECS[kind])) == SPECS[kind]
 
 
-def test_what_is_left_at_its_default_is_left_out() -> None:
+def test_default_values_are_left_out() -> None:
     assert to_json(Persona(system_prompt="You help.")) == {"system_prompt": "You help."}
 
 
@@ -68,7 +69,7 @@ def test_async_keeps_its_name_in_documents() -> None:
     assert to_json(SPECS[Kind.TOOL])["async"] is True
 
 
-def test_every_fault_of_a_document_is_told_at_once_with_its_place() -> None:
+def test_all_faults_of_a_document_are_reported_with_their_paths() -> None:
     found = faults(
         Kind.WORKFLOW,
         {
@@ -107,14 +108,14 @@ def test_a_payload_must_be_json_that_a_client_can_read(value: Any, place: str) -
 
 
 def test_a_payload_nested_too_deep_is_refused() -> None:
-    value: dict[str, Any] = {}
+    value: JsonDict = {}
     for _ in range(40):
         value = {"x": value}
     (message,) = faults(Kind.MODEL_PROFILE, {"provider": "auto", "parameters": value}).values()
     assert message.endswith("is nested deeper than 30 levels.")
 
 
-def test_true_is_no_number_and_one_is_no_truth() -> None:
+def test_true_is_no_number_and_one_is_no_boolean() -> None:
     found = faults(Kind.TOOL, {"name": "t", "description": "d", "target_type": "task", "target_id": "x",
                                "async": 1, "retry": {"max_attempts": True}})  # fmt: skip
     assert set(found) == {"async", "retry.max_attempts"}
@@ -136,13 +137,13 @@ def test_a_tool_takes_its_name_and_description_from_its_definition() -> None:
     assert draft_to_json(draft) == TOOL
 
 
-def test_what_the_server_sets_is_not_read() -> None:
+def test_fields_that_the_server_sets_are_ignored() -> None:
     assert parse_draft({**TOOL, "id": "def_x", "revision": 9, "etag": "e", "kind": "tool"}) == parse_draft(
         TOOL
     )
 
 
-def test_an_unknown_name_is_answered_with_the_one_that_was_meant() -> None:
+def test_an_unknown_name_has_a_suggestion() -> None:
     edge = {"from": "a", "to_node": "b", "conditoin": "true"}
     found = faults(Kind.WORKFLOW, {"nodes": [{"id": "a", "task_id": "t"}], "transitions": [edge]})
     for name, meant in (("from", "from_node_id"), ("to_node", "to_node_id"), ("conditoin", "condition")):
@@ -152,7 +153,7 @@ def test_an_unknown_name_is_answered_with_the_one_that_was_meant() -> None:
     assert "(did you mean 'workflow'?)" in refusal.value.faults[-1].message
 
 
-def test_what_can_be_read_is_there_beside_the_faults() -> None:
+def test_the_lenient_parser_returns_the_readable_part_and_the_faults() -> None:
     node = {"task_id": "t", "workflow_id": 5, "fan_in": {"mode": "most"}, "colour": "red"}
     spec, found = parse_spec_lenient(Kind.WORKFLOW, {"nodes": [node, "b"]})
     assert {fault.field.partition("].")[2] or fault.field for fault in found} == {
@@ -196,7 +197,7 @@ def test_a_float_that_is_whole_is_the_same_content() -> None:
         ({"name": "x", "worklfow": {}}, {"spec", "worklfow"}),
     ],
 )
-def test_a_wrong_definition_is_refused_with_the_place(document: dict[str, Any], places: set[str]) -> None:
+def test_an_invalid_definition_is_refused_with_its_path(document: JsonDict, places: set[str]) -> None:
     with pytest.raises(WonderError) as refusal:
         parse_draft(document)
     assert {fault.field for fault in refusal.value.faults} == places

@@ -1,4 +1,4 @@
-"""How definitions name each other, and how changes read."""
+"""References between definitions, and differences between revisions."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_diff_shows_the_lines_that_changed() -> None:
     ]
 
 
-def test_the_diff_of_equals_is_empty_and_of_something_new_is_all_of_it() -> None:
+def test_the_diff_of_equal_definitions_is_empty_and_of_a_new_one_complete() -> None:
     draft = parse_draft({"name": "a", "action": {"kind": "llm", "config": {"x": {}, "y": ""}}})
     assert diff(draft, draft) == ""
     assert diff(None, draft).splitlines()[1:] == [

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from tests.core.definitions.test_check import faults
 from wonder_server.core.definitions.parse import parse_spec, to_json
 from wonder_server.core.definitions.specs import Kind, Persona, RetentionAction
+from wonder_server.core.json_types import JsonDict
 
 WEEK = 7 * 24 * 3600 * 1000
 
 
-def persona(*rules: dict[str, Any]) -> dict[str, Any]:
+def persona(*rules: JsonDict) -> JsonDict:
     return {"system_prompt": "Be kind.", "retention": list(rules)}
 
 
-def test_rules_are_read_and_said_again() -> None:
+def test_retention_rules_are_read_and_written() -> None:
     document = persona(
         {"types": ["fact"]},
         {"types": ["episode"], "action": "consolidate", "older_than_ms": WEEK},
@@ -55,9 +54,9 @@ def test_rules_are_read_and_said_again() -> None:
     ],
     ids=str,
 )
-def test_what_makes_no_sense_is_refused_with_its_place(rule: dict[str, Any], place: str) -> None:
+def test_an_invalid_rule_is_refused_with_its_path(rule: JsonDict, place: str) -> None:
     assert f"retention[0].{place}" in faults(Kind.PERSONA, persona(rule))
 
 
-def test_there_are_not_too_many_rules() -> None:
+def test_the_number_of_rules_is_limited() -> None:
     assert "retention" in faults(Kind.PERSONA, persona(*[{"types": ["x"]}] * 21))

@@ -1,4 +1,4 @@
-"""What a persona says about conversations that outgrow the model."""
+"""Settings of a persona for conversations that exceed the model's context."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def persona(**window: object) -> Persona:
 
 
 def test_a_window_is_read_and_written() -> None:
-    told = persona(strategy="summarize", threshold=1, keep_recent_messages=3)
+    faults = persona(strategy="summarize", threshold=1, keep_recent_messages=3)
     window = ContextWindow(strategy=WindowStrategy.SUMMARIZE, threshold=1.0, keep_recent_messages=3)
-    assert told.context_window == window
-    assert to_json(told)["context_window"] == {
+    assert faults.context_window == window
+    assert to_json(faults)["context_window"] == {
         "strategy": "summarize", "threshold": 1.0, "keep_recent_messages": 3,
     }  # fmt: skip
     assert persona().context_window == ContextWindow()
@@ -37,7 +37,7 @@ def test_a_window_is_read_and_written() -> None:
         {"kept": 1},
     ],
 )
-def test_what_does_not_fit_is_refused_when_read(window: dict[str, object]) -> None:
+def test_a_window_of_the_wrong_type_is_refused_when_read(window: dict[str, object]) -> None:
     with pytest.raises(WonderError) as refused:
         persona(**window)
     assert f"context_window.{next(iter(window))}" in refused.value.fault.field
@@ -46,6 +46,6 @@ def test_what_does_not_fit_is_refused_when_read(window: dict[str, object]) -> No
 @pytest.mark.parametrize(
     "window", [{"threshold": 0}, {"threshold": 1.01}, {"threshold": -1}, {"keep_recent_messages": -1}]
 )
-def test_what_makes_no_sense_is_refused_when_checked(window: dict[str, object]) -> None:
+def test_an_invalid_window_is_refused_when_checked(window: dict[str, object]) -> None:
     faults = check_spec(persona(**window), "", IndexResolver(DefinitionIndex(), {}))
     assert f"context_window.{next(iter(window))}" in [fault.field for fault in faults]

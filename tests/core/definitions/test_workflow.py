@@ -1,4 +1,4 @@
-"""What is refused of a workflow when it is saved, with its place and its reason (feature A6)."""
+"""Faults of workflows that are saved, with their paths."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from tests.core.definitions.test_check import SHELF, faults
 from wonder_server.core.definitions.check import check_spec
 from wonder_server.core.definitions.parse import parse_spec
 from wonder_server.core.definitions.specs import Kind
+from wonder_server.core.json_types import JsonDict
 
 GATE = {"prompt": "Well?"}
 DAY = 24 * 3600 * 1000
@@ -21,15 +22,15 @@ BOTH = "a>b a>c b>j c>j"
 """The smallest fan-out with two branches that meet."""
 
 
-def meeting(mode: str = "all", **fields: Any) -> dict[str, Any]:
+def meeting(mode: str = "all", **fields: Any) -> JsonDict:
     return {"fan_in": {"mode": mode, **fields}}
 
 
-def merge(source: str, target: str, strategy: str = "collect") -> dict[str, Any]:
+def merge(source: str, target: str, strategy: str = "collect") -> JsonDict:
     return meeting(merges=[{"source": source, "target": target, "strategy": strategy}])
 
 
-def told(document: dict[str, Any]) -> dict[str, str]:
+def workflow_faults(document: JsonDict) -> dict[str, str]:
     found = check_spec(parse_spec(Kind.WORKFLOW, document), "lib", SHELF)
     places = {fault.field: fault.message for fault in found}
     assert len(places) == len(found), "one fault a place"
@@ -112,11 +113,11 @@ SOUND = {
 
 
 @pytest.mark.parametrize("name", SOUND)
-def test_a_sound_workflow_may_be_saved(name: str) -> None:
-    assert told(SOUND[name]) == {}
+def test_a_valid_workflow_can_be_saved(name: str) -> None:
+    assert workflow_faults(SOUND[name]) == {}
 
 
-BAD: list[tuple[dict[str, Any], str, str]] = [
+BAD: list[tuple[JsonDict, str, str]] = [
     # --- circles
     (flow("a>b b>c c>b"), "transitions[2]", "circle without end: b -> c -> b."),
     (flow("a>a"), "transitions[0]", "circle without end: a -> a."),
@@ -268,21 +269,21 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
 
 
 @pytest.mark.parametrize(("document", "place", "reason"), BAD)
-def test_a_bad_workflow_is_refused_with_its_place_and_reason(
-    document: dict[str, Any], place: str, reason: str
+def test_an_invalid_workflow_is_refused_with_its_path_and_reason(
+    document: JsonDict, place: str, reason: str
 ) -> None:
-    found = told(document)
+    found = workflow_faults(document)
     assert list(found) == [place]
     assert reason in found[place]
 
 
-def test_all_faults_are_told_at_once() -> None:
+def test_all_faults_are_reported_at_once() -> None:
     document = flow(
         "a>b b>c c>b b>d",
         {"a": {"retry": {"max_attempts": 0}}, "d": {"fan_in": {"mode": "any", "count": 1}}},
         {"b>d": {"condition": "oops"}},
     )
-    assert set(told(document)) == {
+    assert set(workflow_faults(document)) == {
         "nodes[0].retry.max_attempts",
         "transitions[2]",
         "transitions[3].condition",
@@ -291,29 +292,31 @@ def test_all_faults_are_told_at_once() -> None:
     }
 
 
-def test_two_circles_are_both_named() -> None:
-    found = told(flow("a>b b>a b>c c>d d>c"))
+def test_two_cycles_are_both_named() -> None:
+    found = workflow_faults(flow("a>b b>a b>c c>d d>c"))
     assert found.keys() == {"transitions[1]", "transitions[4]"}
     assert "a -> b -> a" in found["transitions[1]"] and "c -> d -> c" in found["transitions[4]"]
 
 
-def test_where_the_graph_is_broken_the_rest_is_told_without_guessing_what_is_a_branch() -> None:
+def test_a_broken_graph_adds_no_faults_about_branch_variables() -> None:
     nodes = {"b": {"input_mapping": {"x": "item", "y": "nope"}}}
     document = flow("a>b", nodes, transitions=[{"from_node_id": "a", "to_node_id": "bb"}])
-    assert set(told(document)) == {"transitions[0].to_node_id", "nodes[1].input_mapping.y"}
+    assert set(workflow_faults(document)) == {"transitions[0].to_node_id", "nodes[1].input_mapping.y"}
 
 
-def test_fan_outs_may_stand_in_each_other_only_so_deep() -> None:
-    def nested(depth: int) -> dict[str, Any]:
+def test_nesting_of_fan_outs_is_limited() -> None:
+    def nested(depth: int) -> JsonDict:
         ways = [f"n{number}>n{number + 1}" for number in range(depth)]
         last = {f"n{depth}": {"input_mapping": {"x": "item"}}}
         return flow(" ".join(ways), last, dict.fromkeys(ways, EACH))
 
-    assert told(nested(16)) == {}
-    assert told(nested(17)) == {"transitions[16]": "More than 16 fan-outs are open in each other here."}
+    assert workflow_faults(nested(16)) == {}
+    assert workflow_faults(nested(17)) == {
+        "transitions[16]": "More than 16 fan-outs are open in each other here."
+    }
 
 
-def ladder(steps: int) -> dict[str, Any]:
+def ladder(steps: int) -> JsonDict:
     """At each step a fan-out may be opened or passed by: every combination may be open at the end."""
     ways, edges = [], {}
     for step in range(steps):
@@ -322,10 +325,10 @@ def ladder(steps: int) -> dict[str, Any]:
     return flow(" ".join(ways), None, edges)
 
 
-def test_a_graph_made_to_have_endlessly_many_ways_is_refused() -> None:
+def test_a_graph_with_too_many_paths_is_refused() -> None:
     """To try them all would take longer than any test may."""
-    assert told(ladder(8)) == {}
-    found = told(ladder(100))
+    assert workflow_faults(ladder(8)) == {}
+    found = workflow_faults(ladder(100))
     assert list(found) == ["transitions"] and "too many combinations" in found["transitions"]
 
 
@@ -336,14 +339,14 @@ def test_a_large_graph_is_checked() -> None:
     nodes = {name: FAN_OUT if at % 4 == 0 else FAN_IN if at % 4 == 3 else {} for at, name in enumerate(names)}
     document = flow(" ".join(ways), nodes)
     document["transitions"] += [document["transitions"][at] for at in range(499)] * 3
-    assert told(document) == {}
+    assert workflow_faults(document) == {}
 
 
-def test_a_workflow_may_name_an_agent_that_is_not_there_yet() -> None:
+def test_a_workflow_can_name_an_agent_that_does_not_exist_yet() -> None:
     assert "expert" not in SHELF.specs
-    assert told(flow("a", {"a": {"agent_id": "expert"}})) == {}
+    assert workflow_faults(flow("a", {"a": {"agent_id": "expert"}})) == {}
 
 
 @pytest.mark.parametrize("idempotent", [True, False])
-def test_an_action_may_say_whether_it_is_idempotent(idempotent: bool) -> None:
+def test_an_action_can_declare_that_it_is_idempotent(idempotent: bool) -> None:
     assert faults(Kind.ACTION, {"kind": "context", "idempotent": idempotent}) == {}

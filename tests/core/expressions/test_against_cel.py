@@ -6,14 +6,13 @@ Where ours is more generous on purpose (int beside double) or the other deviates
 
 from __future__ import annotations
 
-from typing import Any
-
 import cel  # type: ignore[import-untyped, unused-ignore]
 import pytest
 
 from wonder_server.core import expressions
+from wonder_server.core.json_types import JsonDict
 
-X: dict[str, Any] = {
+X: JsonDict = {
     "a": 1,
     "b": {"c": 2.5, "d": None, "e": True},
     "l": [1, 2.5, "x", None, True],

@@ -1,5 +1,4 @@
-"""What is free is evaluated without a meter, and some loops at once: it must make no difference to the value,
-the error, or what is left of the budget."""
+"""Programs without cost and loops without a frame give the same results as metered ones."""
 
 from __future__ import annotations
 
@@ -15,8 +14,9 @@ from wonder_server.core.expressions.cost import has_no_cost
 from wonder_server.core.expressions.faults import SyntaxFault
 from wonder_server.core.expressions.syntax import parse
 from wonder_server.core.expressions.values import Frame
+from wonder_server.core.json_types import JsonDict
 
-SCOPE: dict[str, Any] = {
+SCOPE: JsonDict = {
     "a": {"t": "text", "n": 2, "f": 1.5, "z": None, "yes": True, "m": {"t": "x" * 100, "n": 7}},
     "l": [{"t": "text", "n": n, "yes": n > 1, "m": {"t": "é"}} for n in range(4)],
     "u": [1, "text", None, {"t": 1}, [2.5, {"t": "deep"}], True],
@@ -45,8 +45,14 @@ def _leaves(variable: str) -> dict[str, st.SearchStrategy[str]]:
     }
 
 
+def _made(form: str, *parts: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    """Generate texts of the form, filled with the parts."""
+    return st.builds(form.format, *parts)
+
+
 def _expressions(levels: int, variable: str) -> dict[str, st.SearchStrategy[str]]:
-    """Texts of expressions by the type that they most likely have, of things or of a loop's ``variable``."""
+    """Generate texts of expressions by their most likely type, over the variables or a loop's
+    ``variable``."""
     leaves = _leaves(variable)
     if not levels:
         return leaves
@@ -54,66 +60,71 @@ def _expressions(levels: int, variable: str) -> dict[str, st.SearchStrategy[str]
     text, number, truth, items, maps = (inner[kind] for kind in ("text", "number", "bool", "list", "map"))
     anything = st.one_of(*inner.values())
 
-    def made(form: str, *parts: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-        return st.builds(form.format, *parts)
-
     grown = {
         "text": [
-            made("({}) + ({})", text, text),
-            made("string({})", number),
-            made("{}({})", _of("lower", "upper", "trim"), text),
-            made("truncate({}, 3)", text),
-            made("to_json({})", anything),
-            made("get({}, 't', {})", maps, text),
-            made("type({})", anything),
+            _made("({}) + ({})", text, text),
+            _made("string({})", number),
+            _made("{}({})", _of("lower", "upper", "trim"), text),
+            _made("truncate({}, 3)", text),
+            _made("to_json({})", anything),
+            _made("get({}, 't', {})", maps, text),
+            _made("type({})", anything),
         ],
         "number": [
-            made("({}) {} ({})", number, _of("+", "-", "*", "/"), number),
-            made("-({})", number),
-            made("size({})", st.one_of(text, items, maps)),
-            made("({}) - ({}) * ({})", number, number, number),
+            _made("({}) {} ({})", number, _of("+", "-", "*", "/"), number),
+            _made("-({})", number),
+            _made("size({})", st.one_of(text, items, maps)),
+            _made("({}) - ({}) * ({})", number, number, number),
         ],
         "bool": [
-            made("({}) {} ({})", anything, _of("==", "!="), anything),
-            made("({}) {} {}", anything, _of("==", "!="), _of("'text'", "2", "null", "true", "1.5")),
-            made("({}) {} ({})", number, _of("<", ">="), number),
-            made("({}) in ({})", anything, items),
-            made("({}) {} ({}) {} ({})", truth, op := _of("&&", "||"), truth, op, truth),
-            made("({}) {} ({})", truth, op, truth),
-            made("!({})", truth),
-            made("has(({}).{})", maps, _of("t", "m.t", "x.n")),
-            made("({}).startsWith({})", text, text),
+            _made("({}) {} ({})", anything, _of("==", "!="), anything),
+            _made("({}) {} {}", anything, _of("==", "!="), _of("'text'", "2", "null", "true", "1.5")),
+            _made("({}) {} ({})", number, _of("<", ">="), number),
+            _made("({}) in ({})", anything, items),
+            _made("({}) {} ({}) {} ({})", truth, op := _of("&&", "||"), truth, op, truth),
+            _made("({}) {} ({})", truth, op, truth),
+            _made("!({})", truth),
+            _made("has(({}).{})", maps, _of("t", "m.t", "x.n")),
+            _made("({}).startsWith({})", text, text),
         ],
         "list": [
-            made("[{}, {}]", anything, anything),
-            made("({}) + ({})", items, items),
-            made("flatten([{}, {}, {}])", items, items, anything),
+            _made("[{}, {}]", anything, anything),
+            _made("({}) + ({})", items, items),
+            _made("flatten([{}, {}, {}])", items, items, anything),
         ],
         "map": [
-            made('{{"k": {}, "c": 1, "d": {}}}', anything, anything),
-            made("merge({}, {})", maps, maps),
+            _made('{{"k": {}, "c": 1, "d": {}}}', anything, anything),
+            _made("merge({}, {})", maps, maps),
         ],
         "wrong": [
-            made("({}).m", anything),
-            made("({})[{}]", st.one_of(items, maps), st.one_of(number, text)),
+            _made("({}).m", anything),
+            _made("({})[{}]", st.one_of(items, maps), st.one_of(number, text)),
         ],
     }
     if not variable:
-        body = _expressions(levels - 1, "i")
-        loops, any_body = _of("all", "exists", "exists_one", "filter"), st.one_of(*body.values())
-        grown["list"] += [
-            made("({}).map(i, {})", items, any_body),
-            made("({}).filter(i, {})", items, body["bool"]),
-            made("l.map(i, {}, {})", body["bool"], any_body),
-            made("l.filter(i, {}).map(i, {})", body["bool"], body["map"]),
-        ]
-        grown["bool"] += [made("({}).{}(i, {})", items, loops, body["bool"])]
+        _add_loops(grown, items, _expressions(levels - 1, "i"))
     return {
         kind: st.one_of(
-            *grown[kind], made("({}) ? ({}) : ({})", truth, inner[kind], inner[kind]), leaves[kind]
+            *grown[kind], _made("({}) ? ({}) : ({})", truth, inner[kind], inner[kind]), leaves[kind]
         )
         for kind in leaves
     }
+
+
+def _add_loops(
+    grown: dict[str, list[st.SearchStrategy[str]]],
+    items: st.SearchStrategy[str],
+    body: dict[str, st.SearchStrategy[str]],
+) -> None:
+    """Add macros over ``items`` whose body is one of ``body``."""
+    loops, any_body = _of("all", "exists", "exists_one", "filter"), st.one_of(*body.values())
+    grown["list"] += [
+        _made("({}).map(i, {})", items, any_body),
+        _made("({}).filter(i, {})", items, body["bool"]),
+        _made("l.map(i, {}, {})", body["bool"], any_body),
+        _made("l.filter(i, {}).map(i, {})", body["bool"], body["map"]),
+    ]
+    grown["bool"] += [_made("({}).{}(i, {})", items, loops, body["bool"])]
 
 
 SOURCES = st.one_of(*_expressions(3, "").values())
@@ -129,7 +140,7 @@ def _outcome(source: str) -> tuple[Any, ...]:
 
 
 @given(SOURCES, BUDGETS)
-def test_it_makes_no_difference_what_is_known_to_be_free(source: str, budget: int) -> None:
+def test_results_are_the_same_with_and_without_a_meter(source: str, budget: int) -> None:
     if expressions.check(source, ROOTS) is not None:
         return
     with pytest.MonkeyPatch.context() as patch:
@@ -144,7 +155,7 @@ def test_it_makes_no_difference_what_is_known_to_be_free(source: str, budget: in
 
 
 @given(SOURCES)
-def test_what_is_free_spends_nothing(source: str) -> None:
+def test_an_expression_without_cost_uses_no_budget(source: str) -> None:
     if expressions.check(source, ROOTS) is not None:
         return
     tree = parse(source).tree
@@ -172,7 +183,7 @@ def test_what_is_free_spends_nothing(source: str) -> None:
         ("l.map(i, i)", False),
     ],
 )
-def test_what_is_free(source: str, free: bool) -> None:
+def test_expressions_without_cost(source: str, free: bool) -> None:
     assert has_no_cost(parse(source).tree) is free
 
 

@@ -1,4 +1,4 @@
-"""What expressions mean, and what bounds them. Their agreement with CEL: test_expressions_against_cel.py."""
+"""Values and limits of expressions. Another file compares them with a CEL binding."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import pytest
 
 from wonder_server.core import expressions
 from wonder_server.core.expressions import ExpressionError
+from wonder_server.core.json_types import JsonDict
 
-SCOPE: dict[str, Any] = {
+SCOPE: JsonDict = {
     "input": {
         "name": "Ada",
         "count": 3,
@@ -110,7 +111,7 @@ def test_numbers_come_out_as_they_went_in() -> None:
         ("1 +\n input.missing", "there is no 'missing' in 'input' (line 2, column 8)"),
     ],
 )
-def test_a_failing_evaluation_says_what_and_where(source: str, message: str) -> None:
+def test_a_failing_evaluation_names_the_fault_and_its_place(source: str, message: str) -> None:
     assert failure(source) == message
 
 
@@ -146,7 +147,7 @@ def test_a_failing_evaluation_says_what_and_where(source: str, message: str) -> 
         ),
     ],
 )
-def test_a_bad_expression_is_refused_with_its_place(
+def test_an_invalid_expression_is_refused_with_its_place(
     source: str, message: str, line: int, column: int
 ) -> None:
     fault = refusal(source)
@@ -189,7 +190,7 @@ def test_an_expression_nested_too_deeply_is_refused_whatever_its_length(shape: s
 
 
 @pytest.mark.parametrize("shape", LONG)
-def test_a_long_chain_is_not_deep(shape: str) -> None:
+def test_a_long_chain_has_no_depth(shape: str) -> None:
     source = LONG[shape](600)
     assert expressions.check(source, ["input"]) is None
     if shape != "members":
@@ -237,7 +238,7 @@ def test_a_loop_goes_over_at_most_ten_thousand_items() -> None:
         expressions.evaluate("i.map(x, x)", {"i": list(range(10_001))})
 
 
-def test_data_that_no_payload_check_let_in_is_a_fault_and_nothing_worse() -> None:
+def test_data_beyond_the_payload_limits_is_a_fault() -> None:
     deep: Any = 1
     for _ in range(5_000):
         deep = [deep]

@@ -1,4 +1,4 @@
-"""How hits are ranked: full text and vectors in one relevance, beside significance and recency."""
+"""Ranking of hits: full text and vectors in one relevance, significance and recency."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def test_a_short_memorys_vector_counts_for_less_and_its_words_for_more() -> None
     assert by_id(rank([candidate("a", 1, 1, words=5)], RELEVANCE, NOW, 9, 0.4)) == pytest.approx({"a": 1.0})
 
 
-def test_where_one_of_the_two_found_nothing_the_other_stands_alone() -> None:
+def test_if_one_of_the_two_found_nothing_only_the_other_counts() -> None:
     assert by_id(rank([candidate("a", vector=0.1)], RELEVANCE, NOW, 9)) == {"a": 1.0}
     assert by_id(rank([candidate("a", text=3)], RELEVANCE, NOW, 9)) == {"a": 1.0}
     assert rank([candidate("a", vector=-0.1)], RELEVANCE, NOW, 9) == []
 
 
-def test_a_request_says_what_vectors_count_for() -> None:
+def test_a_request_can_set_the_weight_of_vectors() -> None:
     both = [candidate("words", text=1), candidate("near", vector=1)]
     for share, expected in ((0.0, {"words": 1.0}), (1.0, {"near": 1.0}), (0.3, {"words": 0.7, "near": 0.3})):
         weights = Weights(relevance=1, significance=0, recency=0, vector=share)
@@ -59,14 +59,14 @@ def test_equal_scores_come_in_order_of_id_and_no_more_than_asked_for() -> None:
     assert [hit.id for hit in found] == ["a", "b"]
 
 
-def test_recency_halves_and_nothing_is_of_the_future() -> None:
+def test_recency_has_a_half_life_and_future_times_count_as_now() -> None:
     old = Candidate(id="old", significance=0, updated_ms=NOW - RECENCY_HALF_LIFE_MS, text=1)
     ahead = Candidate(id="ahead", significance=0, updated_ms=NOW + 5, text=1)
     found = {hit.id: hit.recency for hit in rank([old, ahead], Weights(), NOW, 9)}
     assert found == {"old": 0.5, "ahead": 1.0}
 
 
-def test_a_short_text_is_one_passage_and_a_long_one_loses_nothing() -> None:
+def test_a_short_text_is_one_chunk_and_a_long_one_is_complete() -> None:
     assert chunks("tea") == ["tea"]
     assert chunks("") == [""]
     words = [f"word{number}" for number in range(3_000)]

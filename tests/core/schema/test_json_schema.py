@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from wonder_server.core.json_types import JsonDict
 from wonder_server.core.schema.json_schema import BUDGET, Check, TooMuchWorkError
 from wonder_server.core.schema.schemas import check_schema, validate
 
@@ -15,9 +16,9 @@ TOO_LONG = ["the value: checking this takes too long: the schema or the value is
 TEXTS = [f"x{i}" for i in range(100_000)]
 FIELDS = dict.fromkeys(TEXTS[:60_000], 1)
 FEW = dict.fromkeys(TEXTS[:5_000], 1)
-DOUBLED: dict[str, Any] = {f"d{i}": {"allOf": [{"$ref": f"#/$defs/d{i + 1}"}] * 2} for i in range(26)}
+DOUBLED: JsonDict = {f"d{i}": {"allOf": [{"$ref": f"#/$defs/d{i + 1}"}] * 2} for i in range(26)}
 
-HOSTILE: dict[str, tuple[dict[str, Any], Any]] = {
+HOSTILE: dict[str, tuple[JsonDict, Any]] = {
     "uniqueItems": ({"uniqueItems": True}, [{"a": i, "b": [i], "c": {}} for i in range(40_000)]),
     "enum of objects": ({"items": {"enum": [{"a": 1}]}}, [{"a": 1.0}] * 200_000),
     "anyOf": ({"items": {"items": {"anyOf": [{"const": i} for i in range(300)]}}}, [[299] * 300] * 300),
@@ -52,7 +53,7 @@ def test_endless_work_is_stopped(name: str) -> None:
         list(Check(schema, budget=BUDGET // 10).failures(value, schema))
 
 
-def test_endless_work_ends_with_a_sentence() -> None:
+def test_endless_work_is_reported_as_a_sentence() -> None:
     assert validate(*HOSTILE["references"]) == TOO_LONG
 
 
@@ -129,7 +130,7 @@ NAMED = ("properties", "dependentSchemas")
 def some_schema(chance: random.Random, depth: int) -> Any:
     if depth == 0 or chance.random() < 0.1:
         return chance.choice([True, False, {}, {"type": "integer"}, {"$ref": "#/$defs/d"}])
-    schema: dict[str, Any] = {}
+    schema: JsonDict = {}
     for keyword in chance.sample([*KEYWORDS, *ONE, *ONE, *LAST, *LIST, *NAMED, "$ref"], 3):
         if keyword in KEYWORDS:
             schema[keyword] = chance.choice(KEYWORDS[keyword])

@@ -1,4 +1,4 @@
-"""Which JSON values may travel."""
+"""JSON values that are valid as payloads, and the faults of others."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_plain_json_passes(value: Any) -> None:
         (nested(MAX_DEPTH + 1), Reason.PAYLOAD_TOO_DEEP, "input" + "[0]" * MAX_DEPTH),
     ],
 )
-def test_anything_else_is_a_fault_with_its_place(value: Any, reason: Reason, place: str) -> None:
+def test_any_other_value_is_a_fault_with_its_path(value: Any, reason: Reason, place: str) -> None:
     fault = check(value, field="input")
     assert fault is not None
     assert (fault.reason, fault.field) == (reason, place)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError
 
+from wonder_server.core.json_types import JsonDict
 from wonder_server.core.schema.schemas import check_schema, validate
 
 
@@ -24,7 +23,7 @@ from wonder_server.core.schema.schemas import check_schema, validate
         {"pattern": "^[a-z]+$", "patternProperties": {"^x-": {}}},
     ],
 )
-def test_an_honest_schema_is_accepted(schema: dict[str, Any]) -> None:
+def test_a_valid_schema_is_accepted(schema: JsonDict) -> None:
     assert check_schema(schema) is None
 
 
@@ -57,7 +56,7 @@ def test_an_honest_schema_is_accepted(schema: dict[str, Any]) -> None:
     ],
 )
 def test_a_bad_schema_is_refused_with_its_place(
-    schema: dict[str, Any], path: str, part_of_the_message: str
+    schema: JsonDict, path: str, part_of_the_message: str
 ) -> None:
     problem = check_schema(schema)
     assert problem is not None
@@ -66,7 +65,7 @@ def test_a_bad_schema_is_refused_with_its_place(
 
 
 def test_a_schema_nested_too_deeply_is_refused() -> None:
-    schema: dict[str, Any] = {}
+    schema: JsonDict = {}
     for _ in range(40):
         schema = {"not": schema}
     problem = check_schema(schema)
@@ -88,12 +87,12 @@ PERSON = {
 }
 
 
-def test_a_value_that_fits_has_nothing_wrong_with_it() -> None:
+def test_a_valid_value_has_no_faults() -> None:
     value = {"name": "Ada", "age": None, "x-note": "first", "friends": [{"name": "Charles", "age": 49.0}]}
     assert validate(PERSON, value) == []
 
 
-def test_every_mistake_is_a_plain_sentence_with_its_place() -> None:
+def test_every_fault_is_a_plain_sentence_with_its_path() -> None:
     value = {"name": "", "kind": "robot", "extra": 1, "x-a": 1, "friends": [{"name": 1, "age": -1}]}
     assert sorted(validate(PERSON, value, name="input")) == [
         "input.age: is missing",
@@ -108,7 +107,7 @@ def test_every_mistake_is_a_plain_sentence_with_its_place() -> None:
     assert validate({"items": {"type": "string"}}, ["a", 2], name="tags") == ["tags[1]: must be a text"]
 
 
-def test_at_most_twenty_mistakes_are_told() -> None:
+def test_at_most_twenty_faults_are_reported() -> None:
     assert len(validate({"items": {"type": "string"}}, list(range(1_000)))) == 20
 
 
@@ -119,8 +118,8 @@ def test_a_regular_expression_takes_linear_time() -> None:
     assert validate({"pattern": "^(a|aa)+$"}, "a" * 50_000 + "b") != []
 
 
-def test_references_that_multiply_are_stopped() -> None:
-    doubled: dict[str, Any] = {f"d{i}": {"allOf": [{"$ref": f"#/$defs/d{i + 1}"}] * 2} for i in range(28)}
+def test_work_of_multiplying_references_is_limited() -> None:
+    doubled: JsonDict = {f"d{i}": {"allOf": [{"$ref": f"#/$defs/d{i + 1}"}] * 2} for i in range(28)}
     schema = {"$defs": {**doubled, "d28": {"type": "string"}}, "$ref": "#/$defs/d0"}
     assert check_schema(schema) is None
     assert validate(schema, "x") == [
@@ -128,12 +127,12 @@ def test_references_that_multiply_are_stopped() -> None:
     ]
 
 
-def test_references_that_go_in_circles_are_stopped() -> None:
+def test_work_of_cyclic_references_is_limited() -> None:
     assert "takes too long" in validate({"$ref": "#"}, 1)[0]
 
 
 @pytest.mark.parametrize("schema", [{"type": "objekt"}, {"$ref": "http://127.0.0.1:1/s"}, {"pattern": "("}])
-def test_a_schema_that_was_never_checked_is_a_sentence_and_fetches_nothing(schema: dict[str, Any]) -> None:
+def test_an_unchecked_schema_is_reported_as_a_sentence_and_fetches_nothing(schema: JsonDict) -> None:
     assert validate(schema, "x") == ["the value: cannot be checked: the schema is not valid"]
 
 
@@ -157,7 +156,7 @@ def test_a_schema_that_was_never_checked_is_a_sentence_and_fetches_nothing(schem
         {"$schema": "http://json-schema.org/draft-07/schema#", "items": [{}]},
     ],
 )
-def test_the_fault_of_a_schema_is_where_another_library_finds_it(schema: dict[str, Any]) -> None:
+def test_the_fault_of_a_schema_is_where_another_library_finds_it(schema: JsonDict) -> None:
     with pytest.raises(SchemaError) as found:
         Draft202012Validator.check_schema(schema)
     problem = check_schema(schema)
