@@ -1,8 +1,8 @@
 """Memory of turns in progress: 500 of them, each in the middle of its answer.
 
-The model is a provider on loopback, so that each turn holds its HTTP connection and what it has read from it;
-its text is one word a second. All conversations and their streams are open before; some have had turns, so
-that what is made once is not counted.
+The model is a provider on loopback that sends one word a second, so each turn holds an HTTP connection and
+the text read from it. All conversations and their streams are open before the measurement. Some have had
+turns, so that memory allocated once does not count.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ async def measure(_effort: Effort) -> list[Number]:
 
 
 async def _per_turn(environ: dict[str, str], profile: dict[str, object]) -> float:
-    """Bytes for each of `TURNS` turns that speak, after `WARM` of them speak already."""
+    """Return the bytes for each of `TURNS` turns in progress, beyond the first `WARM` turns."""
     with wonder(environ=environ) as server:
         async with Client(server.address) as client, AsyncExitStack() as open_chats:
             agent = await client.agent("speaker", profile=profile)

@@ -1,11 +1,11 @@
-"""The floor: a grpc.aio server that knows nothing and only sends messages, made and encoded one by one.
+"""The floor: a grpc.aio server that only sends messages, each made and encoded on its own.
 
 ``/bare/Stream`` takes requests like ``{"size": 90, "count": 50, "delay_ms": 20}``, and for each sends
-``count`` messages of about ``size`` bytes, pausing between them; then, with ``"hold": true``, it stays open.
-``/bare/Unary`` answers with what it was sent.
+``count`` messages of about ``size`` bytes with a pause between them. With ``"hold": true`` the stream then
+stays open. ``/bare/Unary`` returns its request.
 
 ``/bare/Relay`` takes requests like ``{"url": "http://…/v1/chat/completions", "body": {…}}``, posts them with
-aiohttp, and sends on each piece of text that comes, then an empty one. It keeps nothing and watches nothing.
+aiohttp, and forwards each piece of text, then an empty one. It stores nothing and has no timeouts.
 """
 
 from __future__ import annotations
@@ -15,19 +15,21 @@ import json
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
 import aiohttp
 import grpc
 from google.protobuf.wrappers_pb2 import StringValue
 from grpc import aio
 
+ServerContext: TypeAlias = aio.ServicerContext[bytes, StringValue]
 
-async def unary(request: bytes, _context: Any) -> bytes:
+
+async def unary(request: bytes, _context: ServerContext) -> bytes:
     return request
 
 
-async def stream(requests: AsyncIterator[bytes], context: Any) -> None:
+async def stream(requests: AsyncIterator[bytes], context: ServerContext) -> None:
     async for request in requests:
         wanted = json.loads(request)
         text, pause = "x" * wanted["size"], wanted.get("delay_ms", 0) / 1000
@@ -40,12 +42,12 @@ async def stream(requests: AsyncIterator[bytes], context: Any) -> None:
 
 
 class Relay:
-    """The simplest relay: read line after line, parse it, send the text on."""
+    """A minimal relay: it reads and parses each line and forwards the text."""
 
     def __init__(self) -> None:
         self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
 
-    async def stream(self, requests: AsyncIterator[bytes], context: Any) -> None:
+    async def stream(self, requests: AsyncIterator[bytes], context: ServerContext) -> None:
         async for request in requests:
             wanted = json.loads(request)
             async with self._session.post(wanted["url"], json=wanted["body"]) as response:

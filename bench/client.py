@@ -1,4 +1,4 @@
-"""The load's side of the wire: plain grpc.aio, as little work as possible per message."""
+"""The client of the load: plain grpc.aio, with as little work as possible for each message."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, Self
+from typing import Self, TypeAlias
 
 from google.protobuf import json_format
 from grpc import aio
@@ -22,9 +22,13 @@ from wonder.v1 import library_service_pb2 as library_pb
 from wonder.v1 import library_service_pb2_grpc as library_grpc
 from wonder.v1 import memory_service_pb2_grpc as memory_grpc
 from wonder.v1 import run_pb2 as run_pb
+from wonder_server.core.json_types import JsonDict
+
+Call: TypeAlias = aio.StreamStreamCall[object, bytes]
+ConverseResponse: TypeAlias = conversation_pb.ConverseResponse
 
 CHANNELS = 8
-"""Connections that the load is spread over."""
+"""Number of connections of the load."""
 
 LIBRARY = "bench"
 WAIT_MS = 300_000
@@ -41,7 +45,7 @@ def open_channels(address: str) -> list[aio.Channel]:
 
 
 class Client:
-    """Stubs of a Wonder server, spread over some connections. A context manager."""
+    """Stubs of a Wonder server over several connections. A context manager."""
 
     def __init__(self, address: str) -> None:
         self._channels = open_channels(address)
@@ -58,7 +62,7 @@ class Client:
         for channel in self._channels:
             await channel.close()
 
-    async def apply(self, definitions: list[dict[str, Any]]) -> None:
+    async def apply(self, definitions: list[JsonDict]) -> None:
         """Save definitions, given in the JSON form of the contract, in the library `LIBRARY`."""
         request = {"library": LIBRARY, "definitions": definitions}
         await self.library.ApplyDefinitions(
@@ -70,11 +74,14 @@ class Client:
         name: str,
         *,
         token_delay_ms: int = 0,
-        profile: dict[str, Any] | None = None,
-        persona: dict[str, Any] | None = None,
+        profile: JsonDict | None = None,
+        persona: JsonDict | None = None,
     ) -> str:
-        """A new agent with the standard persona's workflows and the offline model, unless ``profile`` or
-        ``persona`` say otherwise. Returns its id."""
+        """Create an agent and return its id.
+
+        It has the workflows of the standard persona and the offline model, unless ``persona`` or ``profile``
+        replace them.
+        """
         offline = {
             "provider": "offline",
             "model": "offline",
@@ -92,7 +99,7 @@ class Client:
         return str(made.agent.id)
 
     async def conversation(self, agent_id: str) -> str:
-        """A new conversation between the agent and one user. Returns its id."""
+        """Create a conversation between the agent and one user, and return its id."""
         people = [{"agent": {"agent_id": agent_id}}, {"user": {"user_id": "bench"}}]
         made = await self.conversations[0].CreateConversation(
             json_format.ParseDict(
@@ -105,8 +112,8 @@ class Client:
     async def chat(
         self, conversation_id: str, channel: int = 0, *, tail_only: bool = False
     ) -> AsyncIterator[Chat]:
-        """An attached stream that has caught up; ``tail_only``: without the past."""
-        # Bytes in: what is only counted need not be decoded, so that the load's own CPU stays small.
+        """Yield an attached stream that has caught up. ``tail_only`` omits the past events."""
+        # Bytes: a message that is only counted is not decoded, so that the load itself needs little CPU.
         converse = self._channels[channel % CHANNELS].stream_stream(
             _CONVERSE, request_serializer=conversation_pb.ConverseRequest.SerializeToString
         )
@@ -124,7 +131,7 @@ class Client:
             call.cancel()
 
     async def run(self, workflow: str, channel: int = 0) -> float:
-        """Start a run and wait for its end, in one call. Returns the seconds that took."""
+        """Start a run and wait for its end in one call. Return the seconds."""
         stub = self.coordinators[channel % CHANNELS]
         began = time.perf_counter()
         request = coordinator_pb.StartRunRequest(workflow_id=workflow, wait_ms=WAIT_MS)
@@ -132,7 +139,7 @@ class Client:
         return time.perf_counter() - began
 
     async def watched_run(self, workflow: str, channel: int = 0) -> float:
-        """Start a run and watch it until it ends. Returns the seconds that took."""
+        """Start a run and watch it until it ends. Return the seconds."""
         stub = self.coordinators[channel % CHANNELS]
         began = time.perf_counter()
         started = await stub.StartRun(coordinator_pb.StartRunRequest(workflow_id=workflow))
@@ -144,7 +151,7 @@ class Client:
         return time.perf_counter() - began
 
     async def node_ends(self, workflow: str) -> list[float]:
-        """Run it to its end; when each of its nodes ended, in seconds since 1970."""
+        """Run the workflow and return the time at which each node ended, in seconds since 1970."""
         request = coordinator_pb.StartRunRequest(workflow_id=workflow, wait_ms=WAIT_MS)
         run = (await self.coordinators[0].StartRun(request)).run
         _must_have_completed(run)
@@ -155,12 +162,12 @@ class Client:
         return ends
 
     async def task(self, task: str, channel: int = 0) -> float:
-        """Execute a task. Returns the seconds that took."""
+        """Execute a task and return the seconds."""
         began = time.perf_counter()
         request = executor_pb.ExecuteTaskRequest(task_id=task)
         result = (await self.executors[channel % CHANNELS].ExecuteTask(request)).result
         if result.HasField("error"):
-            raise RuntimeError(f"The server did not do what was measured: {result}")
+            raise RuntimeError(f"The measured work failed: {result}")
         return time.perf_counter() - began
 
 
@@ -169,29 +176,29 @@ class Chat:
 
     _requests = itertools.count(1)
 
-    def __init__(self, call: Any) -> None:
+    def __init__(self, call: Call) -> None:
         self._call = call
         self._ends = 0
-        """Turns whose end has arrived and was not returned yet."""
+        """Turns whose end has arrived and is not yet returned."""
 
     async def send(self, text: str) -> None:
-        """Send a message; what it leads to is read with `read`."""
+        """Send a message. `read` returns the responses."""
         send = conversation_pb.ConverseSend(content=text, request_id=f"bench-{next(self._requests)}")
         await self._call.write(conversation_pb.ConverseRequest(send=send))
 
-    async def read(self) -> Any:
-        """The next thing that the server says."""
+    async def read(self) -> ConverseResponse:
+        """Return the next response."""
         return conversation_pb.ConverseResponse.FromString(await self.read_bytes())
 
     async def read_bytes(self) -> bytes:
-        """The next thing that the server says, as it came."""
+        """Return the next response as bytes."""
         said = await self._call.read()
         if not isinstance(said, bytes):
             raise RuntimeError(f"The stream ended: {await self._call.details()}")
         return said
 
     async def first_token(self, text: str) -> float:
-        """Send a message. Returns the seconds until its answer's first piece."""
+        """Send a message and return the seconds until the first text of the answer."""
         began = time.perf_counter()
         await self.send(text)
         while True:
@@ -201,44 +208,44 @@ class Chat:
             _check_running(said)
 
     async def turn(self, text: str) -> float:
-        """A whole turn. Returns the seconds until its answer's first piece."""
+        """Run a whole turn and return the seconds until the first text of the answer."""
         seconds = await self.first_token(text)
         await self.end_of_turn()
         return seconds
 
     async def end_of_turn(self) -> None:
-        """Read until a turn has ended; the ends of several may come together."""
+        """Read until a turn has ended. One response may contain the ends of several."""
         while not self._ends:
             self._ends = _ends(await self.read())
         self._ends -= 1
 
 
-def _payloads(said: Any) -> list[str]:
+def _payloads(said: ConverseResponse | coordinator_pb.WatchRunResponse) -> list[str]:
     """Return the payload names of the events in a message: none, one, or several."""
     item = said.WhichOneof("item")
     events = said.events.events if item == "events" else [said.event] if item == "event" else ()
     return [event.WhichOneof("payload") for event in events]
 
 
-def _ends(said: Any) -> int:
+def _ends(said: ConverseResponse) -> int:
     """Return the number of turns that a message ends."""
     _check_running(said)
     return sum(payload in TURN_ENDS for payload in _payloads(said))
 
 
-def _must_have_completed(run: Any) -> None:
+def _must_have_completed(run: run_pb.Run) -> None:
     if run.status != run_pb.RUN_STATUS_COMPLETED:
-        raise RuntimeError(f"The server did not do what was measured: {run}")
+        raise RuntimeError(f"The measured work failed: {run}")
 
 
-def _check_running(said: Any) -> None:
-    """A benchmark of failures would be a fast one."""
+def _check_running(said: ConverseResponse) -> None:
+    """Raise RuntimeError for a failure, which would be measured as fast."""
     if said.WhichOneof("item") == "refused" or "turn_failed" in _payloads(said):
-        raise RuntimeError(f"The server did not do what was measured: {said}")
+        raise RuntimeError(f"The measured work failed: {said}")
 
 
 class Bare:
-    """The client of `bare.py`. A context manager."""
+    """Client of `bare.py`. A context manager."""
 
     def __init__(self, address: str) -> None:
         self._channels = open_channels(address)
@@ -251,22 +258,22 @@ class Bare:
             await channel.close()
 
     async def unary(self, size: int, channel: int = 0) -> float:
-        """One call with ``size`` bytes there and back. Returns its seconds."""
+        """Call with ``size`` bytes in both directions and return the seconds."""
         began = time.perf_counter()
         await self._channels[channel % CHANNELS].unary_unary("/bare/Unary")(b"x" * size)
         return time.perf_counter() - began
 
-    def stream(self, channel: int = 0) -> Any:
-        """An open stream; `ask` makes it talk."""
+    def stream(self, channel: int = 0) -> Call:
+        """Return an open stream. `ask` makes its requests."""
         return self._channels[channel % CHANNELS].stream_stream("/bare/Stream")()
 
-    def relay(self, channel: int = 0) -> Any:
-        """An open stream that relays what a provider says to each request; see `bare.py`."""
+    def relay(self, channel: int = 0) -> Call:
+        """Return an open stream that relays a provider's answer to each request; see `bare.py`."""
         return self._channels[channel % CHANNELS].stream_stream("/bare/Relay")()
 
     @asynccontextmanager
-    async def held(self, channel: int = 0) -> AsyncIterator[Any]:
-        """A stream that has said one word and stays open."""
+    async def held(self, channel: int = 0) -> AsyncIterator[Call]:
+        """Yield a stream that has sent one message and stays open."""
         call = self.stream(channel)
         try:
             await call.write(ask(size=90, count=1, hold=True))

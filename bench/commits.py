@@ -1,8 +1,8 @@
 """Durable writes through the writer with group commit, beside SQLite alone.
 
-Every write is one row of 200 bytes and is on disk (``synchronous=FULL``) when its writer hears of it.
-The floors are plain SQLite on one thread, with the same pragmas: a commit for each write, and one for
-as many writes as there are writers.
+Every write is one row of 200 bytes and is on disk (``synchronous=FULL``) when it returns. The floors are
+plain SQLite on one thread, with the same pragmas: a commit for each write, and a commit for one write of each
+writer.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ROW = ("x" * 200,)
 
 async def measure(effort: Effort) -> list[Number]:
     before = sys.getswitchinterval()
-    sys.setswitchinterval(SWITCH_INTERVAL_S)  # As the server does.
+    sys.setswitchinterval(SWITCH_INTERVAL_S)  # As in the server.
     try:
         return [number for writers in (1, 64, 256) for number in await _at(writers, effort)]
     finally:
@@ -48,7 +48,7 @@ async def _at(writers: int, effort: Effort) -> list[Number]:
 
 
 async def grouped(writers: int, each: int) -> tuple[float, int]:
-    """Writes per second of so many writers with so many writes each, and the commits they took."""
+    """Return the writes per second of ``writers`` with ``each`` writes, and the number of commits."""
     with tempfile.TemporaryDirectory(prefix="wonder-bench-") as folder:
         database = await Database.open(Path(folder) / "rows.db", MIGRATIONS)
         write: Callable[[sqlite3.Connection], None] = lambda connection: _insert(connection)  # noqa: E731

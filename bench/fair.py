@@ -1,8 +1,9 @@
 """A turn of one client while another client floods the server, beside the same turn on the quiet server.
 
-The flood comes from a process of its own, and each answered call is followed by the next. There are four:
-5,000 runs at once, 1,000 runs of ten nodes at once, 500 memories at once, and 8 batches of 1,000 memories at
-once. The floor is the quiet server, in the same run. A turn may take three times the quiet time and 200 ms.
+The flood comes from a separate process, which sends the next call after each answer. There are four floods:
+5,000 concurrent runs, 1,000 concurrent runs of ten nodes, 500 concurrent memories, and 8 concurrent batches
+of 1,000 memories. The floor is the quiet server, in the same run. A turn may take three times the quiet time
+plus 200 ms.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ async def measure(effort: Effort) -> list[Number]:
 
 def _numbers(kind: str, quiet: list[tuple[float, float]], flooded: list[tuple[float, float]]) -> list[Number]:
     found = []
-    for place, what in enumerate(("first token", "turn")):
+    for place, part in enumerate(("first token", "turn")):
         floors = [each[place] * 1000 for each in quiet]
         values = [each[place] * 1000 for each in flooded]
         for name, floor, value in (
@@ -64,14 +65,14 @@ def _numbers(kind: str, quiet: list[tuple[float, float]], flooded: list[tuple[fl
         ):
             most = TIMES * floor + MORE_MS
             found.append(
-                Number(name=f"{kind}: {what} {name}", value=value, unit="ms", floor=floor, floor_is="quiet",
+                Number(name=f"{kind}: {part} {name}", value=value, unit="ms", floor=floor, floor_is="quiet",
                        aim=most, aim_is="value")
             )  # fmt: skip
     return found
 
 
 async def _turns(chat: Chat, count: int) -> list[tuple[float, float]]:
-    """Seconds to the first token and to the end, of turns one after the other."""
+    """Run turns one after the other. Return the seconds to the first token and to the end of each."""
     found = []
     for _ in range(count):
         began = time.perf_counter()
@@ -94,5 +95,5 @@ def _flood(address: str, kind: str) -> Iterator[Path]:
 
 
 def _answers(count: Path) -> int:
-    """Calls of the flood that were answered."""
+    """Return the number of answered calls of the flood."""
     return count.stat().st_size if count.exists() else 0

@@ -1,6 +1,6 @@
-"""One client that sends as much as it can until it is killed: ``flood.py ADDRESS KIND COUNT``.
+"""A client that sends as much as it can until it is killed: ``flood.py ADDRESS KIND COUNT``.
 
-The file COUNT has as many bytes as calls were answered.
+The file COUNT has one byte for each answered call.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ AGENT = "flooded"
 
 
 def text(number: int) -> str:
-    """Twelve words, other ones for each number."""
+    """Return twelve words that depend on the number."""
     return " ".join(f"{WORDS[number // step % len(WORDS)]}{number % 97}" for step in range(1, 13))
 
 

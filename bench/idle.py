@@ -1,7 +1,7 @@
 """Cost of an idle server.
 
-Seconds until it serves and memory at idle; tasks and threads that 1,000 idle conversations add; memory
-for each open stream without messages, beside the same on a bare grpc.aio server.
+Seconds until the server is ready, and its memory at idle; tasks and threads that 1,000 idle conversations
+add; memory for each open stream without messages, beside the same on a bare grpc.aio server.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SETTLE_S = 0.5
 MB, KB = 1 << 20, 1 << 10
 
 Open = Callable[[int], AbstractAsyncContextManager[object]]
-"""Opens the stream of this number, ready and silent."""
+"""Opens the stream of this number and leaves it without messages."""
 
 
 async def measure(_effort: Effort) -> list[Number]:
@@ -50,7 +50,7 @@ async def measure(_effort: Effort) -> list[Number]:
                value=after["tasks"] - before["tasks"], unit="", aim=0),
         Number(name="threads added by 1,000 idle conversations",
                value=after["threads"] - before["threads"], unit="", aim=0),
-        Number(name="memory per idle conversation at hand",
+        Number(name="memory per idle conversation in memory",
                value=(many - few) / CONVERSATIONS / KB, unit="KB"),
         Number(name="memory per open idle stream", value=per_stream / KB, unit="KB",
                floor=floor / KB, floor_is="bare grpc.aio", aim=MOST_STREAM_KB / 25),
@@ -58,7 +58,7 @@ async def measure(_effort: Effort) -> list[Number]:
 
 
 async def _per_stream(server: Server, open_stream: Open) -> float:
-    """Bytes for each of `STREAMS` streams, after as many were open once to warm up."""
+    """Return the bytes for each of `STREAMS` streams, after 20 streams to warm up."""
     async with AsyncExitStack() as streams:
         for index in range(20):
             await streams.enter_async_context(open_stream(index))

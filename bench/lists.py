@@ -1,8 +1,8 @@
-"""60 readers of ListEvents at once: what the server holds for them, and how long others wait.
+"""60 concurrent readers of ListEvents: the memory of the server for them, and the latency of other calls.
 
 Each reader asks for pages of 500, one after the other, of a conversation with many events or with large ones.
-Beside them one client asks for its conversation again and again; the floor is the same client alone. The
-readers take answers of any size and do not decode them, so that their own work does not count.
+Beside them one client repeats GetConversation; the floor is the same client alone. The readers accept answers
+of any size and do not decode them, so that their own work does not count.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from client import Client
 from grpc import aio
@@ -104,18 +103,18 @@ async def _read(server: Server, conversation_id: str, shape: str, seconds: float
 
 
 async def _page(channel: aio.Channel, conversation_id: str, pages: list[int]) -> None:
-    """Read page after page, from the beginning again at the end."""
+    """Read page after page. Start again after the last."""
     ask = channel.unary_unary(f"{_SERVICE}/ListEvents")
     token = ""
     while True:
         request = pb.ListEventsRequest(conversation_id=conversation_id, page_size=500, page_token=token)
-        answer: Any = await ask(request.SerializeToString())
+        answer: bytes = await ask(request.SerializeToString())
         pages[0] += 1
         token = _token(answer)
 
 
 def _token(answer: bytes) -> str:
-    """The next page's token, which is the last field: a tag, a length and some ASCII."""
+    """Return the token of the next page. It is the last field: a tag, a length and ASCII text."""
     at = answer.rfind(b"\x12", max(0, len(answer) - 120))
     tail = answer[at + 2 :] if at >= 0 and answer[at + 1] == len(answer) - at - 2 else b""
     return tail.decode("ascii", "replace")

@@ -1,7 +1,7 @@
-"""A conversation of 10,000 turns beside one of 10: opening it, reading a page of it, and its answers.
+"""A conversation of 10,000 turns beside one of 10: the time to open it, to read a page, and to answer.
 
-Both are made in one folder, and the server is started anew for each look at them, so that nothing of them is
-in memory when they are opened. Then each answers turn by turn, by turns with the other.
+Both are in one folder. The server is restarted for each measurement, so that neither is in memory. Then both
+answer alternately.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TEXT = "say 10 words"
 AT_ONCE = 16
 PAGE = 20
 MOST = 1.25
-"""Times what the short one takes; the same, but for what such a measurement varies by."""
+"""Maximum ratio to the short conversation; above 1 only for the variation of the measurement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +47,14 @@ async def measure(effort: Effort) -> list[Number]:
             async with Client(server.address) as client:
                 agent = await client.agent("speaker")
                 long, short, other = [await client.conversation(agent) for _ in range(3)]
-                # At its end as they all are: with a full history to assemble from.
+                # Ends like the short one, with a full history to assemble.
                 await _fill(client, long, turns - SHORT)
                 await _fill(client, long, SHORT, at_once=1)
                 await _fill(client, short, SHORT, at_once=1)
         looks = {long: ReadTimes(), short: ReadTimes()}
         for number in range(4 if effort.quick else 10):
             with wonder(folder=folder) as server:
-                # What the first of all has to wait for is not what is asked here.
+                # The first reads of a server are slower and do not count.
                 await _measure_reads(server, other, ReadTimes())
                 for conversation in (long, short) if number % 2 else (short, long):
                     await _measure_reads(server, conversation, looks[conversation])
@@ -66,7 +66,7 @@ async def measure(effort: Effort) -> list[Number]:
 
 
 async def _fill(client: Client, conversation: str, turns: int, *, at_once: int = AT_ONCE) -> None:
-    """Add turns, so many under way at a time; one reader hears of all of them."""
+    """Add turns, ``at_once`` of them concurrently, and read the events of all on one stream."""
     begun = ended = 0
     async with client.chat(conversation, tail_only=True) as chat:
         while ended < turns:
@@ -78,7 +78,7 @@ async def _fill(client: Client, conversation: str, turns: int, *, at_once: int =
 
 
 async def _measure_reads(server: Server, conversation: str, looks: ReadTimes) -> None:
-    """Open it, have it answer once, read its newest page."""
+    """Open the conversation, run one turn and read the newest page."""
     async with Client(server.address) as client:
         began = time.perf_counter()
         async with client.chat(conversation, tail_only=True) as chat:

@@ -16,10 +16,10 @@ Better = Literal["less", "more"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Number:
-    """One measured number. ``floor``: the same work with nothing of Wonder in it, from the same run.
+    """One measured number.
 
-    ``aim`` bounds the ratio where there is a floor, else the value itself; None: only reported. With
-    ``aim_is`` it says itself which of the two it bounds.
+    ``floor`` is the same work without Wonder, from the same run. ``aim`` bounds the ratio to the floor, or
+    the value itself if there is no floor or ``aim_is`` is "value". None: the number is only reported.
     """
 
     name: str
@@ -33,19 +33,19 @@ class Number:
 
     @property
     def ratio(self) -> float | None:
-        """Multiple of the floor's cost; above 1 is more expensive, whichever way the number counts."""
+        """Cost as a multiple of the floor's. Above 1 is more expensive, for rates too."""
         if not self.floor or not self.value:
             return None
         return self.value / self.floor if self.better == "less" else self.floor / self.value
 
     @property
     def bounds_ratio(self) -> bool:
-        """True if the goal is one for the ratio."""
+        """Return True if the goal bounds the ratio."""
         return self.aim_is == "ratio" and self.ratio is not None
 
     @property
     def reached(self) -> bool | None:
-        """True if the goal is reached; None without a goal."""
+        """Return True if the goal is reached, and None without a goal."""
         if self.aim is None:
             return None
         if self.bounds_ratio:
@@ -56,7 +56,7 @@ class Number:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    """Duration of a measurement: ``seconds`` for a window of a steady state, ``rounds`` for repeated work."""
+    """Duration of a measurement: ``seconds`` of a steady state, ``rounds`` of repeated work."""
 
     seconds: float
     rounds: int
@@ -68,29 +68,28 @@ QUICK = Effort(seconds=1.5, rounds=4, quick=True)
 
 
 def cpu_seconds(pid: int) -> float:
-    """CPU time of a process, all threads, user and system, to the nanosecond.
+    """Return the CPU time of all threads of a process, user and system, in seconds.
 
-    ``/proc/<pid>/stat`` has the same number in steps of 10 ms. This is the clock that
-    clock_getcpuclockid(3) names.
+    ``/proc/<pid>/stat`` has the same number in steps of 10 ms. This is the clock of clock_getcpuclockid(3).
     """
     return time.clock_gettime((~pid << 3) | 2)
 
 
 def rss_bytes(pid: int) -> int:
-    """Resident memory of a process."""
+    """Return the resident memory of a process, in bytes."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The value below which ``share`` (0 to 1) of the values lie."""
+    """Return the value below which ``share`` (0 to 1) of the values are."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """Result of work done many at once."""
+    """Result of concurrent work."""
 
     count: int
     seconds: float
@@ -103,7 +102,7 @@ class Load:
 
     @property
     def cpu_ms(self) -> float:
-        """Server CPU per piece of work."""
+        """CPU of the server for one unit of work, in milliseconds."""
         return self.cpu / self.count * 1000
 
     @property
@@ -116,9 +115,9 @@ class Load:
 
 
 async def load(pid: int, at_once: int, each: int, work: Callable[[int], Awaitable[float]]) -> Load:
-    """``at_once`` workers, each doing ``work(worker)`` ``each`` times, one after the other.
+    """Run ``at_once`` workers that each await ``work(worker)`` ``each`` times.
 
-    ``work`` returns the latency to record, in seconds. ``pid`` is the server whose CPU counts.
+    ``work`` returns the latency in seconds. ``pid`` is the server whose CPU is measured.
     """
 
     async def worker(index: int) -> list[float]:

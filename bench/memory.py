@@ -1,8 +1,12 @@
-"""Memory: search over gRPC among 1,000 memories of one agent; in the process among 1,000 and 100,000; the
-first search after a restart; what a thousand agents take. Beside raw FAISS and FTS5 on the same texts.
+"""Search of memories, beside raw FAISS and FTS5 on the same texts.
 
-What a search costs above its embedding is all that the memory service does: FAISS, the postings of full text,
-joining the two, and reading the records. How good what it finds is, says ``make bench-memory``.
+- over gRPC among 1,000 memories of one agent
+- in the process among 1,000 and 100,000 memories
+- the first search after a restart
+- the resident memory of a thousand agents
+
+The cost of a search above its embedding is that of the memory service: FAISS, the postings of full text, the
+merge of both, and the read of the records. ``make bench-memory`` measures the quality of the results.
 """
 
 from __future__ import annotations
@@ -15,14 +19,13 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import faiss
 import numpy
 from client import Bare, Client
 from google.protobuf import json_format
 from measure import Effort, Number, load
-from memory_house import MemorySetup, full_text, full_text_search, questions, sentences
+from memory_setup import MemorySetup, full_text, full_text_search, questions, sentences
 from servers import bare, wonder
 
 from wonder.v1 import memory_service_pb2 as memory_pb
@@ -93,24 +96,24 @@ async def _write(client: Client, agent: str, contents: Sequence[str]) -> None:
 
 
 async def _within(count: int, words: int, most_ms: float, effort: Effort) -> list[Number]:
-    """The memory service in this process, without gRPC; and raw FAISS and FTS5 on the same texts."""
+    """Measure the memory service in this process without gRPC, and FAISS and FTS5 on the same texts."""
     contents = sentences(count, words)
     asked = questions(contents, effort.rounds * 10)
     with tempfile.TemporaryDirectory(prefix="wonder-bench-") as folder:
-        house = await MemorySetup.open(Path(folder))
-        await house.write("agt_1", contents)
-        await house.service.search("agt_1", asked[0], limit=LIMIT)
-        await house.vectors.wait_until_idle()
-        # Each word's postings are read once; what is measured is how it is from then on.
-        await _median_ms(asked, lambda each: house.service.search("agt_1", each, limit=LIMIT))
-        ours = await _median_ms(asked, lambda each: house.service.search("agt_1", each, limit=LIMIT))
-        embedding = await _median_ms(asked, lambda each: house.embedder.embed([each]))
-        await house.close()
+        setup = await MemorySetup.open(Path(folder))
+        await setup.write("agt_1", contents)
+        await setup.service.search("agt_1", asked[0], limit=LIMIT)
+        await setup.vectors.wait_until_idle()
+        # The first search of a word reads its postings. Later searches are measured.
+        await _median_ms(asked, lambda each: setup.service.search("agt_1", each, limit=LIMIT))
+        ours = await _median_ms(asked, lambda each: setup.service.search("agt_1", each, limit=LIMIT))
+        embedding = await _median_ms(asked, lambda each: setup.embedder.embed([each]))
+        await setup.close()
         began = time.perf_counter()
-        house = await MemorySetup.open(Path(folder))
-        await house.service.search("agt_1", asked[0], limit=LIMIT)
+        setup = await MemorySetup.open(Path(folder))
+        await setup.service.search("agt_1", asked[0], limit=LIMIT)
         restart = time.perf_counter() - began
-        await house.close()
+        await setup.close()
     flat, text = await _floors(contents, asked)
     label = f"among {count:,}"
     return [
@@ -124,10 +127,10 @@ async def _within(count: int, words: int, most_ms: float, effort: Effort) -> lis
 
 
 async def _floors(contents: Sequence[str], asked: Sequence[str]) -> tuple[float, float]:
-    """A search of a flat FAISS index and of an FTS5 table, nothing else: ms, p50."""
+    """Return the p50 of a search of a flat FAISS index and of an FTS5 table, in milliseconds."""
     embedder = HashingEmbedder()
 
-    def matrix(vectors: Sequence[bytes]) -> Any:
+    def matrix(vectors: Sequence[bytes]) -> numpy.ndarray:
         return numpy.frombuffer(b"".join(vectors), dtype="<f4").reshape(len(vectors), embedder.dimensions)
 
     faiss.omp_set_num_threads(1)
@@ -151,7 +154,7 @@ async def _floors(contents: Sequence[str], asked: Sequence[str]) -> tuple[float,
 
 
 async def _agents(count: int) -> Number:
-    """In a process of its own: this one has seen too much."""
+    """Measure in a separate process, since this one has allocated memory."""
     script = Path(__file__).parent / "memory_agents.py"
     done = await asyncio.to_thread(
         subprocess.run, [sys.executable, str(script), str(count)], check=True, capture_output=True, text=True

@@ -1,5 +1,7 @@
-"""The resident memory of a process in which every one of COUNT agents, of 1,000 memories each, was searched:
-``python bench/memory_agents.py COUNT`` prints it in bytes."""
+"""``python bench/memory_agents.py COUNT``: print the resident memory of a process, in bytes.
+
+The process has searched each of COUNT agents, which have 1,000 memories each.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 from measure import rss_bytes
-from memory_house import MemorySetup, questions, sentences
+from memory_setup import MemorySetup, questions, sentences
 
 EACH = 1_000
 
@@ -18,17 +20,17 @@ EACH = 1_000
 async def main(count: int) -> None:
     contents = sentences(EACH, 2_000)
     with tempfile.TemporaryDirectory(prefix="wonder-bench-") as folder:
-        house = await MemorySetup.open(Path(folder))
-        vectors = await house.embedder.embed(contents)
+        setup = await MemorySetup.open(Path(folder))
+        vectors = await setup.embedder.embed(contents)
         for number in range(count):
-            await house.put(f"agt_{number:04}", contents, vectors)
+            await setup.put(f"agt_{number:04}", contents, vectors)
         asked = questions(contents, 3)
         for number in range(count):
             for question in asked:
-                if len(await house.service.search(f"agt_{number:04}", question, limit=8)) != 8:
+                if len(await setup.service.search(f"agt_{number:04}", question, limit=8)) != 8:
                     raise RuntimeError("hits are missing")
         print(rss_bytes(os.getpid()))
-        await house.close()
+        await setup.close()
 
 
 if __name__ == "__main__":

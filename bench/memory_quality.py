@@ -1,16 +1,20 @@
-"""``make bench-memory``: how well search finds what was said, beside plain FTS5, plain FAISS and rank fusion.
+"""``make bench-memory``: measure the quality of search, beside plain FTS5, plain FAISS and rank fusion.
 
 make bench-memory                                        the conversations in bench/data
 make bench-memory ARGS="--data qmsum.jsonl"              any data set; see docs/memory.md for its form
 make bench-memory ARGS="--data qmsum.jsonl --most-evidence 10 --json result.json"
 
-One line of the file is one agent, all of whose messages become its memories, written and searched through the
-memory service as a server has it: SQLite, FAISS, the embedder. Every question is asked of its agent alone.
+One line of the file is one agent. All of its messages become memories, which the memory service of a server
+writes and searches: SQLite, FAISS, the embedder. A question searches the memories of its agent only.
 
-recall@10 is the share of a question's evidence among the first ten, MRR one over the rank of the first
-evidence (0 beyond 100), nDCG@10 the gain of the first ten against the best order; each the mean over the
-questions. Agents are divided in their order, first, third, … and second, fourth, …: constants may have been
-tuned on one half (`seen`), and the other says whether that helped others (`held out`).
+The figures are means over the questions:
+
+- recall@10: share of a question's evidence among the first ten hits
+- MRR: one over the rank of the first evidence, 0 beyond 100
+- nDCG@10: gain of the first ten hits relative to the best order
+
+The first, third, … agents are `seen`: constants may have been tuned on them. The others are `held out` and
+show whether the tuning holds for other data.
 """
 
 from __future__ import annotations
@@ -28,7 +32,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import faiss
 import numpy
@@ -38,6 +42,7 @@ from wonder_server.adapters.faiss.vectors import FaissVectors
 from wonder_server.adapters.in_memory.blobs import MemoryBlobs
 from wonder_server.adapters.sqlite.memory.maintenance import SqliteMemoryMaintenance
 from wonder_server.adapters.sqlite.memory.store import SqliteMemories
+from wonder_server.core.json_types import JsonDict
 from wonder_server.core.memory.records import Draft, Source, Weights
 from wonder_server.ports.embedder import Embedder
 from wonder_server.services.memory.large_contents import LargeContents
@@ -62,7 +67,7 @@ class Agent:
     """Content of one line."""
 
     name: str
-    messages: tuple[dict[str, Any], ...]
+    messages: tuple[JsonDict, ...]
     questions: tuple[Question, ...]
 
 
@@ -76,8 +81,10 @@ class Quality:
 
 
 def agents(path: Path, most_evidence: int) -> Iterator[Agent]:
-    """The agents of a file, in its order; questions with no evidence, or more than ``most_evidence``, are
-    left out. Raises `SystemExit` with a sentence where the file is not in this form."""
+    """Yield the agents of a file, without questions that have no evidence or more than ``most_evidence``.
+
+    Raises `SystemExit` if the file has another form.
+    """
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         if not line.strip():
             continue
@@ -90,19 +97,20 @@ def agents(path: Path, most_evidence: int) -> Iterator[Agent]:
             questions = [Question(each["query"], frozenset(each["evidence"])) for each in given["questions"]]
         except (ValueError, KeyError, TypeError, AttributeError) as problem:
             raise SystemExit(
-                f"{path}, line {number}, is not an agent as docs/memory.md says: {problem!r}"
+                f"{path}, line {number}, is not an agent in the form of docs/memory.md: {problem!r}"
             ) from None
-        strangers = {id for question in questions for id in question.evidence} - ids
-        if strangers or len(ids) < len(messages):
+        unknown = {id for question in questions for id in question.evidence} - ids
+        if unknown or len(ids) < len(messages):
             raise SystemExit(
-                f"{path}, line {number}: ids are not unique, or evidence has none: {sorted(strangers)[:3]}"
+                f"{path}, line {number}: ids are not unique, or evidence has unknown ids: "
+                f"{sorted(unknown)[:3]}"
             )
         kept = (question for question in questions if 1 <= len(question.evidence) <= most_evidence)
         yield Agent(str(given.get("agent", number)), messages, tuple(kept))
 
 
 def quality(found: Sequence[str], evidence: frozenset[str]) -> Quality:
-    """The figures of one ranked list."""
+    """Return the figures of one ranked list."""
     hits = [id in evidence for id in found]
     first = next((1 / rank for rank, hit in enumerate(hits[:MAX_HITS], 1) if hit), 0.0)
     gain = sum(1 / math.log2(rank + 1) for rank, hit in enumerate(hits[:AT], 1) if hit)
@@ -111,7 +119,7 @@ def quality(found: Sequence[str], evidence: frozenset[str]) -> Quality:
 
 
 class Clock:
-    """All memories are of one time: the data says nothing of when."""
+    """A fixed time, since the data has no times."""
 
     def now_ms(self) -> int:
         return 1_700_000_000_000
@@ -129,8 +137,8 @@ async def ours(agent: Agent, embedder: Embedder, weights: Weights, times: list[f
             index=SemanticIndex(vectors=vectors, source=store, embedder=embedder),
             clock=Clock(),
         )
-        said = [message for message in agent.messages if message["content"].strip()]
-        drafts = [_draft(message, place) for place, message in enumerate(said, 1)]
+        messages = [message for message in agent.messages if message["content"].strip()]
+        drafts = [_draft(message, place) for place, message in enumerate(messages, 1)]
         for start in range(0, len(drafts), MAX_BATCH):
             await service.write_all(agent.name, drafts[start : start + MAX_BATCH])
         answers = []
@@ -145,7 +153,7 @@ async def ours(agent: Agent, embedder: Embedder, weights: Weights, times: list[f
         return answers
 
 
-def _draft(message: dict[str, Any], place: int) -> Draft:
+def _draft(message: JsonDict, place: int) -> Draft:
     return Draft(
         type=message.get("type", "message"),
         content=message["content"],
@@ -158,30 +166,31 @@ def _draft(message: dict[str, Any], place: int) -> Draft:
     )
 
 
-def _message_text(message: dict[str, Any]) -> str:
+def _message_text(message: JsonDict) -> str:
     return (
         f"{message['speaker']}: {message['content']}" if message.get("speaker") else str(message["content"])
     )
 
 
 def full_text(agent: Agent) -> list[list[str]]:
-    """FTS5 as it comes: ``speaker: content``, Porter's stems, any word of the question, its own bm25."""
+    """Search with plain FTS5: ``speaker: content``, Porter stems, any word of the question, its own bm25."""
     with sqlite3.connect(":memory:") as connection:
-        connection.execute("CREATE VIRTUAL TABLE said USING fts5 (content, tokenize='porter unicode61')")
+        connection.execute("CREATE VIRTUAL TABLE texts USING fts5 (content, tokenize='porter unicode61')")
         rows = [(place, _message_text(message)) for place, message in enumerate(agent.messages)]
-        connection.executemany("INSERT INTO said (rowid, content) VALUES (?, ?)", rows)
+        connection.executemany("INSERT INTO texts (rowid, content) VALUES (?, ?)", rows)
         answers = []
         for question in agent.questions:
             any_word = " OR ".join(f'"{word}"' for word in _WORD.findall(question.text)) or '""'
             found = connection.execute(
-                "SELECT rowid FROM said WHERE said MATCH ? ORDER BY rank, rowid LIMIT ?", (any_word, MAX_HITS)
+                "SELECT rowid FROM texts WHERE texts MATCH ? ORDER BY rank, rowid LIMIT ?",
+                (any_word, MAX_HITS),
             )
             answers.append([agent.messages[row[0]]["id"] for row in found])
         return answers
 
 
 async def nearest(agent: Agent, embedder: Embedder) -> list[list[str]]:
-    """A flat FAISS index over one vector a message, ``speaker: content``."""
+    """Search a flat FAISS index with one vector for each message, ``speaker: content``."""
     index = faiss.IndexFlatIP(embedder.dimensions)
     index.add(_matrix(await embedder.embed([_message_text(message) for message in agent.messages]), embedder))
     if not agent.questions:
@@ -191,12 +200,12 @@ async def nearest(agent: Agent, embedder: Embedder) -> list[list[str]]:
     return [[agent.messages[place]["id"] for place in row] for row in found.tolist()]
 
 
-def _matrix(vectors: Sequence[bytes], embedder: Embedder) -> Any:
+def _matrix(vectors: Sequence[bytes], embedder: Embedder) -> numpy.ndarray:
     return numpy.frombuffer(b"".join(vectors), dtype="<f4").reshape(len(vectors), embedder.dimensions)
 
 
 def fused(left: list[str], right: list[str]) -> list[str]:
-    """Reciprocal-rank fusion."""
+    """Merge two ranked lists by reciprocal rank fusion."""
     scores: dict[str, float] = {}
     for found in (left, right):
         for rank, id in enumerate(found, 1):
@@ -204,8 +213,8 @@ def fused(left: list[str], right: list[str]) -> list[str]:
     return sorted(scores, key=lambda id: -scores[id])
 
 
-async def measure(path: Path, most_evidence: int, embedder: Embedder, weights: Weights) -> dict[str, Any]:
-    """Figures by method and part of the data."""
+async def measure(path: Path, most_evidence: int, embedder: Embedder, weights: Weights) -> JsonDict:
+    """Return the figures by method and part of the data."""
     parts: dict[tuple[str, str], list[Quality]] = {}
     times: list[float] = []
     messages = 0
@@ -243,7 +252,7 @@ async def measure(path: Path, most_evidence: int, embedder: Embedder, weights: W
     }
 
 
-def show(report: dict[str, Any]) -> None:
+def show(report: JsonDict) -> None:
     print(f"\n{report['data']}: {report['messages']:,} messages, {report['questions']:,} questions, "
           f"embedder {report['embedder']}, search p50 {report['search_p50_ms']:.2f} ms")  # fmt: skip
     print(f"  {'':14} {'part':10} {'questions':>9} {f'recall@{AT}':>10} {'MRR':>7} {f'nDCG@{AT}':>8}")
@@ -257,12 +266,16 @@ def show(report: dict[str, Any]) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument(
-        "--data", type=Path, action="append", metavar="FILE", help="JSONL; several may be given"
+        "--data",
+        type=Path,
+        action="append",
+        metavar="FILE",
+        help="read the agents of this JSONL file; may be repeated",
     )
     parser.add_argument("--most-evidence", type=int, default=1_000_000, metavar="N",
-                        help="leave out questions with more evidence than this")  # fmt: skip
-    parser.add_argument("--vector", type=float, metavar="SHARE", help="what vectors count for, 0 to 1")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures there")
+                        help="omit questions with more than N messages of evidence")  # fmt: skip
+    parser.add_argument("--vector", type=float, metavar="SHARE", help="weight of vectors, 0 to 1")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to FILE too")
     given = parser.parse_args()
     reports = []
     for path in given.data or [OURS]:

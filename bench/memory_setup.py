@@ -1,4 +1,4 @@
-"""A memory service in this process, over a folder: what the benchmarks of many memories work with."""
+"""A memory service in this process, over a folder, and texts to search."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from wonder_server.adapters.faiss.vectors import FaissVectors
 from wonder_server.adapters.in_memory.blobs import MemoryBlobs
 from wonder_server.adapters.sqlite.memory.maintenance import SqliteMemoryMaintenance
 from wonder_server.adapters.sqlite.memory.store import SqliteMemories
+from wonder_server.compose.interpreter import SWITCH_INTERVAL_S
 from wonder_server.core.memory.records import Draft
 from wonder_server.ports.memories import Entry, StoredText
 from wonder_server.services.memory.large_contents import LargeContents
@@ -26,7 +27,7 @@ class Clock:
 
 
 class MemorySetup:
-    """Store, vectors, embedder and service, as compose puts them together."""
+    """Store, vectors, embedder and service, connected as in a server."""
 
     def __init__(self, store: SqliteMemories, folder: Path) -> None:
         self.store = store
@@ -44,8 +45,7 @@ class MemorySetup:
 
     @classmethod
     async def open(cls, folder: Path) -> MemorySetup:
-        # As the server does at its start.
-        sys.setswitchinterval(0.001)
+        sys.setswitchinterval(SWITCH_INTERVAL_S)  # As in the server.
         return cls(await SqliteMemories.open(folder / "memory.db"), folder)
 
     async def write(self, agent: str, contents: Sequence[str]) -> None:
@@ -54,7 +54,7 @@ class MemorySetup:
             await self.service.write_all(agent, drafts)
 
     async def put(self, agent: str, contents: Sequence[str], vectors: Sequence[bytes]) -> None:
-        """`write` of texts whose vectors are known, and one batch."""
+        """Store texts with known vectors in one batch."""
         entries = [
             Entry(
                 id=f"mem_{agent}{number:06}",
@@ -72,8 +72,10 @@ class MemorySetup:
 
 
 def sentences(count: int, words: int, seed: int = 7) -> list[str]:
-    """Sentences of twelve words, the same in every run, of ``words`` words: the second half as often as the
-    first, and so on (Zipf's law)."""
+    """Return sentences of twelve words, the same in every run.
+
+    They use ``words`` words: the second half as often as the first, and so on (Zipf's law).
+    """
     chance = random.Random(seed)
     known = ["".join(chance.choices("abdegiklmnoprstu", k=chance.randint(2, 9))) for _ in range(words)]
     frequencies = [1 / rank for rank in range(1, words + 1)]
@@ -81,21 +83,21 @@ def sentences(count: int, words: int, seed: int = 7) -> list[str]:
 
 
 def questions(contents: Sequence[str], count: int) -> list[str]:
-    """Seven words in a row of some of them."""
+    """Return questions: seven consecutive words of random sentences."""
     chance = random.Random(8)
     return [" ".join(chance.choice(contents).split()[2:9]) for _ in range(count)]
 
 
 def full_text(contents: Sequence[str]) -> sqlite3.Connection:
-    """The floor: an FTS5 table of the same texts, and nothing else."""
+    """Return an FTS5 table of the texts, as a floor."""
     connection = sqlite3.connect(":memory:")
-    connection.execute("CREATE VIRTUAL TABLE said USING fts5 (content, tokenize='porter unicode61')")
-    connection.executemany("INSERT INTO said (content) VALUES (?)", ((content,) for content in contents))
+    connection.execute("CREATE VIRTUAL TABLE texts USING fts5 (content, tokenize='porter unicode61')")
+    connection.executemany("INSERT INTO texts (content) VALUES (?)", ((content,) for content in contents))
     return connection
 
 
 def full_text_search(connection: sqlite3.Connection, question: str, limit: int) -> None:
     any_word = " OR ".join(f'"{word}"' for word in question.split())
     connection.execute(
-        "SELECT rowid, content FROM said WHERE said MATCH ? ORDER BY rank LIMIT ?", (any_word, limit)
+        "SELECT rowid, content FROM texts WHERE texts MATCH ? ORDER BY rank LIMIT ?", (any_word, limit)
     ).fetchall()

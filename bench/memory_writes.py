@@ -1,7 +1,7 @@
-"""Memory writes over gRPC: one at a time by 64 at once, and in batches; short, long, and of a conversation.
+"""Memory writes over gRPC: single writes by 64 writers, and batches; short, long, of a conversation.
 
-Every write is on disk when it is answered, with full text and vector. Of a conversation means that each
-memory has a place in it, so that its neighbours' index entries change as well; long ones are objects.
+Every answered write is on disk, with full text and vector. A memory of a conversation has a place in it, so
+that the index entries of its neighbours change as well. Long memories are objects.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""The native model adapter by itself: a streamed answer of 50 tokens, its CPU beside a plain relay's.
+"""The native model adapter alone: the CPU of a streamed answer of 50 tokens, beside that of a plain relay.
 
-The floor is a minimal reader with aiohttp: POST, read line after line, parse, take the text; it
-gathers nothing, watches nothing, and knows one format. Both run in this process, the scripted provider in
-its own, on loopback. Once every token comes by itself (paced), once as fast as the provider can.
+The floor is a minimal reader with aiohttp: POST, read each line, parse it, take the text. It collects
+nothing, has no timeouts, and supports one format. Both run in this process, the scripted provider in another
+one on loopback. The tokens come once with a pause before each (paced), and once as fast as the provider can
+send.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import aiohttp
 from measure import Effort, Number
@@ -24,6 +24,7 @@ from measure import Effort, Number
 from wonder_server.adapters.models.common.endpoints import Endpoint
 from wonder_server.adapters.models.native.model import NativeModel
 from wonder_server.core.definitions.specs import ModelProfile
+from wonder_server.core.json_types import JsonDict
 from wonder_server.ports.model import TextDelta
 
 TOKENS = 50
@@ -31,9 +32,9 @@ AT_ONCE = 64
 PACE_MS = 10
 TEXT = " ".join(f"word{number}" for number in range(TOKENS))
 MOST_CPU = 1.5
-"""Times the plain relay's."""
+"""Maximum ratio to the plain relay."""
 
-ASKED: dict[str, dict[str, Any]] = {
+ASKED: dict[str, JsonDict] = {
     "openai_chat": {"messages": [{"role": "user", "content": "Say it."}]},
     "openai_responses": {"input": [{"role": "user", "content": "Say it."}]},
     "anthropic_messages": {"messages": [{"role": "user", "content": "Say it."}], "max_tokens": 100},
@@ -65,7 +66,7 @@ async def measure(effort: Effort) -> list[Number]:
 
 
 async def _cpu_ms(turn: Callable[[], Awaitable[None]], rounds: int) -> float:
-    """Milliseconds of this process's CPU per turn, `AT_ONCE` at once."""
+    """Return the CPU of this process per turn in milliseconds, with `AT_ONCE` concurrent turns."""
 
     async def several(count: int) -> None:
         for _ in range(count):

@@ -1,6 +1,6 @@
-"""The server as ``wonder serve`` runs it, on a free port, with one thing more: it can be asked what it holds.
+"""The server of ``wonder serve`` on a free port, which also reports on itself.
 
-Whenever a line comes on standard input it answers with one line of JSON on standard output::
+For each line on standard input it writes one line of JSON to standard output::
 
     {"commits": {"00.db": 12, "catalog.db": 3}, "tasks": 7, "threads": 9}
 """
@@ -14,13 +14,14 @@ import json
 import sys
 import threading
 import time
-from typing import Any
+
+from wonder_server.core.json_types import JsonDict
 
 _BEGAN = time.monotonic()
 
 
-def holdings() -> dict[str, Any]:
-    """Commits of every open database, asyncio tasks and threads."""
+def report() -> JsonDict:
+    """Return the commits of every open database and the numbers of asyncio tasks and threads."""
     from wonder_server.adapters.sqlite.database import Database
 
     databases = [thing for thing in gc.get_objects() if isinstance(thing, Database)]
@@ -35,7 +36,7 @@ def answer() -> None:
     if not sys.stdin.readline():
         asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
         return
-    print(json.dumps(holdings()), flush=True)
+    print(json.dumps(report()), flush=True)
 
 
 def main() -> None:

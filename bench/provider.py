@@ -1,8 +1,8 @@
-"""A model provider on loopback that costs next to nothing: OpenAI chat and Anthropic messages, streamed.
+"""A model provider on loopback with little CPU of its own: OpenAI chat and Anthropic messages, streamed.
 
-The model's name says what it does: ``50`` speaks fifty tokens as fast as it can, each in a write of its own;
-``50@20`` pauses 20 ms before each. Frames are encoded once. Like all servers under measurement it writes
-where it listens into ``ADDRESS``, and it knows just as much of HTTP as its two clients need.
+The model's name selects the answer: ``50`` sends fifty tokens as fast as possible, each in a separate write;
+``50@20`` pauses 20 ms before each. Frames are encoded once. Like all measured servers it writes its address
+into ``ADDRESS``. It implements only the HTTP that its two clients use.
 """
 
 from __future__ import annotations
@@ -10,10 +10,9 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 HEAD = (
     b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncache-control: no-cache\r\n"
@@ -23,13 +22,14 @@ END = b"0\r\n\r\n"
 
 
 class ProviderProtocol(asyncio.Protocol):
-    """One connection; one request after the other."""
+    """One connection with sequential requests."""
 
     def __init__(self) -> None:
         self._received = b""
         self._loop = asyncio.get_running_loop()
 
-    def connection_made(self, transport: Any) -> None:
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
@@ -48,7 +48,7 @@ class ProviderProtocol(asyncio.Protocol):
         self._again = again
         again()
 
-    def _next(self, frames: Any, pause: float) -> None:
+    def _next(self, frames: Iterator[bytes], pause: float) -> None:
         frame = next(frames, None)
         if frame is None or self._transport.is_closing():
             return
@@ -63,12 +63,12 @@ def _length(head: bytes) -> int:
     for line in head.lower().split(b"\r\n"):
         if line.startswith(b"content-length:"):
             return int(line.partition(b":")[2])
-    raise ValueError("a request without a length")
+    raise ValueError("the request has no content-length")
 
 
 @cache
 def _frames(path: str, count: int) -> tuple[bytes, ...]:
-    """The answer's events, each as a chunk of the body."""
+    """Return the events of the answer, each as a chunk of the body."""
     speak = _anthropic if path.endswith("/messages") else _openai
     return tuple(b"%x\r\n%b\r\n" % (len(event), event) for event in speak(count))
 
@@ -76,7 +76,7 @@ def _frames(path: str, count: int) -> tuple[bytes, ...]:
 def _openai(count: int) -> list[bytes]:
     base = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "loopback"}
 
-    def event(delta: dict[str, Any], finish: str | None = None, **more: Any) -> bytes:
+    def event(delta: dict[str, object], finish: str | None = None, **more: object) -> bytes:
         choice = {"index": 0, "delta": delta, "finish_reason": finish}
         return b"data: " + json.dumps({**base, "choices": [choice], **more}).encode() + b"\n\n"
 
@@ -91,7 +91,7 @@ def _openai(count: int) -> list[bytes]:
 
 
 def _anthropic(count: int) -> list[bytes]:
-    def event(kind: str, **more: Any) -> bytes:
+    def event(kind: str, **more: object) -> bytes:
         return f"event: {kind}\ndata: {json.dumps({'type': kind, **more})}\n\n".encode()
 
     message = {

@@ -1,9 +1,9 @@
 """Turns through a provider on loopback that streams 50 tokens: everything recorded, beside a bare relay.
 
-The floor is a grpc.aio server that posts to the same provider with aiohttp, sends on what it says, and keeps
-nothing (`bare.py`). Wonder reaches the provider with its native adapter, and once more through LiteLLM, whose
-helper process is counted in. Tokens come as fast as the provider can, 64 turns at once; then 200 streams with
-one token each 20 ms, of which it is watched how long the longest waits between tokens are.
+The floor is a grpc.aio server that posts to the same provider with aiohttp, forwards its text, and stores
+nothing (`bare.py`). Wonder reaches the provider with its native adapter, and again through LiteLLM, including
+the CPU of the helper process. First 64 concurrent turns, with tokens as fast as the provider can send; then
+200 streams with one token each 20 ms, for the longest gaps between tokens.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
-from client import Bare, Chat, Client
+from client import Bare, Call, Chat, Client
 from google.protobuf.wrappers_pb2 import StringValue
 from measure import Effort, Load, Number, cpu_seconds, load, percentile
 from servers import Server, bare, provider, wonder
@@ -27,12 +26,12 @@ AT_ONCE = 64
 STREAMS = 200
 INTERVAL_MS = 20
 MOST_CPU = 2.0
-"""Times the relay's."""
+"""Maximum ratio to the relay."""
 LEAST_PER_SECOND = 250
 MOST_GAP = 2.0
-"""Times the interval."""
+"""Maximum ratio to the interval."""
 NATIVE, LITELLM = "openai", "anthropic"
-"""Both are asked in OpenAI's format; whom that is not the own format of, LiteLLM translates for."""
+"""Providers of the two routes. Requests have OpenAI's format; LiteLLM translates them for the second."""
 RELAY = "bare grpc.aio that relays with aiohttp"
 
 Turn = Callable[[int], Awaitable[float]]
@@ -40,7 +39,7 @@ Turn = Callable[[int], Awaitable[float]]
 
 @dataclass(frozen=True, slots=True)
 class Gaps:
-    """Waits of streams between tokens, in ms, and the server's CPU for each token."""
+    """Gaps between tokens, in ms, and the CPU of the server for each token, in µs."""
 
     p50: float
     p99: float
@@ -55,7 +54,7 @@ async def measure(effort: Effort) -> list[Number]:
         numbers += _rates(", LiteLLM", floor, await _turns(url, LITELLM, max(1, effort.rounds // 5)))
         paced = await _bare_gaps(url, effort.seconds)
         numbers += _paces("", paced, await _gaps(url, NATIVE, effort.seconds))
-        if not effort.quick:  # It cannot keep pace, and takes its time.
+        if not effort.quick:  # LiteLLM cannot keep this pace, so this takes long.
             numbers += _paces(", LiteLLM", paced, await _gaps(url, LITELLM, effort.seconds))
     return numbers
 
@@ -97,7 +96,7 @@ def _server(url: str) -> Server:
 
 async def _agent(client: Client, way: str, model: str) -> str:
     profile = {"provider": way, "model": model, "format": "MODEL_FORMAT_OPENAI_CHAT"}
-    # Nothing is extracted: that would be a second call of the model, which the relay does not make.
+    # No extraction: it would call the model a second time, which the relay does not.
     persona = {"memory_extraction_workflow_id": "none"}
     return await client.agent("speaker", profile=profile, persona=persona)
 
@@ -139,7 +138,7 @@ async def _relayed(url: str, each: int) -> Load:
             return await _loaded(server, each, turn)
 
 
-async def _bare_turn(calls: list[Any], asked: bytes, index: int) -> float:
+async def _bare_turn(calls: list[Call], asked: bytes, index: int) -> float:
     began = time.perf_counter()
     await calls[index].write(asked)
     received = await calls[index].read()
@@ -173,7 +172,7 @@ def _paced(seconds: float) -> str:
 
 
 def _cpu(server: Server) -> float:
-    """Seconds of CPU of the server and the helpers that it has started."""
+    """Return the CPU of the server and its helper processes, in seconds."""
     return server.cpu + sum(map(cpu_seconds, server.children))
 
 
@@ -185,7 +184,7 @@ async def _loaded(server: Server, each: int, turn: Turn) -> Load:
 
 
 async def _watched(server: Server, streams: list[Callable[[], Awaitable[bytes]]], seconds: float) -> Gaps:
-    """Listen to all for a second, then measure for ``seconds``. A stream that says nothing has a gap too."""
+    """Read all streams for a second, then measure for ``seconds``. Silent streams count as gaps."""
     gaps: list[float] = []
     clock = time.perf_counter
     last = [0.0] * len(streams)

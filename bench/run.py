@@ -1,8 +1,8 @@
-"""``make bench``: every number beside its floor, measured in the same run, as a table and as JSON.
+"""``make bench``: measure every number beside its floor in one run, as a table and as JSON.
 
-make bench                          all of them, some minutes
-make bench ARGS=--quick             a look, about two minutes
-make bench ARGS="--only streaming"  one of them
+make bench                          all benchmarks, some minutes
+make bench ARGS=--quick             a rough measurement, about two minutes
+make bench ARGS="--only streaming"  one benchmark
 """
 
 from __future__ import annotations
@@ -19,30 +19,37 @@ import time
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import grpc
 from measure import FULL, QUICK, Number
+
+from wonder_server.core.json_types import JsonDict
 
 NAMES = (
     *("streaming", "turns", "relay", "long", "models", "runs", "commits", "memory", "memory_writes", "shell"),
     *("idle", "active", "slow", "lists", "fair", "shards"),
 )
+
 SHOWN = "bench/results/latest.json"
 LATEST = Path(__file__).parents[1] / SHOWN
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="short windows: about two minutes, and rough")
-    parser.add_argument("--only", action="append", choices=NAMES, metavar="NAME", help=", ".join(NAMES))
-    parser.add_argument("--json", type=Path, default=LATEST, metavar="FILE", help=f"default {SHOWN}")
+    parser.add_argument(
+        "--quick", action="store_true", help="measure for a short time: about two minutes, rough numbers"
+    )
+    names_help = "run this benchmark only: " + ", ".join(NAMES)
+    parser.add_argument("--only", action="append", choices=NAMES, metavar="NAME", help=names_help)
+    parser.add_argument(
+        "--json", type=Path, default=LATEST, metavar="FILE", help=f"write to FILE; default {SHOWN}"
+    )
     given = parser.parse_args()
     effort = QUICK if given.quick else FULL
-    # Comparing numbers of shards takes many servers; a quick look leaves it out unless asked.
+    # The comparison of shard counts starts many servers, so --quick omits it.
     names = given.only or [name for name in NAMES if not (given.quick and name == "shards")]
 
-    report: dict[str, Any] = {**_circumstances(), "quick": given.quick, "benchmarks": {}}
+    report: JsonDict = {**_environment(), "quick": given.quick, "benchmarks": {}}
     missed = 0
     for name in names:
         began = time.perf_counter()
@@ -58,7 +65,7 @@ def main() -> int:
     return 0
 
 
-def _circumstances() -> dict[str, Any]:
+def _environment() -> JsonDict:
     return {
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "cpus": os.cpu_count(),

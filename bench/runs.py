@@ -1,9 +1,12 @@
-"""Workflow runs, each started with one call that waits for its end; 64 at once, unless it says otherwise.
+"""Workflow runs, each started by one call that waits for its end; 64 concurrent unless the name differs.
 
-One step, ten nodes one after the other, a fan-out of 20 that is joined again, a child of one step; one run of
-10,000 node executions; and a task of ten steps, which no run is needed for. Nodes do nothing but compute. The
-floor of calls is a call to a bare grpc.aio server that records nothing, that of a watched run such a call and
-a stream; the first fifth of a long run's nodes is the floor of its last.
+- one step, also watched; ten sequential nodes; a fan-out of 20 with a fan-in; a child of one step
+- one run of 10,000 node executions
+- a task of ten steps without a run
+
+Nodes only compute. The floor of a call is a call to a bare grpc.aio server that records nothing; the floor of
+a watched run is such a call and a stream. In the long run, the first fifth of the nodes is the floor of the
+last.
 """
 
 from __future__ import annotations
@@ -13,11 +16,13 @@ import itertools
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any
+from dataclasses import dataclass
 
 from client import LIBRARY, Bare, Client, ask
 from measure import Effort, Load, Number, load
 from servers import Server, bare, wonder
+
+from wonder_server.core.json_types import JsonDict, JsonValue
 
 AT_ONCE = 64
 BRANCHES = 20
@@ -25,16 +30,16 @@ LONG = 10_000
 MEGABYTE = 1 << 20
 
 
-def _task(name: str, steps: int) -> dict[str, Any]:
+def _task(name: str, steps: int) -> JsonDict:
     step = {"action": {"kind": "context"}, "output_mapping": {"output.n": "1"}}
     return {"name": name, "task": {"steps": [{"id": f"s{number}", **step} for number in range(steps)]}}
 
 
-def _chain(*ids: str) -> list[dict[str, Any]]:
+def _chain(*ids: str) -> list[JsonDict]:
     return [{"from_node_id": a, "to_node_id": b} for a, b in itertools.pairwise(ids)]
 
 
-def _node(name: str, **fields: Any) -> dict[str, Any]:
+def _node(name: str, **fields: JsonValue) -> JsonDict:
     return {"id": name, "task_id": "one_step_task", **fields}
 
 
@@ -53,7 +58,7 @@ DEFINITIONS = [
                 *(_node(each) for each in BRANCH),
                 _node("end", fan_in={"mode": "FAN_IN_MODE_ALL"}),
             ],
-            "transitions": [way for each in BRANCH for way in _chain("begin", each, "end")],
+            "transitions": [transition for each in BRANCH for transition in _chain("begin", each, "end")],
         },
     },
     {"name": "child", "workflow": {"nodes": [{"id": "only", "workflow_id": "one_step"}]}},
@@ -67,31 +72,48 @@ DEFINITIONS = [
 ]
 WORKFLOW = f"{LIBRARY}/one_step"
 EVENTS = 5
-"""Messages that a watcher of a run of one step gets, about, and their size."""
+"""Approximate number of messages to a watcher of a run of one step. `SIZE` is their size in bytes."""
 SIZE = 250
 
 Work = Callable[[Client, int], Awaitable[float]]
 
 
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """The same work without Wonder."""
+
+    name: str
+    load: Load
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """Goals for runs: at least ``per_second``, with at most ``commits`` for each."""
+
+    per_second: float | None = None
+    commits: float | None = None
+
+
 async def measure(effort: Effort) -> list[Number]:
     each = max(effort.rounds, 4)
-    unary, stream = await _floor(each, watched=False), await _floor(each, watched=True)
+    unary = Floor("a bare call", await _floor(each, watched=False))
+    stream = Floor("a bare call and a stream", await _floor(each, watched=True))
     with wonder() as server:
         async with Client(server.address) as client:
             await client.apply(DEFINITIONS)
             numbers = [
-                *await _runs(server, client, "one_step", each, unary, per_second=1500, commits=2),
+                *await _runs(server, client, "one_step", each, unary, Goal(1500, 2)),
                 *await _watched(server, client, each, stream),
-                *await _runs(server, client, "ten_nodes", each, unary, per_second=500, commits=10),
-                *await _runs(server, client, "fan_out", each, unary, per_second=400, commits=4),
-                *await _runs(server, client, "child", each, unary),
+                *await _runs(server, client, "ten_nodes", each, unary, Goal(500, 10)),
+                *await _runs(server, client, "fan_out", each, unary, Goal(400, 4)),
+                *await _runs(server, client, "child", each, unary, Goal()),
                 await _task_alone(server, client, each * 16),
             ]
     return [*numbers, *await _long(effort)]
 
 
 async def runs(at_once: int, each: int, shards: int | None = None) -> tuple[Load, float]:
-    """The load of ``at_once`` workers with ``each`` runs of one step, and commits per run."""
+    """Return the load of ``at_once`` workers with ``each`` runs of one step, and the commits per run."""
     with wonder(shards) as server:
         async with Client(server.address) as client:
             await client.apply(DEFINITIONS)
@@ -103,7 +125,7 @@ def _starting(name: str) -> Work:
 
 
 async def _load(server: Server, client: Client, at_once: int, each: int, work: Work) -> tuple[Load, float]:
-    """The load, after one that is not counted, and commits for each piece of work."""
+    """Return the load after a warm-up, and the commits for one unit of work."""
     await load(server.pid, at_once, 2, lambda index: work(client, index))
     before = server.commits()
     done = await load(server.pid, at_once, each, lambda index: work(client, index))
@@ -111,42 +133,28 @@ async def _load(server: Server, client: Client, at_once: int, each: int, work: W
 
 
 async def _runs(
-    server: Server,
-    client: Client,
-    name: str,
-    each: int,
-    floor: Load,
-    *,
-    per_second: float | None = None,
-    commits: float | None = None,
+    server: Server, client: Client, name: str, each: int, floor: Floor, goal: Goal
 ) -> list[Number]:
-    done, made = await _load(server, client, AT_ONCE, each, _starting(name))
-    return _numbers(name.replace("_", " "), done, made, floor, "a bare call", per_second, commits)
+    done, commits = await _load(server, client, AT_ONCE, each, _starting(name))
+    return _numbers(name.replace("_", " "), done, commits, floor, goal)
 
 
-async def _watched(server: Server, client: Client, each: int, floor: Load) -> list[Number]:
+async def _watched(server: Server, client: Client, each: int, floor: Floor) -> list[Number]:
     work: Work = lambda client, index: client.watched_run(WORKFLOW, index)  # noqa: E731
-    done, made = await _load(server, client, AT_ONCE, each, work)
-    return _numbers("one step, watched", done, made, floor, "a bare call and a stream", None, 2)
+    done, commits = await _load(server, client, AT_ONCE, each, work)
+    return _numbers("one step, watched", done, commits, floor, Goal(commits=2))
 
 
-def _numbers(
-    name: str,
-    done: Load,
-    commits: float,
-    floor: Load,
-    floor_is: str,
-    per_second: float | None,
-    most_commits: float | None,
-) -> list[Number]:
+def _numbers(name: str, done: Load, commits: float, floor: Floor, goal: Goal) -> list[Number]:
+    bare_load, floor_is = floor.load, floor.name
     return [
-        Number(name=f"{name}: runs per second", value=done.per_second, unit="/s", aim=per_second,
-               floor=floor.per_second, floor_is=floor_is, better="more", aim_is="value"),
+        Number(name=f"{name}: runs per second", value=done.per_second, unit="/s", aim=goal.per_second,
+               floor=bare_load.per_second, floor_is=floor_is, better="more", aim_is="value"),
         Number(name=f"{name}: server CPU", value=done.cpu_ms, unit="ms",
-               floor=floor.cpu_ms, floor_is=floor_is),
+               floor=bare_load.cpu_ms, floor_is=floor_is),
         Number(name=f"{name}: start to end p50", value=done.p50_ms, unit="ms",
-               floor=floor.p50_ms, floor_is=floor_is),
-        Number(name=f"{name}: commits for each", value=commits, unit="", aim=most_commits),
+               floor=bare_load.p50_ms, floor_is=floor_is),
+        Number(name=f"{name}: commits for each", value=commits, unit="", aim=goal.commits),
     ]  # fmt: skip
 
 
@@ -160,7 +168,7 @@ async def _task_alone(server: Server, client: Client, each: int) -> Number:
 
 
 async def _long(effort: Effort) -> list[Number]:
-    """One run of 10,000 node executions: what it takes of memory, and whether it gets slower."""
+    """Measure one run of 10,000 node executions: its memory, and whether it becomes slower."""
     with wonder() as server:
         async with Client(server.address) as client:
             await client.apply(DEFINITIONS)

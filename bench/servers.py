@@ -1,4 +1,4 @@
-"""The servers under measurement, each in a process of its own so that its CPU and memory are its alone."""
+"""The measured servers. Each runs in a separate process, so that CPU and memory are its own."""
 
 from __future__ import annotations
 
@@ -10,25 +10,27 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from measure import cpu_seconds, rss_bytes
+
+from wonder_server.core.json_types import JsonDict
 
 _HERE = Path(__file__).parent
 _START_LIMIT_S = 30.0
 
 
 class Server:
-    """A server process with a fresh data folder, or the one given; a context manager, and gone with it.
+    """A server process with a new data folder, or with ``folder``. A context manager that ends the process.
 
-    It writes its address into the file ``ADDRESS`` of its folder when it is ready.
+    The process writes its address into the file ``ADDRESS`` of its folder when it is ready.
     """
 
     def __init__(self, script: str, *arguments: str, folder: Path | None = None) -> None:
         self._command = [sys.executable, str(_HERE / script), *arguments]
         self._given = folder
         self.ready_seconds = 0.0
-        """From the start of the process until it served."""
+        """Seconds from the start of the process until it is ready."""
         self.address = ""
 
     def __enter__(self) -> Self:
@@ -52,7 +54,7 @@ class Server:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._given is not None:
-            self._process.terminate()  # What is in the folder is wanted again.
+            self._process.terminate()  # The caller uses the folder again.
         else:
             self._process.kill()
         self._process.communicate()
@@ -64,37 +66,37 @@ class Server:
 
     @property
     def cpu(self) -> float:
-        """Seconds of CPU so far."""
+        """CPU of the process so far, in seconds."""
         return cpu_seconds(self.pid)
 
     @property
     def children(self) -> list[int]:
-        """The process ids of what it has started itself."""
+        """Ids of its child processes."""
         found = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
         return [int(child) for child in found]
 
     @property
     def rss(self) -> int:
-        """Bytes of memory now."""
+        """Resident memory now, in bytes."""
         return rss_bytes(self.pid)
 
-    def probe(self) -> dict[str, Any]:
-        """Return the server's report on itself: see `probed.py`. Wonder only."""
+    def probe(self) -> JsonDict:
+        """Return the server's report on itself; see `probed.py`. Only for `wonder`."""
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.write(b"\n")
         self._process.stdin.flush()
-        answer: dict[str, Any] = json.loads(self._process.stdout.readline())
+        answer: JsonDict = json.loads(self._process.stdout.readline())
         return answer
 
     def commits(self) -> int:
-        """Commits to the shards so far."""
+        """Return the number of commits to the shards so far."""
         return sum(count for file, count in self.probe()["commits"].items() if file[0].isdigit())
 
 
 def wonder(
     shards: int | None = None, *, folder: Path | None = None, environ: Mapping[str, str] | None = None
 ) -> Server:
-    """A Wonder server with its defaults, apart from the number of shards and what its environment says."""
+    """Return a Wonder server with default settings, except the shard count and ``environ``."""
     given = [f"--environ={name}={value}" for name, value in (environ or {}).items()]
     if shards:
         given.append(f"--shard-count={shards}")
@@ -102,10 +104,10 @@ def wonder(
 
 
 def bare() -> Server:
-    """The floor: a grpc.aio server that only sends bytes."""
+    """Return the floor: a grpc.aio server that only sends bytes."""
     return Server("bare.py")
 
 
 def provider() -> Server:
-    """A model provider on loopback; its address is a URL."""
+    """Return a model provider on loopback. Its address is a URL."""
     return Server("provider.py")

@@ -1,6 +1,6 @@
 """Number of shards: one-step runs and turns, 64 at once, with 1, 2 and 4 shards.
 
-More files commit side by side, but each commit then carries fewer writes. The floor is one shard.
+More files commit in parallel, but each commit then has fewer writes. The floor is one shard.
 """
 
 from __future__ import annotations

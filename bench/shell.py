@@ -1,4 +1,4 @@
-"""Cost of a sandbox: a command in a warm one, beside the same command without; and its start."""
+"""Cost of a sandbox: a command in a running sandbox, beside the same command without one; and its start."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WARM, COLD = 100, 10
 async def measure(_effort: Effort) -> list[Number]:
     sandbox = BubblewrapSandbox(max_instances=2)
     if await sandbox.probe() is not None:
-        print("  shell: no sandbox can be had here")
+        print("  shell: this machine cannot run sandboxes")
         return []
     with tempfile.TemporaryDirectory() as name:
         place = SandboxSpec(folder=Path(name))
@@ -56,6 +56,6 @@ async def _median_ms(work: Callable[[], Awaitable[None]], times: int) -> float:
 
 
 async def _without() -> None:
-    """The same by a plain process, its output read."""
+    """Run the command as a plain process and read its output."""
     process = await asyncio.create_subprocess_exec(*COMMAND.argv, stdout=asyncio.subprocess.PIPE)
     await process.communicate()

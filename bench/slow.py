@@ -1,9 +1,9 @@
-"""One of 100 clients stops reading: what the others notice, and what the server holds for it.
+"""One of 100 clients stops reading: the gaps of the others, and the memory of the server for it.
 
-Every client gets a word from its agent each 20 ms; one client's conversation also gets 20 KB ten
-times a second. First that client reads, then it does not; watched is how long the others wait between words.
-What is held for a client that has stopped is the memory that many of them in one conversation cost, beside as
-many that read, when far more was said than may wait.
+Every client gets a word from its agent each 20 ms. One client's conversation also gets 20 KB ten times a
+second. First that client reads, then it stops; the gaps between words of the others are measured in both
+cases. The memory for a stopped client is that of many stopped clients in one conversation, less that of as
+many that read, after far more text than the backlog limit.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CLIENTS = 100
 DELAY_MS = 20
 LOUD_BYTES, LOUD_PAUSE_S = 20_000, 0.1
 MOST_GAP = 2.0
-"""Times the gap while everybody reads."""
+"""Maximum ratio to the gap while all clients read."""
 
 STOPPED = 40
 TURNS, TURN_BYTES = 30, 100_000
@@ -44,7 +44,7 @@ async def measure(effort: Effort) -> list[Number]:
 
 
 async def _gaps(seconds: float) -> tuple[list[float], list[float]]:
-    """Return the waits of the others between words, in seconds: while the loud client reads, and later."""
+    """Return the gaps of the others in seconds: while the loud client reads, and after it stops."""
     gaps: list[float] = []
     with wonder() as server:
         async with Client(server.address) as client, AsyncExitStack() as open_chats:
@@ -92,7 +92,7 @@ async def _be_loud(chat: Chat) -> None:
 
 
 async def _grown(*, reads: bool) -> float:
-    """Bytes by which the server grows while much is said that `STOPPED` clients read, or do not."""
+    """Return the growth of the server in bytes, while `STOPPED` clients read much text, or do not."""
     with wonder() as server:
         async with Client(server.address) as client, AsyncExitStack() as open_chats:
             conversation = await client.conversation(await client.agent("brief", persona=PERSONA))

@@ -1,8 +1,8 @@
 """Streamed tokens: server CPU per token and tokens per second, at 1 and at 200 streams.
 
 Every conversation streams a long answer of the offline model, one token each 20 ms, to one Converse
-client. The floor is a bare grpc.aio server that sends messages of the same size at the same pace. Both
-are watched in the steady state, when every stream speaks, so the turns' beginnings do not count.
+client. The floor is a bare grpc.aio server that sends messages of the same size at the same pace. Both are
+measured in the steady state, when every stream has tokens, so the start of the turns does not count.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from servers import Server, bare, wonder
 DELAY_MS = 20
 WORDS = 20_000
 TOKEN = b"word"
-"""Each token of the offline model's long answer holds this once."""
+"""Each token of the offline model's long answer contains this once."""
 AIM = 1.5
 PAIRS = 3
 
@@ -44,7 +44,7 @@ class Pace:
 async def measure(effort: Effort) -> list[Number]:
     numbers: list[Number] = []
     for streams in (1, 200):
-        # By turns, so that a busy spell of the machine does not fall on one side alone.
+        # Alternately, so that other load on the machine affects both.
         ours, floor = [], []
         for _ in range(1 if effort.quick else PAIRS):
             ours.append(await _wonder(streams, effort.seconds))

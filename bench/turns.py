@@ -1,10 +1,10 @@
-"""Whole turns with a model that answers at once: 50 tokens, everything recorded.
+"""Whole turns with a model that answers immediately: 50 tokens, everything recorded.
 
-Turns per second, server CPU per turn, time to first token and commits per turn, at 1 and at 64
-conversations at once. The floor is a bare grpc.aio server that streams the 50 messages and records
-nothing; that of the time to first token, one at once, are two commits of a small row through the writer, and
-3 ms. Commits up to the first token are counted with a model that pauses after it, so that what the
-turn's end commits does not count.
+Turns per second, server CPU per turn, time to first token and commits per turn, at 1 and at 64 concurrent
+conversations. The floor is a bare grpc.aio server that streams the 50 messages and records nothing. The floor
+of the time to first token with one conversation is two commits of a small row through the writer plus 3 ms.
+Commits up to the first token are counted with a model that pauses after it, so that the commit at the end of
+the turn does not count.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from servers import bare, wonder
 TOKENS = 50
 TEXT = f"say {TOKENS} words"
 SIZE = 90
-"""Bytes of a streamed token's message, about."""
+"""Approximate size of the message of a streamed token, in bytes."""
 PAUSE_MS = 400
 MOST_COMMITS_TO_FIRST_TOKEN = 2
 MOST_CPU = 2.0
@@ -47,7 +47,7 @@ async def measure(effort: Effort) -> list[Number]:
 
 
 async def turns(at_once: int, each: int, shards: int | None = None) -> tuple[Load, float]:
-    """The load of ``at_once`` conversations with ``each`` turns, and commits per turn."""
+    """Return the load of ``at_once`` conversations with ``each`` turns, and the commits per turn."""
     with wonder(shards) as server:
         async with Client(server.address) as client, AsyncExitStack() as open_chats:
             agent = await client.agent("speaker")
@@ -101,7 +101,7 @@ async def _commits_to_first_token() -> int:
             agent = await client.agent("slow-speaker", token_delay_ms=PAUSE_MS)
             async with client.chat(await client.conversation(agent)) as chat:
                 await chat.turn("say 1 word")
-                await asyncio.sleep(PAUSE_MS / 1000)  # Its memory extraction commits after its end.
+                await asyncio.sleep(PAUSE_MS / 1000)  # Memory extraction commits after the end of the turn.
                 before = server.commits()
                 await chat.first_token("say 3 words")
                 return server.commits() - before
