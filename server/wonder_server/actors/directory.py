@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine, Iterable
-from typing import Any
 
 from wonder_server.actors.runtime.actor import Outcome
 from wonder_server.actors.runtime.limits import LoopLimits
@@ -11,6 +10,7 @@ from wonder_server.actors.runtime.loop import Loop, LoopPorts
 from wonder_server.core.actor.planner import Planner
 from wonder_server.core.errors import Fault
 from wonder_server.core.idempotency import Request
+from wonder_server.core.json_types import JsonValue
 
 
 class Directory:
@@ -30,15 +30,17 @@ class Directory:
         self._loop = Loop(planners, ports, limits)
         return self._loop
 
-    def ask(self, actor_id: str, event: Any, request: Request | None = None) -> Coroutine[Any, Any, Outcome]:
+    def ask(
+        self, actor_id: str, event: object, request: Request | None = None
+    ) -> Coroutine[object, None, Outcome]:
         """Send an input and wait until its effects are on disk. See `Loop.ask`."""
         return self._loop.ask(actor_id, event, request)
 
-    def tell(self, actor_id: str, event: Any, *, low_priority: bool = False) -> None:
+    def tell(self, actor_id: str, event: object, *, low_priority: bool = False) -> None:
         """Send an input without waiting. See `Loop.tell`."""
         self._loop.tell(actor_id, event, low_priority=low_priority)
 
-    def report_success(self, actor_id: str, operation_id: str, output: Any) -> None:
+    def report_success(self, actor_id: str, operation_id: str, output: JsonValue) -> None:
         """Report the output of a completed operation to its actor."""
         self._loop.report_success(actor_id, operation_id, output)
 
@@ -54,11 +56,11 @@ class Directory:
         """Remove a new actor that has not planned an input. Return False if it may have started."""
         return self._loop.discard_unstarted(actor_id)
 
-    def flush(self, actor_id: str) -> Coroutine[Any, Any, None]:
+    def flush(self, actor_id: str) -> Coroutine[object, None, None]:
         """Write an actor that is in memory and not on disk. Raises STORAGE_UNAVAILABLE, SERVER_DRAINING."""
         return self._loop.flush(actor_id)
 
-    def peek(self, actor_id: str) -> Any | None:
+    def peek(self, actor_id: str) -> object | None:
         """Return the state of an actor in memory, or None. The state may be ahead of the disk."""
         return self._loop.peek(actor_id)
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections.abc import Iterator
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -37,6 +37,7 @@ from wonder_server.core.conversation.model.lifecycle_inputs import (
 from wonder_server.core.conversation.model.state import ConversationState
 from wonder_server.core.conversation.model.values import Conversation
 from wonder_server.core.errors import Reason, error
+from wonder_server.core.json_types import JsonDict
 from wonder_server.ports.archives import ArchivedRow, Archives
 from wonder_server.ports.blobs import Blobs
 from wonder_server.ports.records import Records
@@ -196,7 +197,7 @@ def unpack(packed: bytes, version: int) -> Iterator[ArchivedRow]:
     """
     try:
         header, *rows, footer = zlib.decompress(packed, wbits=31).splitlines()
-        fields: dict[str, Any] = _decode(header)
+        fields: JsonDict = _decode(header)
         complete = fields["format"] == FORMAT and _decode(footer)["lines"] == len(rows)
     except (zlib.error, ValueError, KeyError, TypeError, msgspec.DecodeError):
         complete = False

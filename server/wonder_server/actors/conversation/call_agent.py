@@ -1,14 +1,14 @@
 """Agents called by services: one turn, whose end the caller waits for (features C8 and C9).
 
-The same as the node of a run does (``calls.py``), except that whoever waits is no actor. A caller that goes
-away cancels the turn, unless it gave a ``request_id`` with which it can ask again.
+Such a call works like that of a run's node (`actors/dispatch/agent_calls.py`), but the waiting caller is
+not an actor. The turn of a caller that disconnects is cancelled, unless the call has a ``request_id`` to
+repeat it with.
 """
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import Any
 
 from wonder_server.actors.access import ActorAccess
 from wonder_server.actors.conversation.conversations import Conversations
@@ -24,6 +24,7 @@ from wonder_server.core.definitions.specs import PinnedAgent
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.frozen import replace, stored_text
 from wonder_server.core.idempotency import Request, check_replay, request_identity
+from wonder_server.core.json_types import JsonValue
 from wonder_server.ports.journal import Event
 from wonder_server.ports.library import AgentPinning
 from wonder_server.ports.records import Query
@@ -33,11 +34,14 @@ _END_KINDS = ("turn_completed", "turn_failed", "turn_cancelled")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentCallRequest:
-    """What a service asks of an agent. ``conversation_id`` is where the agent is looped in, empty to
-    delegate; ``branch`` is the one to work on; ``timeout_ms`` 0 is for as long as it takes."""
+    """A service's call of an agent.
+
+    ``conversation_id`` is the conversation that the agent joins, "" to delegate. ``branch`` is the branch
+    to work on. ``timeout_ms`` 0 means no timeout.
+    """
 
     agent: str
-    input: Any
+    input: JsonValue
     caller: Caller
     conversation_id: str = ""
     project_id: str = ""

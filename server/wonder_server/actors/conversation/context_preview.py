@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 from wonder_server.actors.conversation.conversations import Conversations, SendRequest
 from wonder_server.actors.dispatch.dry_run import DryRuns
@@ -17,6 +16,7 @@ from wonder_server.core.conversation.output.dispatch import work_place
 from wonder_server.core.conversation.planning.agent_loop import first_request
 from wonder_server.core.conversation.planning.start_turn import start_turn
 from wonder_server.core.errors import Fault, Reason, WonderError
+from wonder_server.core.json_types import JsonDict
 from wonder_server.core.token_estimates import json_tokens
 from wonder_server.ports.clock import Clock
 
@@ -25,7 +25,7 @@ from wonder_server.ports.clock import Clock
 class Preview:
     """A request with its parts. Token counts are estimates."""
 
-    request: dict[str, Any]
+    request: JsonDict
     provider: str
     model: str
     format: str

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
 
 from wonder_server.actors.access import ActorAccess
 from wonder_server.actors.archive.archiver import Archive, NullArchive
@@ -34,6 +33,7 @@ from wonder_server.core.conversation.model.values import (
 from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.idempotency import Request, request_identity
+from wonder_server.core.json_types import JsonDict
 from wonder_server.ports.journal import Event
 from wonder_server.ports.library import AgentPinning
 from wonder_server.ports.records import EventQuery
@@ -50,7 +50,7 @@ class SendRequest:
     request_id: str = ""
     agent_id: str = ""
     user_id: str = ""
-    metadata: dict[str, Any]
+    metadata: JsonDict
     trace_id: str = ""
 
 
@@ -110,7 +110,7 @@ class Conversations:
         """Mark an archived conversation as restored without its record."""
         await self._archive.discard_archived(conversation_id)
 
-    async def ask(self, conversation_id: str, event: Any, asked: Request | None = None) -> Outcome:
+    async def ask(self, conversation_id: str, event: object, asked: Request | None = None) -> Outcome:
         """Send an input and wait until its effects are on disk. Restore the conversation first if it is
         archived meanwhile."""
         while True:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from wonder_server.core.conversation.model.decisions import AssemblyFailed, CancelOperation, ExtractionEnded
 from wonder_server.core.conversation.model.inputs import Failed, Succeeded, TimerFired
@@ -16,7 +15,7 @@ _NO_SUMMARY = "The hook returned no summary."
 _TIMED_OUT = "The hook timed out."
 
 
-def log_failed_hooks(actor_id: str, event: Any, decisions: Sequence[Any]) -> None:
+def log_failed_hooks(actor_id: str, event: object, decisions: Sequence[object]) -> None:
     """Log each hook that ``decisions`` end as failed. ``event`` is the input that led to them.
 
     An implementation of `LoopPorts.on_planned`; it ignores actors that are not conversations.
@@ -24,12 +23,11 @@ def log_failed_hooks(actor_id: str, event: Any, decisions: Sequence[Any]) -> Non
     if not actor_id.startswith("conv_"):
         return
     for decision in decisions:
-        kind = type(decision)
-        if kind is ExtractionEnded and decision.outcome.fault is not None:
+        if isinstance(decision, ExtractionEnded) and decision.outcome.fault is not None:
             _log_hook_failure("memory_extraction_failed", actor_id, decision.turn.id, decision.outcome)
-        elif kind is AssemblyFailed:
+        elif isinstance(decision, AssemblyFailed):
             _log_hook_failure("context_assembly_failed", actor_id, decision.turn_id, decision.outcome)
-        elif kind is CancelOperation and decision.operation.kind is OperationKind.SUMMARY:
+        elif isinstance(decision, CancelOperation) and decision.operation.kind is OperationKind.SUMMARY:
             operation = decision.operation
             where = {"conversation": actor_id, "turn": operation.turn_id, "run": operation.run_id}
             match event:

@@ -1,15 +1,15 @@
-"""What clients do with a conversation as a whole: who takes part, closing, resetting, deleting it.
+"""Changes of whole conversations: participants, completion, reset and deletion.
 
-Deleting takes steps: the room is closed and everything in it told to stop, in one commit; when nothing of it
-goes on any more, all that was written of it is removed, what it led to first. A crash in between is taken up
-by the sweeper (`sweeper.py`), and from the first commit on nobody finds the conversation any more.
+Deletion takes steps. One commit marks the conversation as deleted and cancels its work; from then on it is
+invisible. When the work has ended, the server removes the data, dependents first. After a crash, the expiry
+sweep resumes the deletion.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import Any, Final
+from typing import Final
 
 from wonder_server.actors.access import ActorAccess
 from wonder_server.actors.archive.dependents import Dependents
@@ -284,7 +284,7 @@ class ConversationLifecycle:
                 await self._conversations.discard_archived(conversation_id)
 
     async def _change(
-        self, conversation_id: str, event: LifecycleInput, request_id: str, **content: Any
+        self, conversation_id: str, event: LifecycleInput, request_id: str, **content: object
     ) -> Conversation:
         asked = request_identity(conversation_id, request_id, **content)
         await self._conversations.ask(conversation_id, event, asked)

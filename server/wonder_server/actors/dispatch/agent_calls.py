@@ -12,7 +12,6 @@ operation. This module looks up turns that the conversation no longer holds in m
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from wonder_server.actors.access import ActorAccess
 from wonder_server.actors.archive.archiver import Archive, NullArchive
@@ -41,6 +40,7 @@ from wonder_server.core.conversation.planning.agent_calls import answer, called_
 from wonder_server.core.coordinator.values import ExecutionStatus, NodeExecution
 from wonder_server.core.definitions.specs import PinnedAgent
 from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.core.json_types import JsonValue
 from wonder_server.core.model import Usage
 from wonder_server.logs import logger
 from wonder_server.ports.library import AgentPinning
@@ -270,7 +270,7 @@ def delegate_conversation(
     return Create(conversation=conversation)
 
 
-def input_text(given: Any) -> str:
+def input_text(given: JsonValue) -> str:
     """Return the message for an agent's input: a string, alone or as the only field of an object,
     unchanged; anything else as JSON.
 

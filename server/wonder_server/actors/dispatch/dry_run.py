@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, assert_never
+from typing import assert_never
 
 from wonder_server.actors.runtime.incidents import report_incident
 from wonder_server.actors.runtime.limits import LoopLimits
@@ -30,6 +30,7 @@ from wonder_server.core.coordinator.record import RUN_ENDED
 from wonder_server.core.coordinator.values import Run
 from wonder_server.core.definitions.specs import PinnedTask, PinnedWorkflow
 from wonder_server.core.errors import Fault, Reason, WonderError, error
+from wonder_server.core.json_types import JsonDict
 from wonder_server.core.task.repeatable import is_read_only
 from wonder_server.ports.clock import Clock
 from wonder_server.ports.executor import TaskExecutor
@@ -44,9 +45,7 @@ class DryRuns:
         self._clock = clock
         self._new_journal = new_journal
 
-    async def run(
-        self, workflow: PinnedWorkflow, given: dict[str, Any], scope: Scope, timeout_ms: int
-    ) -> dict[str, Any]:
+    async def run(self, workflow: PinnedWorkflow, given: JsonDict, scope: Scope, timeout_ms: int) -> JsonDict:
         """Return the workflow's output. Errors: the fault of the run, TIMEOUT."""
         dry_run = _DryRun(self._tasks, self._clock, self._new_journal())
         try:
@@ -75,7 +74,7 @@ class _DryRun:
             LoopLimits(),
         )
 
-    async def run(self, workflow: PinnedWorkflow, given: dict[str, Any], scope: Scope) -> dict[str, Any]:
+    async def run(self, workflow: PinnedWorkflow, given: JsonDict, scope: Scope) -> JsonDict:
         self._loop.register_new(self._run_id)
         start = Start(run_id=self._run_id, workflow=workflow, input=given, scope=scope)
         await self._loop.ask(self._run_id, start)
@@ -142,7 +141,7 @@ class _DryRun:
         else:
             self._loop.report_success(actor_id, command.operation_id, output)
 
-    async def _outcome(self, task: PinnedTask, command: RunTask) -> tuple[Fault | None, dict[str, Any]]:
+    async def _outcome(self, task: PinnedTask, command: RunTask) -> tuple[Fault | None, JsonDict]:
         if not is_read_only(task):
             return _refusal(f"the task {task.pin} may change something"), {}
         done = await self._tasks.execute(task, command.input, command.scope, None, None)

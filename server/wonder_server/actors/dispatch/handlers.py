@@ -9,9 +9,9 @@ next start dispatches them again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, assert_never
+from typing import assert_never
 
 from wonder_server.actors.access import ActorAccess
 from wonder_server.actors.dispatch.agent_calls import AgentCalls
@@ -36,6 +36,7 @@ from wonder_server.core.actor.commands import (
 from wonder_server.core.coordinator.inputs import CancelRun, EventEmitted, Start
 from wonder_server.core.errors import WonderError
 from wonder_server.core.frozen import replace
+from wonder_server.core.json_types import JsonObject
 from wonder_server.ports.executor import MemoryOperations, TaskExecutor, TaskOutcome
 
 OperationWork = Callable[[], Awaitable[Callable[[], None]]]
@@ -220,12 +221,12 @@ class Handlers:
         else:
             self._directory.report_success(actor_id, command.operation_id, outcome.output or {})
 
-    def _publish_progress(self, actor_id: str, command: RunTask, item: Any) -> None:
+    def _publish_progress(self, actor_id: str, command: RunTask, item: object) -> None:
         progress = NodeProgress(node_id=command.node_id, execution_id=command.operation_id, item=item)
         self._streams.publish_progress(actor_id, progress)
 
     def _report_event(
-        self, actor_id: str, command: RunTask, key: str, name: str, payload: Mapping[str, Any]
+        self, actor_id: str, command: RunTask, key: str, name: str, payload: JsonObject
     ) -> None:
         event = EventEmitted(operation_id=command.operation_id, key=key, name=name, payload=dict(payload))
         self._directory.tell(actor_id, event)

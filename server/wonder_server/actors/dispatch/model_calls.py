@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
 
 from wonder_server.actors.directory import Directory
 from wonder_server.actors.streaming.hub import StreamHub
@@ -82,7 +81,7 @@ class ModelCalls:
         warning = BudgetNearlyExhausted(operation_id=command.operation_id, fault=limit.fault)
         return lambda: self._directory.tell(actor_id, warning)
 
-    def timer_input(self, operation_id: str, event: Any) -> Any:
+    def timer_input(self, operation_id: str, event: object) -> object:
         """Add the text of an incomplete answer to the input of its operation's timer."""
         answer = self._answers.get(operation_id)
         if answer is None or not answer.texts:

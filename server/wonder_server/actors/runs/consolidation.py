@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from wonder_server.actors.runs.runs import Runs, StartRunRequest
 from wonder_server.core.actor.commands import Scope
 from wonder_server.core.definitions.specs import PinnedAgent
+from wonder_server.core.json_types import JsonObject
 
 WAIT_MS: Final = 60_000
 
@@ -18,7 +18,7 @@ class ConsolidationRuns:
     def __init__(self, runs: Runs) -> None:
         self._runs = runs
 
-    async def run(self, workflow: str, agent: PinnedAgent, input: Mapping[str, Any], request_id: str) -> str:
+    async def run(self, workflow: str, agent: PinnedAgent, input: JsonObject, request_id: str) -> str:
         """Run the workflow. Return the run's status at its end, or after one minute.
 
         Errors: DEFINITION_NOT_FOUND, INPUT_INVALID.

@@ -36,6 +36,7 @@ from wonder_server.core.definitions.specs import PinnedWorkflow
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.frozen import replace
 from wonder_server.core.idempotency import request_identity
+from wonder_server.core.json_types import JsonDict
 from wonder_server.core.schema import schemas
 from wonder_server.ports.journal import Entry
 from wonder_server.ports.library import WorkflowPinning
@@ -69,8 +70,8 @@ class ForkRequest:
     run_id: str
     after_sequence: int = 0
     before_execution: int = 0
-    input: dict[str, Any] | None = None
-    state: dict[str, Any] | None = None
+    input: JsonDict | None = None
+    state: JsonDict | None = None
     revision: int = 0
 
     @property
@@ -185,7 +186,7 @@ class _RestoredRun:
     events: int = 0
     ordinal: int = 0
     """The highest ordinal of its node executions."""
-    _state: Any = field(default_factory=RUN.new_state)
+    _state: object = field(default_factory=RUN.new_state)
     _rows: dict[str, dict[str, Put]] = field(default_factory=lambda: {table: {} for table in RUN.row_types})
 
     @property
@@ -226,7 +227,7 @@ class _RestoredRun:
         if len(self._rows["executions"]) > 2 * MAX_EXECUTIONS:
             self._rows["executions"] = {put.id: put for put in self._retained()}
 
-    def fork_source(self, run_id: str, state: dict[str, Any] | None) -> ForkSource:
+    def fork_source(self, run_id: str, state: JsonDict | None) -> ForkSource:
         """Return the past of a fork with this id. ``state`` replaces the run's workflow state, if given."""
         branches = {"", *self._rows["tokens"]}
         context: list[ContextValue] = [
@@ -324,7 +325,7 @@ def _check_nodes(workflow: PinnedWorkflow, restored: _RestoredRun) -> None:
         )
 
 
-def _check_state(workflow: PinnedWorkflow, state: dict[str, Any]) -> None:
+def _check_state(workflow: PinnedWorkflow, state: JsonDict) -> None:
     """Raise INPUT_INVALID if a new state does not match the workflow's state schema."""
     schema = workflow.spec.state_schema
     problems = schemas.validate(schema, state) if schema else []

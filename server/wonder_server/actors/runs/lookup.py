@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
 
 from wonder_server.core import ids
 from wonder_server.core.coordinator.planner import RUN
@@ -20,6 +19,7 @@ from wonder_server.core.coordinator.values import (
     TokenStatus,
 )
 from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.core.json_types import JsonDict
 from wonder_server.ports.journal import Entry, Journals
 from wonder_server.ports.records import Head, Query, QueryResult, Records, is_truncated
 
@@ -46,7 +46,7 @@ class RunDetails:
     - ``parent_node_id``: the node that waits for this run, "" if none does.
     """
 
-    state: dict[str, Any]
+    state: JsonDict
     tokens: list[Token]
     executions: list[NodeExecution]
     gates: list[Gate]

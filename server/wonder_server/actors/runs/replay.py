@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from wonder_server.core.actor.planner import Planner
 from wonder_server.ports.journal import Entry
@@ -33,7 +32,7 @@ class Replay:
 
     def __init__(self, planner: Planner) -> None:
         self._planner = planner
-        self._state: Any = planner.new_state()
+        self._state: object = planner.new_state()
         self.result = ReplayResult(0)
 
     def feed(self, entries: Iterable[Entry]) -> bool:

@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 from wonder_server.actors.access import ActorAccess
 from wonder_server.actors.runs.forks import Branches, Forks
@@ -27,6 +26,7 @@ from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.frozen import replace as changed
 from wonder_server.core.frozen import stored_text
 from wonder_server.core.idempotency import Request, check_replay, request_identity
+from wonder_server.core.json_types import JsonDict
 from wonder_server.ports.library import WorkflowPinning
 
 
@@ -39,9 +39,9 @@ class StartRunRequest:
     """
 
     workflow: str
-    input: dict[str, Any]
+    input: JsonDict
     scope: Scope
-    metadata: dict[str, Any]
+    metadata: JsonDict
     timeout_ms: int = 0
     trace_id: str = ""
 

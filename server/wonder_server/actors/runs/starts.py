@@ -90,13 +90,10 @@ class RunStarter:
 def _started_view(outcome: Outcome) -> RunView:
     """Build the view of a run from the decisions of its start."""
     decisions = outcome.decisions
-    run = next(d.run for d in reversed(decisions) if type(d) in _RUN_DECISIONS)
-    ordinals = [d.execution.ordinal for d in decisions if type(d) is DispatchNode]
+    run = next(d.run for d in reversed(decisions) if isinstance(d, StartRun | SetRunStatus | EndRun))
+    ordinals = [d.execution.ordinal for d in decisions if isinstance(d, DispatchNode)]
     head = Head(int(outcome.answer["last_sequence"]), run.created_ms, max(ordinals, default=0))
     return RunView(run, head)
-
-
-_RUN_DECISIONS = frozenset({StartRun, SetRunStatus, EndRun})
 
 
 def _ended_view(event: Event) -> RunView:

@@ -16,7 +16,7 @@ from collections import OrderedDict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 
 from wonder_server.actors.runtime.fair_queue import Lane
 from wonder_server.core.actor.changes import Put
@@ -38,7 +38,7 @@ class Outcome:
     request: ids by name, and ``first_sequence`` and ``last_sequence`` of its events.
     """
 
-    decisions: tuple[Any, ...]
+    decisions: tuple[object, ...]
     answer: dict[str, str]
 
 
@@ -46,7 +46,7 @@ class Outcome:
 class Envelope:
     """An input in a mailbox, with the future of its caller and the commits of a volatile run that answers."""
 
-    input: Any
+    input: object
     reply: asyncio.Future[Outcome] | None = None
     request: Request | None = None
     child_commits: Sequence[Commit] = ()
@@ -116,7 +116,7 @@ class Actor:
 
     id: str
     planner: Planner
-    state: Any = None
+    state: object = None
     entry_head: int = 0
     event_head: int = 0
     clock_offset_ms: int = 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from wonder_server.actors.runtime.actor import Actor, Batch
 from wonder_server.actors.runtime.fair_queue import FairQueue
@@ -141,7 +140,7 @@ class Committer:
         future.add_done_callback(partial(self._on_submitted, parts, commits))
 
     def _on_submitted(
-        self, parts: list[tuple[Actor, Batch]], commits: list[Commit], future: asyncio.Future[Any]
+        self, parts: list[tuple[Actor, Batch]], commits: list[Commit], future: asyncio.Future[object]
     ) -> None:
         """Publish and complete the batches after their commit, or recover the actors if it failed."""
         self.in_flight -= 1

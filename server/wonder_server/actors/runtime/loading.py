@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any
 
 from wonder_server.actors.runtime.actor import TURN_LANE, Actor, Envelope
 from wonder_server.actors.runtime.incidents import report_incident
@@ -61,7 +60,7 @@ class Loader:
         """True if no read is in progress."""
         return not self._tasks
 
-    def _start(self, actor: Actor, reading: Coroutine[Any, Any, None]) -> None:
+    def _start(self, actor: Actor, reading: Coroutine[object, None, None]) -> None:
         actor.loading = True
         task = asyncio.get_running_loop().create_task(reading)
         self._tasks.add(task)

@@ -35,7 +35,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from wonder_server.actors.runtime.actor import Actor, Batch, Envelope, Outcome
 from wonder_server.actors.runtime.committer import Committer
@@ -53,6 +52,7 @@ from wonder_server.core.actor.commands import Answer, Command, RunWorkflow
 from wonder_server.core.actor.planner import Planner
 from wonder_server.core.errors import Fault, Reason, WonderError, error
 from wonder_server.core.idempotency import Request
+from wonder_server.core.json_types import JsonValue
 from wonder_server.ports.clock import Clock
 from wonder_server.ports.journal import Commit, Event, Journal
 
@@ -71,11 +71,11 @@ def _ignore_result(_operation_id: str) -> None:
     """Do nothing."""
 
 
-def _keep_input(_operation_id: str, event: Any) -> Any:
+def _keep_input(_operation_id: str, event: object) -> object:
     return event
 
 
-def _ignore_decisions(_actor_id: str, _event: Any, _decisions: Sequence[Any]) -> None:
+def _ignore_decisions(_actor_id: str, _event: object, _decisions: Sequence[object]) -> None:
     """Do nothing."""
 
 
@@ -93,7 +93,7 @@ class LoopPorts:
     """Shows committed events of an actor to its readers."""
     on_result: Callable[[str], None] = _ignore_result
     """Receives the id of each operation whose result is reported."""
-    timer_input: Callable[[str, Any], Any] = _keep_input
+    timer_input: Callable[[str, object], object] = _keep_input
     """Returns the input for an operation's timer. Receives the operation's id and the planner's input."""
     on_planned: PlannedCallback = _ignore_decisions
     """Receives each planned input that led to decisions."""
@@ -147,7 +147,7 @@ class Loop:
             actor = self._scheduler.get_or_create(actor_id)
             actor.state, actor.has_all_requests = actor.planner.new_state(), True
 
-    async def ask(self, actor_id: str, event: Any, request: Request | None = None) -> Outcome:
+    async def ask(self, actor_id: str, event: object, request: Request | None = None) -> Outcome:
         """Send an input and wait until its effects are on disk.
 
         Raises the fault of the planner's rejection, REQUEST_ID_REUSED, STORAGE_UNAVAILABLE or
@@ -165,7 +165,12 @@ class Loop:
         return await reply
 
     def tell(
-        self, actor_id: str, event: Any, child_commits: Sequence[Commit] = (), *, low_priority: bool = False
+        self,
+        actor_id: str,
+        event: object,
+        child_commits: Sequence[Commit] = (),
+        *,
+        low_priority: bool = False,
     ) -> None:
         """Send an input without waiting.
 
@@ -206,7 +211,7 @@ class Loop:
             # An input without effect: its reply waits until everything before it is on disk.
             await self.ask(actor_id, actor.planner.timer_fired(""))
 
-    def report_success(self, actor_id: str, operation_id: str, output: Any) -> None:
+    def report_success(self, actor_id: str, operation_id: str, output: JsonValue) -> None:
         """Report the output of a completed operation to its actor."""
         self._on_result(operation_id)
         self.tell(actor_id, self._scheduler.planner_of(actor_id).succeeded(operation_id, output, ""))
@@ -225,7 +230,7 @@ class Loop:
 
     # --- inspect --------------------------------------------------------------------------------
 
-    def peek(self, actor_id: str) -> Any | None:
+    def peek(self, actor_id: str) -> object | None:
         """Return the state of an actor in memory, or None. The state may be ahead of the disk."""
         return self._scheduler.peek(actor_id)
 

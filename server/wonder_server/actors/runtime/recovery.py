@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 from wonder_server.actors.runtime.actor import Actor, Batch, Envelope
 from wonder_server.actors.runtime.scheduler import Scheduler
@@ -28,7 +27,7 @@ that names the actor reloads it at once."""
 
 @dataclass(slots=True)
 class PendingRecovery:
-    """What the loop does with an actor when it loads it next."""
+    """The recovery of an actor at its next load."""
 
     retry: list[Envelope] = field(default_factory=list)
     """Inputs to plan first."""
@@ -187,7 +186,7 @@ class Recovery:
         actor.ready_commands.clear()
         actor.batch = actor.failure = None
 
-    def _fail_operation(self, actor: Actor, event: Any, fault: Fault, pending: PendingRecovery) -> None:
+    def _fail_operation(self, actor: Actor, event: object, fault: Fault, pending: PendingRecovery) -> None:
         """Fail the operation that ``event`` is about, since the input can never be planned or written."""
         operation_id, parent = getattr(event, "operation_id", ""), getattr(event, "parent", None)
         if parent is not None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
 from wonder_server.actors.runtime.actor import BULK_LANE, TURN_LANE, Actor
 from wonder_server.actors.runtime.fair_queue import FairQueue
@@ -68,7 +67,7 @@ class Scheduler:
             actor = self.actors[actor_id] = Actor(actor_id, planner, lane=lane)
         return actor
 
-    def peek(self, actor_id: str) -> Any | None:
+    def peek(self, actor_id: str) -> object | None:
         """Return the state of an actor in memory, or None. The state may be ahead of the disk."""
         actor = self.actors.get(actor_id)
         return None if actor is None else actor.state

@@ -7,7 +7,6 @@ the others wait in the batch until its commit.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from wonder_server.actors.runtime.actor import Actor, Batch, Envelope, Outcome
 from wonder_server.core.actor.commands import Answer, Command, Stop
@@ -16,10 +15,10 @@ from wonder_server.core.errors import WonderError
 from wonder_server.core.idempotency import CompletedRequest, check_replay
 from wonder_server.ports.journal import Entry
 
-Decisions = tuple[Any, ...]
+Decisions = tuple[object, ...]
 """The decisions of a planner for one input."""
 
-PlannedCallback = Callable[[str, Any, Sequence[Any]], None]
+PlannedCallback = Callable[[str, object, Sequence[object]], None]
 """Called with the actor's id, an input and the decisions that the planner made for it."""
 
 

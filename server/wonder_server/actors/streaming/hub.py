@@ -326,7 +326,7 @@ class StreamHub:
         """Send a node's progress to the readers that asked for it."""
         if getattr(item.item, "status", "running") == "running":
             if getattr(item.item, "output", ""):
-                latest = replace(item, item=frozen.replace(item.item, output=""))  # that may be much
+                latest = replace(item, item=frozen.replace(item.item, output=""))  # The output may be large.
             else:
                 latest = item
             self._node_progress.setdefault(run_id, {})[item.execution_id] = latest

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import is_dataclass
-from typing import Any
 
 import msgspec
 
@@ -12,7 +11,7 @@ _MAX_DEPTH = 40
 _TYPES_WITHOUT_TEXT = frozenset({int, float, bool})
 
 
-def text_bytes(value: Any, max_depth: int = _MAX_DEPTH) -> int:
+def text_bytes(value: object, max_depth: int = _MAX_DEPTH) -> int:
     """Return the total length of all strings in a frozen value, a JSON value, or a mixture.
 
     Parts nested deeper than ``max_depth`` do not count.
@@ -32,13 +31,12 @@ def text_bytes(value: Any, max_depth: int = _MAX_DEPTH) -> int:
     return 0
 
 
-def _total_bytes(values: Iterable[Any], max_depth: int) -> int:
+def _total_bytes(values: Iterable[object], max_depth: int) -> int:
     """Return the total text of ``values``, most of which are short or have their default."""
     total = 0
     for each in values:
-        kind = type(each)
-        if kind is str:
+        if isinstance(each, str):
             total += len(each)
-        elif each and kind not in _TYPES_WITHOUT_TEXT:
+        elif each and type(each) not in _TYPES_WITHOUT_TEXT:
             total += text_bytes(each, max_depth)
     return total
