@@ -80,6 +80,11 @@ def random_id(prefix: str, now_ms: int) -> str:
     return f"{prefix}_{encode(now_ms, int.from_bytes(entropy, 'big'))}"
 
 
+def random_hex(byte_count: int) -> str:
+    """Return so many random bytes in hexadecimal, from the same source as ids."""
+    return _draw(byte_count).hex()
+
+
 def actor_id(prefix: str, now_ms: int, shard: int) -> str:
     """Return a new id of a conversation or run in ``shard``."""
     return random_id(prefix, now_ms)[:-1] + _ALPHABET[shard]

@@ -76,8 +76,8 @@ class Handlers:
         self._running: dict[str, asyncio.Task[None]] = {}
         """Tasks of operations, by operation id."""
         self._quota = quota
-        self._inline_since = 0.0
-        """Start of the current inline slice, in the event loop's time; 0 outside one."""
+        self._inline_since: float | None = None
+        """Start of the current inline slice, in the event loop's time; None outside one."""
         self._stopping = False
 
     async def cancel_orphans(self) -> int:
@@ -195,7 +195,7 @@ class Handlers:
         """Execute a task that needs no I/O and report it at once. Return False if the task needs an asyncio
         task of its own, or if inline tasks have used up `MAX_INLINE_S`."""
         now = monotonic_s()
-        if not self._inline_since:
+        if self._inline_since is None:
             self._inline_since = now
             asyncio.get_running_loop().call_soon(self._end_inline_slice)
         elif now - self._inline_since > MAX_INLINE_S:
@@ -213,7 +213,7 @@ class Handlers:
         return True
 
     def _end_inline_slice(self) -> None:
-        self._inline_since = 0.0
+        self._inline_since = None
 
     def _report_task(self, actor_id: str, command: RunTask, outcome: TaskOutcome) -> None:
         if outcome.fault is not None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import secrets
 import sys
 
+from wonder_server.core import ids
 from wonder_server.core.errors import Fault, Reason, system_fault
 from wonder_server.logs import logger
 
@@ -21,7 +21,7 @@ def report_incident(event: str, **where: str) -> Fault:
     if system is not None:
         _log.error(event, reason=system.reason, problem=str(problem), **where)
         return system
-    incident_id = secrets.token_hex(4)
+    incident_id = ids.random_hex(4)
     _log.exception(event, incident_id=incident_id, **where)
     return Fault(
         reason=Reason.INTERNAL,
