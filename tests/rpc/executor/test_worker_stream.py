@@ -14,7 +14,7 @@ from grpc import aio
 
 from tests.rpc.rpc_kit import FakeNameResolver, deep_struct, rejected, serving
 from tests.rpc.rpc_kit import field as wire
-from tests.services.tasks.test_executor import SERVICES, Clock
+from tests.services.tasks.executor_kit import SERVICES, Clock
 from wonder.v1 import errors_pb2, task_pb2
 from wonder.v1 import executor_service_pb2 as pb
 from wonder.v1.executor_service_pb2_grpc import ExecutorServiceStub

@@ -12,7 +12,7 @@ import pytest
 
 from tests.rpc.executor.test_worker_stream import SCOPE, SERVICE, NoTasks
 from tests.rpc.rpc_kit import FakeNameResolver
-from tests.services.tasks.test_executor import SERVICES, Clock
+from tests.services.tasks.executor_kit import SERVICES, Clock
 from wonder_sdk import ActionError, UnauthenticatedError, WonderError, Worker, WorkerContext, v1
 from wonder_sdk.transport.reconnect import ReconnectPolicy
 from wonder_server.core.errors import Fault, Reason, error

@@ -1,17 +1,18 @@
-"""What the built-in actions do (feature H3)."""
+"""Tests of the built-in actions (feature H3)."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import pytest
 
 from tests.replacing import replace
 from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.core.json_types import JsonDict, JsonValue
 from wonder_server.core.memory.records import Change, Draft, Filter, Hit, Memory, Source
 from wonder_server.core.model import NO_USAGE, ModelResult, ToolCall, Usage
 from wonder_server.core.schema.schemas import check_schema, validate
@@ -52,7 +53,7 @@ class RememberedCalls:
     """An agent memory that holds one record, and remembers what it was asked."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[Any, ...]] = []
+        self.asked: list[tuple[object, ...]] = []
         self.is_bare = False
         self.memory = Memory(
             id="mem_1",
@@ -108,17 +109,17 @@ class RememberedCalls:
 
 
 class ScriptedModel:
-    """Says what it is told to, and notes what it was asked and whether it was closed."""
+    """A model that returns given chunks and records requests and closings."""
 
     def __init__(self, *chunks: Chunk, stalls: bool = False, fault: WonderError | None = None) -> None:
         self._chunks = chunks
         self._stalls = stalls
         self._fault = fault
-        self.asked: list[tuple[ModelProfile, dict[str, Any]]] = []
+        self.asked: list[tuple[ModelProfile, JsonDict]] = []
         self.closed = 0
         self.speaking = asyncio.Event()
 
-    async def stream(self, profile: ModelProfile, request: dict[str, Any]) -> AsyncIterator[Chunk]:
+    async def stream(self, profile: ModelProfile, request: JsonDict) -> AsyncIterator[Chunk]:
         self.asked.append((profile, request))
         try:
             for chunk in self._chunks:
@@ -136,18 +137,18 @@ class ScriptedModel:
 
 async def run(
     kind: str,
-    input: dict[str, Any],
+    input: JsonDict,
     *,
     model: ScriptedModel | None = None,
     memory: RememberedCalls | None = None,
     context: ExecutionContext = CONTEXT,
-) -> Any:
+) -> JsonValue:
     result = await ACTIONS[kind].run(called(kind, input, model, memory, context))
     assert validate(ACTIONS[kind].output_schema, result) == []
     return result
 
 
-def run_inline(kind: str, input: dict[str, Any], *, memory: RememberedCalls | None = None) -> Any:
+def run_inline(kind: str, input: JsonDict, *, memory: RememberedCalls | None = None) -> JsonValue:
     quick = ACTIONS[kind].run_inline
     assert quick is not None
     return quick(called(kind, input, None, memory, CONTEXT))
@@ -155,7 +156,7 @@ def run_inline(kind: str, input: dict[str, Any], *, memory: RememberedCalls | No
 
 def called(
     kind: str,
-    input: dict[str, Any],
+    input: JsonDict,
     model: ScriptedModel | None,
     memory: RememberedCalls | None,
     context: ExecutionContext,
@@ -342,7 +343,7 @@ async def test_llm_passes_a_model_s_fault_on() -> None:
 
 
 class Ledger:
-    """Bills that note the order of things; ``refuses``: nothing can be written."""
+    """A usage reporter that records the order of calls. ``refuses`` is raised at each start."""
 
     def __init__(self, model: ScriptedModel, refuses: WonderError | None = None) -> None:
         self._model = model
@@ -428,12 +429,12 @@ async def test_a_sleep_that_its_timeout_would_end_is_refused_at_once() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{}, {"duration_ms": -1}, {"duration_ms": "5"}, {"duration_ms": 1, "a": 1}])
-def test_a_sleep_has_a_length(wrong: dict[str, Any]) -> None:
+def test_a_sleep_has_a_length(wrong: JsonDict) -> None:
     assert validate(ACTIONS["sleep"].input_schema, wrong)
 
 
-async def emitted(input: dict[str, Any]) -> list[tuple[str, Any]]:
-    events: list[tuple[str, Any]] = []
+async def emitted(input: JsonDict) -> list[tuple[str, JsonValue]]:
+    events: list[tuple[str, JsonValue]] = []
     assert validate(ACTIONS["event"].input_schema, input) == []
     call = ActionCall(
         input=input,
@@ -445,7 +446,7 @@ async def emitted(input: dict[str, Any]) -> list[tuple[str, Any]]:
     return events
 
 
-async def test_an_event_is_told_with_its_payload() -> None:
+async def test_an_event_is_emitted_with_its_payload() -> None:
     assert await emitted({"name": "order.shipped", "payload": {"n": 1}}) == [("order.shipped", {"n": 1})]
     assert await emitted({"name": "done"}) == [("done", {})]
 
@@ -462,5 +463,5 @@ async def test_an_event_has_a_bound() -> None:
 @pytest.mark.parametrize(
     "wrong", [{}, {"name": ""}, {"name": "No Name"}, {"name": "a", "payload": []}, {"name": 1}]
 )
-def test_an_event_has_a_name(wrong: dict[str, Any]) -> None:
+def test_an_event_has_a_name(wrong: JsonDict) -> None:
     assert validate(ACTIONS["event"].input_schema, wrong)

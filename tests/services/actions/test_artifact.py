@@ -15,6 +15,7 @@ from tests.services.catalog.library_kit import reason
 from wonder_server.adapters.git.repositories import GitRepositories
 from wonder_server.adapters.git.storage.command import Git, ThreadPool
 from wonder_server.core.errors import Reason
+from wonder_server.core.json_types import JsonValue
 from wonder_server.core.schema.schemas import validate
 from wonder_server.services.actions import ACTIONS, ActionCall, ContentAccess, ExecutionContext
 from wonder_server.services.content.artifacts import Artifacts
@@ -28,7 +29,9 @@ class Acting:
     def __init__(self, artifacts: Artifacts | None) -> None:
         self.services: Any = SimpleNamespace(content=ContentAccess(artifacts=artifacts))
 
-    async def __call__(self, kind: str, key: str = "op/n/s", project: str = "p", **input: Any) -> Any:
+    async def __call__(
+        self, kind: str, key: str = "op/n/s", project: str = "p", **input: JsonValue
+    ) -> JsonValue:
         action = ACTIONS[f"artifact.{kind}"]
         assert not validate(action.input_schema, input, name="input")
         context = ExecutionContext(project_id=project, agent_id="agt_ada", run_id="run_1", key=key)

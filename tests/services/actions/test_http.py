@@ -5,13 +5,14 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import pytest
 
 from wonder_server.core.definitions.resources import NetworkPolicy
 from wonder_server.core.definitions.specs import Action, ModelProfile, Pin, PinnedTask, Step, Task
 from wonder_server.core.errors import Fault, Reason, WonderError, error
+from wonder_server.core.json_types import JsonDict, JsonValue
 from wonder_server.core.schema.schemas import validate
 from wonder_server.core.task.effects import NotStartedError
 from wonder_server.ports.web import WebRequest, WebResponse
@@ -53,7 +54,7 @@ Answer = WebResponse | WonderError
 
 
 class ScriptedWeb:
-    """Answers with what it is told to, one after the other; the last again and again."""
+    """An HTTP client that returns given answers in order, and repeats the last."""
 
     def __init__(self, *answers: Answer) -> None:
         self._answers = list(answers)
@@ -85,7 +86,7 @@ def services(web: ScriptedWeb) -> Services:
     )
 
 
-async def run(web: ScriptedWeb, **input: Any) -> Any:
+async def run(web: ScriptedWeb, **input: JsonValue) -> JsonValue:
     given = {"url": URL, **input}
     assert validate(ACTIONS["http"].input_schema, given) == []
     call = ActionCall(input=given, context=CONTEXT, services=services(web))
@@ -94,16 +95,20 @@ async def run(web: ScriptedWeb, **input: Any) -> Any:
     return result
 
 
-async def fault(web: ScriptedWeb, **input: Any) -> Fault:
+async def fault(web: ScriptedWeb, **input: JsonValue) -> Fault:
     with pytest.raises(WonderError) as caught:
         await run(web, **input)
     return caught.value.fault
 
 
 async def executed(
-    web: ScriptedWeb, mapping: dict[str, str] | None = None, idempotent: bool | None = None, **config: Any
+    web: ScriptedWeb,
+    mapping: dict[str, str] | None = None,
+    idempotent: bool | None = None,
+    **config: JsonValue,
 ) -> tuple[TaskOutcome, list[int]]:
-    """As a step of a task, and how long the executor waited between the tries, in ms."""
+    """Execute the action as a step of a task. Return the outcome and the pauses between attempts in
+    milliseconds."""
     pauses: list[int] = []
 
     async def sleep(seconds: float) -> None:
@@ -139,7 +144,7 @@ async def test_what_is_left_out_is_a_get_without_a_body() -> None:
         ("", "", "text/plain; charset=utf-8"),
     ],
 )
-async def test_a_text_is_sent_as_it_is_and_the_rest_as_json(body: Any, sent: str, kind: str) -> None:
+async def test_a_text_is_sent_as_it_is_and_the_rest_as_json(body: JsonValue, sent: str, kind: str) -> None:
     web = ScriptedWeb(answered())
     await run(web, method="PUT", body=body)
     assert (web.sent[0].body.decode(), web.sent[0].headers["Content-Type"]) == (sent, kind)
@@ -199,7 +204,7 @@ async def test_the_key_can_be_left_out_or_given() -> None:
         {"proxy": "http://proxy"},
     ],
 )
-def test_an_input_that_is_no_request_does_not_fit_the_schema(wrong: dict[str, Any]) -> None:
+def test_an_input_that_is_no_request_does_not_fit_the_schema(wrong: JsonDict) -> None:
     assert validate(ACTIONS["http"].input_schema, {"url": URL, **wrong})
     assert validate(ACTIONS["http"].input_schema, {})
 
@@ -243,7 +248,7 @@ async def test_a_project_that_is_gone_allows_nothing() -> None:
     ],
 )
 async def test_a_body_is_json_if_the_answer_says_so_else_text_if_it_is_text(
-    response: WebResponse, body: Any, encoding: str
+    response: WebResponse, body: JsonValue, encoding: str
 ) -> None:
     result = await run(ScriptedWeb(response))
     assert (result["body"], result["encoding"]) == (body, encoding)
@@ -273,7 +278,7 @@ async def test_every_status_can_be_a_result(status: int) -> None:
 
 
 BROKEN = error(Reason.TASK_FAILED, "The connection broke.", transient=True)
-UNREACHED = NotStartedError(Reason.TASK_FAILED, "Nobody listens.")
+UNREACHED = NotStartedError(Reason.TASK_FAILED, "The connection was refused.")
 
 
 @pytest.mark.parametrize(
@@ -418,7 +423,7 @@ async def test_redirects_come_to_an_end() -> None:
 @pytest.mark.parametrize(
     "input", [{"max_redirects": 0}, {}], ids=["redirects are not wanted", "there is no location"]
 )
-async def test_a_redirect_that_is_not_followed_is_the_result(input: dict[str, Any]) -> None:
+async def test_a_redirect_that_is_not_followed_is_the_result(input: JsonDict) -> None:
     answer: Callable[[], WebResponse] = lambda: moved("/v2") if input else answered(302)  # noqa: E731
     web = ScriptedWeb(answer())
     assert (await run(web, **input))["status"] == 302

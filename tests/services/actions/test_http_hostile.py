@@ -7,7 +7,7 @@ import gzip
 import zlib
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import pytest
 
@@ -15,6 +15,7 @@ from wonder_server.adapters.web.guarded import GuardedWeb
 from wonder_server.core.definitions.resources import NetworkPolicy
 from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.core.errors import Reason, WonderError
+from wonder_server.core.json_types import JsonDict, JsonValue
 from wonder_server.core.schema.schemas import validate
 from wonder_server.services.actions import (
     ACTIONS,
@@ -73,7 +74,7 @@ async def serving(*answers: bytes) -> AsyncIterator[str]:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
 
 
-async def run(url: str, **input: Any) -> Any:
+async def run(url: str, **input: JsonValue) -> JsonValue:
     web = GuardedWeb()
     services = Services(
         models=ModelAccess(model=Nothing(), default_profile=ModelProfile(provider="offline")),
@@ -92,7 +93,7 @@ async def run(url: str, **input: Any) -> Any:
     return result
 
 
-def assert_can_be_sent(value: Any) -> None:
+def assert_can_be_sent(value: JsonValue) -> None:
     if isinstance(value, str):
         value.encode()
     elif isinstance(value, dict):
@@ -104,7 +105,7 @@ def assert_can_be_sent(value: Any) -> None:
             assert_can_be_sent(item)
 
 
-async def fault(doing: Awaitable[Any]) -> tuple[Reason, str]:
+async def fault(doing: Awaitable[object]) -> tuple[Reason, str]:
     with pytest.raises(WonderError) as caught:
         await doing
     caught.value.fault.message.encode()
@@ -279,7 +280,7 @@ async def test_a_date_that_is_none_does_not_matter(after: str) -> None:
         {"query": {"a": "half \ud800"}},
     ],
 )
-async def test_a_request_that_cannot_be_written_is_invalid_input(input: dict[str, Any]) -> None:
+async def test_a_request_that_cannot_be_written_is_invalid_input(input: JsonDict) -> None:
     async with serving(answer()) as url:
         try:
             await run(url, **input)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import pytest
 
 from wonder_server.core.definitions.resources import NetworkPolicy
 from wonder_server.core.definitions.specs import Action, ModelProfile, Pin, PinnedTask, Step, Task
 from wonder_server.core.errors import Fault, Reason, WonderError, error
+from wonder_server.core.json_types import JsonDict, JsonValue
 from wonder_server.core.schema.schemas import validate
 from wonder_server.core.task.effects import NotStartedError
 from wonder_server.ports.mcp import McpCall, McpProgressCallback, McpResult
@@ -45,7 +46,7 @@ class Policies:
 
 
 class ScriptedMcp:
-    """Answers with what it is told to, one after the other; the last again and again."""
+    """An MCP client that returns given answers in order, and repeats the last."""
 
     def __init__(self, *answers: McpResult | WonderError) -> None:
         self._answers = list(answers)
@@ -65,7 +66,7 @@ class ScriptedMcp:
     async def close(self) -> None: ...
 
 
-def said(*texts: str, structured: Any = None, is_error: bool = False) -> McpResult:
+def said(*texts: str, structured: JsonValue = None, is_error: bool = False) -> McpResult:
     content = [{"type": "text", "text": text} for text in texts]
     return McpResult(content=content, structured=structured, is_error=is_error)
 
@@ -79,14 +80,14 @@ def services(mcp: ScriptedMcp) -> Services:
     )
 
 
-async def run(mcp: ScriptedMcp, **input: Any) -> Any:
+async def run(mcp: ScriptedMcp, **input: JsonValue) -> JsonValue:
     assert validate(ACTIONS["mcp"].input_schema, input) == []
     result = await ACTIONS["mcp"].run(ActionCall(input=input, context=CONTEXT, services=services(mcp)))
     assert validate(ACTIONS["mcp"].output_schema, result) == []
     return result
 
 
-async def fault(mcp: ScriptedMcp, **input: Any) -> Fault:
+async def fault(mcp: ScriptedMcp, **input: JsonValue) -> Fault:
     with pytest.raises(WonderError) as caught:
         await run(mcp, **input)
     return caught.value.fault
@@ -125,7 +126,7 @@ async def test_a_url_is_called_as_the_project_allows() -> None:
         ({"server": "files", "headers": {"Authorization": "x"}}, "headers"),
     ],
 )
-async def test_a_call_says_which_server_in_one_way(wrong: dict[str, Any], field: str) -> None:
+async def test_a_call_says_which_server_in_one_way(wrong: JsonDict, field: str) -> None:
     refused = await fault(ScriptedMcp(said()), tool="read", **wrong)
     assert (refused.reason, refused.field) == (Reason.INPUT_INVALID, field)
 
@@ -140,7 +141,7 @@ async def test_a_call_says_which_server_in_one_way(wrong: dict[str, Any], field:
         {"command": "rm", "args": ["-rf", "/"], "tool": "read"},
     ],
 )
-def test_an_input_that_is_no_call_does_not_fit_the_schema(wrong: dict[str, Any]) -> None:
+def test_an_input_that_is_no_call_does_not_fit_the_schema(wrong: JsonDict) -> None:
     assert validate(ACTIONS["mcp"].input_schema, wrong)
 
 
@@ -182,20 +183,20 @@ async def test_it_is_tried_again_only_if_it_may_be_or_was_not_begun(
     idempotent: bool | None, answer: McpResult | WonderError, tries: int, reason: Reason | None
 ) -> None:
     mcp = ScriptedMcp(answer, said("done"))
-    outcome, told = await executed(mcp, idempotent)
+    outcome, progress = await executed(mcp, idempotent)
     assert len(mcp.asked) == tries
     assert (outcome.fault.reason if outcome.fault else None) is reason
-    assert told == [StepProgress(step_id="call", message="begun", fraction=0.5)] * tries
+    assert progress == [StepProgress(step_id="call", message="begun", fraction=0.5)] * tries
 
 
 async def executed(mcp: ScriptedMcp, idempotent: bool | None) -> tuple[TaskOutcome, list[StepProgress]]:
-    """As a step of a task, and what was told on the way."""
+    """Execute the action as a step of a task. Return the outcome and the reported progress."""
 
     async def sleep(seconds: float) -> None: ...
 
     action = Action(kind="mcp", config={"server": "files", "tool": "read"}, idempotent=idempotent)
     pin = Pin(definition_id="def_1", library="demo", name="t", revision=1)
     task = PinnedTask(pin=pin, spec=Task(steps=(Step(id="call", action=action),)))
-    told: list[Any] = []
-    outcome = await Executor(services(mcp), sleep=sleep).execute(task, {}, CONTEXT, told.append)
-    return outcome, [each for each in told if isinstance(each, StepProgress)]
+    progress: list[object] = []
+    outcome = await Executor(services(mcp), sleep=sleep).execute(task, {}, CONTEXT, progress.append)
+    return outcome, [each for each in progress if isinstance(each, StepProgress)]

@@ -20,6 +20,7 @@ from wonder_server.core.definitions.document import parse_draft
 from wonder_server.core.definitions.resources import NetworkPolicy
 from wonder_server.core.definitions.specs import Action, ModelProfile, Pin, PinnedTask, Step, Task
 from wonder_server.core.errors import Fault, Reason, WonderError, error
+from wonder_server.core.json_types import JsonDict, JsonValue
 from wonder_server.core.schema.schemas import validate
 from wonder_server.core.task.effects import NotStartedError
 from wonder_server.ports.sandbox import Command, Finished, Output, OutputCallback, SandboxSpec
@@ -77,7 +78,7 @@ class Folders:
 
 
 class ScriptedSandbox:
-    """Answers with what it is told to, and notes what it was asked."""
+    """A sandbox that returns a given answer and records commands."""
 
     def __init__(self, answer: Finished | WonderError, *said: bytes) -> None:
         self._answer, self._said = answer, said
@@ -120,7 +121,7 @@ def house(tmp_path: Path) -> Callable[..., Services]:
 House = Callable[..., Services]
 
 
-async def run(services: Services, *, timeout_ms: int = 20_000, **input: Any) -> Any:
+async def run(services: Services, *, timeout_ms: int = 20_000, **input: JsonValue) -> JsonValue:
     assert validate(ACTIONS["shell"].input_schema, input) == []
     call = ActionCall(input=input, context=CONTEXT, services=services, timeout_ms=timeout_ms)
     result = await ACTIONS["shell"].run(call)
@@ -128,7 +129,7 @@ async def run(services: Services, *, timeout_ms: int = 20_000, **input: Any) -> 
     return result
 
 
-async def fault(services: Services, **input: Any) -> Fault:
+async def fault(services: Services, **input: JsonValue) -> Fault:
     with pytest.raises(WonderError) as caught:
         await run(services, **input)
     return caught.value.fault
@@ -216,7 +217,7 @@ async def test_output_is_text_whatever_it_was(house: House) -> None:
         {"command": "x", "network": True},
     ],
 )
-def test_what_is_no_command_does_not_fit(wrong: dict[str, Any]) -> None:
+def test_what_is_no_command_does_not_fit(wrong: JsonDict) -> None:
     assert validate(ACTIONS["shell"].input_schema, wrong)
 
 
@@ -246,23 +247,23 @@ async def test_the_examples_of_the_guide_can_be_saved() -> None:
 
 
 async def carried_out(
-    services: Services, *, timeout_ms: int = 20_000, **settings: Any
+    services: Services, *, timeout_ms: int = 20_000, **settings: JsonValue
 ) -> tuple[TaskOutcome, list[StepProgress]]:
     made = Action(kind="shell", config={"command": "echo a"}, timeout_ms=timeout_ms, backoff_ms=1, **settings)
     pin = Pin(definition_id="def_1", library="l", name="t", revision=1)
     task = PinnedTask(pin=pin, spec=Task(steps=(Step(id="run", action=made),)))
-    told: list[Any] = []
-    outcome = await Executor(services).execute(task, {}, CONTEXT, told.append)
-    return outcome, [each for each in told if isinstance(each, StepProgress)]
+    progress: list[object] = []
+    outcome = await Executor(services).execute(task, {}, CONTEXT, progress.append)
+    return outcome, [each for each in progress if isinstance(each, StepProgress)]
 
 
-async def test_output_is_told_as_text_and_no_character_is_cut(house: House) -> None:
+async def test_output_is_reported_as_text_and_no_character_is_cut(house: House) -> None:
     whole = "añb€c🎈d" * 3
     sandbox = ScriptedSandbox(ended(), *(bytes([byte]) for byte in whole.encode()))
-    outcome, told = await carried_out(house(sandbox))
+    outcome, progress = await carried_out(house(sandbox))
     assert outcome.fault is None
-    assert "".join(each.output for each in told) == whole
-    assert len(told) < 4, "a few times a second is enough"
+    assert "".join(each.output for each in progress) == whole
+    assert len(progress) < 4, "a few times a second is enough"
 
 
 @pytest.mark.parametrize(

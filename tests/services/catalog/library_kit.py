@@ -1,8 +1,8 @@
-"""What tests of the library share: a library over a catalog in memory, short definitions, refusals."""
+"""Helpers of catalog tests: a library over a catalog in memory, short definitions, refusals."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from wonder_server.core.errors import Fault, Reason, WonderError
 from wonder_server.core.ids import random_id
 from wonder_server.ports.catalog import Catalog, Put
 from wonder_server.services.actions import ACTIONS
+from wonder_server.services.catalog.definitions import DefinitionChange
 from wonder_server.services.catalog.library import DeletionHooks, Library, ModelRules
 from wonder_server.services.paging import PageRequest
 
@@ -88,17 +89,17 @@ async def keep_agent_tool(library: Library, catalog: Catalog, name: str, agent: 
     await catalog.commit([Put(definition)])
 
 
-async def refusal(work: Any) -> Fault:
+async def refusal(work: Awaitable[object]) -> Fault:
     with pytest.raises(WonderError) as refused:
         await work
     return refused.value.fault
 
 
-async def reason(work: Any) -> Reason:
+async def reason(work: Awaitable[object]) -> Reason:
     return (await refusal(work)).reason
 
 
-def summaries_of(changes: Sequence[Any]) -> list[tuple[str, str, int, int]]:
+def summaries_of(changes: Sequence[DefinitionChange]) -> list[tuple[str, str, int, int]]:
     return [
         (change.name, change.action.value, change.old_revision, change.new_revision) for change in changes
     ]

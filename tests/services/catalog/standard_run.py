@@ -1,13 +1,13 @@
-"""Runs a pinned workflow in the plainest way, for tests of definitions: node after node, no actors."""
+"""A minimal runner of pinned workflows for tests of definitions: one node after another, without actors."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from wonder_server.core import expressions
 from wonder_server.core.definitions.specs import PinnedTask, PinnedWorkflow
 from wonder_server.core.errors import Fault, WonderError
+from wonder_server.core.json_types import JsonDict, JsonObject, JsonValue
 from wonder_server.core.task.plan import (
     Done,
     Failed,
@@ -21,14 +21,12 @@ from wonder_server.core.task.plan import (
     record,
 )
 
-Act = Callable[[dict[str, Any]], Any]
+Act = Callable[[JsonDict], JsonValue]
 
 
-def run_workflow(
-    workflow: PinnedWorkflow, given: Mapping[str, Any], actions: Mapping[str, Act]
-) -> dict[str, Any]:
+def run_workflow(workflow: PinnedWorkflow, given: JsonObject, actions: Mapping[str, Act]) -> JsonDict:
     """The output of a run; a failing task raises its fault as `WonderError`."""
-    context: dict[str, Any] = {"input": given, "state": {}, "output": {}}
+    context: JsonDict = {"input": given, "state": {}, "output": {}}
     node_id: str | None = workflow.spec.initial_node_id
     while node_id is not None:
         node = next(node for node in workflow.spec.nodes if node.id == node_id)
@@ -47,11 +45,11 @@ def run_workflow(
             ),
             None,
         )
-    output: dict[str, Any] = context["output"]
+    output: JsonDict = context["output"]
     return output
 
 
-def run_task(task: PinnedTask, given: Mapping[str, Any], actions: Mapping[str, Act]) -> dict[str, Any]:
+def run_task(task: PinnedTask, given: JsonObject, actions: Mapping[str, Act]) -> JsonDict:
     state = begin(task, given)
     assert not isinstance(state, Failed), state
     while True:

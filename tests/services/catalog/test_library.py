@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from wonder_server.core.definitions.document import DefinitionDraft, parse_draft
 from wonder_server.core.definitions.resources import Agent, NetworkPolicy, Project, etag
 from wonder_server.core.definitions.specs import Kind, Persona
 from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.core.json_types import JsonDict
 from wonder_server.services.catalog.definitions import ChangeAction
 from wonder_server.services.catalog.library import Library
 from wonder_server.services.catalog.transactions import IdempotencyKey
@@ -210,7 +212,7 @@ async def test_applying_the_same_again_changes_nothing(library: Library) -> None
     assert second.library == first.library
 
 
-async def test_all_of_a_batch_is_applied_or_nothing_and_every_fault_told(library: Library) -> None:
+async def test_a_batch_is_applied_completely_or_not_at_all_and_reports_every_fault(library: Library) -> None:
     with pytest.raises(WonderError) as refused:
         await library.definitions.apply("team", [task("a"), workflow("w", "nope"), task("b", "explode")])
     assert {fault.field for fault in refused.value.faults} == {
@@ -295,7 +297,7 @@ async def test_every_kind_of_answer_is_remembered(tmp_path: Path) -> None:
     library = make(catalog)
     await library.ensure_standard(STANDARD)
 
-    async def twice(work: Any) -> None:
+    async def twice(work: Awaitable[object]) -> None:
         assert await work() == await work()
 
     await twice(lambda: library.definitions.create_library("a", idempotency_key=IdempotencyKey("1", "f")))
@@ -375,7 +377,7 @@ async def test_an_agent_belongs_to_the_default_project_unless_it_says_otherwise(
         ({"project_ids": ("nope",)}, Reason.PROJECT_NOT_FOUND, "agent.project_ids[0]"),
         ({"persona_id": ""}, Reason.FIELD_INVALID, "agent.persona_id"),
         ({"persona_id": "assistant"}, Reason.FIELD_INVALID, "agent.persona_id"),
-        ({"persona_id": "wonder/std/nobody"}, Reason.DEFINITION_NOT_FOUND, "agent.persona_id"),
+        ({"persona_id": "wonder/std/missing"}, Reason.DEFINITION_NOT_FOUND, "agent.persona_id"),
         ({"persona_id": "wonder/std/recall"}, Reason.DEFINITION_NOT_FOUND, "agent.persona_id"),
         ({"persona": Persona(system_prompt="")}, Reason.DEFINITION_INVALID, "agent.persona.system_prompt"),
         (
@@ -388,7 +390,7 @@ async def test_an_agent_belongs_to_the_default_project_unless_it_says_otherwise(
     ],
 )
 async def test_a_wrong_agent_is_refused(
-    standard: Library, change: dict[str, Any], refused: Reason, field: str
+    standard: Library, change: JsonDict, refused: Reason, field: str
 ) -> None:
     agent = Agent(id="", name="bot", project_ids=(), persona_id="wonder/std/assistant")
     fault = await refusal(standard.agents.create(replace(agent, **change)))
@@ -405,7 +407,7 @@ async def test_an_agent_is_updated_under_its_etag(standard: Library) -> None:
     stale = standard.agents.update("assistant", lambda a: replace(a, description="X."), etag=etag(before))
     assert await reason(stale) is Reason.ETAG_MISMATCH
     assert await standard.agents.update("assistant", lambda a: a) == after
-    assert await reason(standard.agents.update("nobody", lambda a: a)) is Reason.AGENT_NOT_FOUND
+    assert await reason(standard.agents.update("missing", lambda a: a)) is Reason.AGENT_NOT_FOUND
 
 
 async def test_an_agent_that_a_tool_calls_keeps_its_name_and_stays() -> None:
@@ -456,7 +458,7 @@ async def test_names_lead_to_ids_and_no_project_is_the_default_one(standard: Lib
     agent, project = await standard.agents.agent("assistant"), await standard.projects.project("default")
     assert await standard.agent_id("assistant") == await standard.agent_id(agent.id) == agent.id
     assert await standard.project_id("") == await standard.project_id("default") == project.id
-    assert await reason(standard.agent_id("nobody")) is Reason.AGENT_NOT_FOUND
+    assert await reason(standard.agent_id("missing")) is Reason.AGENT_NOT_FOUND
 
 
 async def test_a_project_that_is_remembered_is_read_anew_once_it_has_changed(standard: Library) -> None:

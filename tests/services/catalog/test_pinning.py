@@ -1,10 +1,9 @@
-"""What turns and runs start with, and that it stays (feature A1)."""
+"""Pins of turns and runs, and their stability (feature A1)."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -112,7 +111,7 @@ async def test_agents_projects_and_personas_that_are_not_there_are_answered_like
     await standard.definitions.apply("team", [persona("thirsty")])
     bot = Agent(id="", name="bot", project_ids=(), persona_id="team/thirsty")
 
-    async def said(work: Awaitable[Any]) -> str:
+    async def said(work: Awaitable[object]) -> str:
         with pytest.raises(WonderError) as refusal:
             await work
         return refusal.value.fault.message
@@ -120,7 +119,7 @@ async def test_agents_projects_and_personas_that_are_not_there_are_answered_like
     meant = "There is no agent 'assitant' (did you mean 'assistant'?)."
     assert await said(standard.agents.agent("assitant")) == meant
     assert await said(standard.pin_agent("assitant")) == meant
-    assert await said(standard.agents.agent("nobody")) == "There is no agent 'nobody'."
+    assert await said(standard.agents.agent("missing")) == "There is no agent 'missing'."
     meant = "There is no project 'defalt' (did you mean 'default'?)."
     assert await said(standard.projects.project("defalt")) == meant
     assert await said(standard.agents.create(replace(bot, project_ids=("defalt",)))) == meant
@@ -162,7 +161,7 @@ async def test_a_tool_that_calls_an_agent_is_pinned_to_its_id() -> None:
     await keep_agent_tool(standard, catalog, "ask", "expert")
     await standard.definitions.apply("team", [persona(tool_ids=["ask"])])
     await standard.agents.create(Agent(id="", name="bot", project_ids=(), persona_id="team/helper"))
-    # It need not be there: the model is told so when it calls it.
+    # The agent need not exist: a call of it returns an error to the model.
     assert (await standard.pin_agent("bot")).tools[0].agent_id == ""
     expert = await standard.agents.create(
         Agent(id="", name="expert", project_ids=(), persona=Persona(system_prompt="Hm."))
@@ -216,7 +215,7 @@ async def test_a_workflow_pinned_to_an_agent_follows_what_becomes_of_it(standard
         "The workflow wonder/std/w calls the agent 'expert'. "
         "Change or delete the workflow wonder/std/w first."
     )
-    # The newest revision calls nobody; the one before it still names an agent that may go now.
+    # The latest revision calls no agent. The older one names an agent that may now be deleted.
     await standard.definitions.apply("wonder/std", [workflow("w", "t"), task("t")])
     assert (await standard.pin_workflow("wonder/std/w@1")) == pinned
     await standard.agents.delete("expert")

@@ -24,8 +24,10 @@ from wonder_server.adapters.in_memory.catalog import MemoryCatalog
 from wonder_server.core.definitions.resources import Definition
 from wonder_server.core.definitions.specs import Tool
 from wonder_server.core.frozen import replace
+from wonder_server.core.json_types import JsonDict, JsonValue
 from wonder_server.core.schema.schemas import validate
 from wonder_server.services.actions import ContentAccess
+from wonder_server.services.catalog.library import Library
 from wonder_server.services.content.artifacts import Artifacts
 from wonder_server.services.tasks.executor import Executor
 
@@ -35,10 +37,10 @@ need_git()
 class Model:
     """Calls tools of the standard library by name."""
 
-    def __init__(self, library: Any, executor: Executor) -> None:
+    def __init__(self, library: Library, executor: Executor) -> None:
         self._library, self._executor, self._calls = library, executor, 0
 
-    async def __call__(self, tool: str, **given: Any) -> dict[str, Any]:
+    async def __call__(self, tool: str, **given: JsonValue) -> JsonDict:
         definition: Definition = await self._library.definitions.definition(f"wonder/std/{tool}")
         spec = definition.spec
         assert isinstance(spec, Tool) and not validate(spec.input_schema, given, name="input")

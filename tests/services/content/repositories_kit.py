@@ -1,4 +1,4 @@
-"""What tests of repositories share: an origin as a user has it, and a server's inside that works on it."""
+"""Helpers of repository tests: a user's origin, and a server's services that work on it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Repositories of the host whose folders are swapped while the server works: it stays in what it opened.
+"""Repositories of the host whose folders are swapped while the server works: it stays in the folder that it
+opened.
 
-The program ``git`` is a script here. At the command that a test names, it first does what somebody who may
-write in the repository could do at that moment.
-"""
+The program ``git`` is a script here. At the command that a test names, it first does something that any user
+with write access to the repository could do at that moment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What there is, in a few lines, and that nobody looks twice for it (feature D7)."""
+"""Outlines of files in a few lines, and their cache (feature D7)."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from tests.services.content.repositories_kit import (
 )
 from wonder_server.adapters.git.repositories import GitRepositories, GitRepository
 from wonder_server.adapters.git.storage.command import Git
+from wonder_server.core.json_types import JsonValue
 from wonder_server.core.schema.schemas import validate
 from wonder_server.ports.repositories import File
 from wonder_server.services.actions import ACTIONS, ActionCall, ContentAccess, ExecutionContext
@@ -60,7 +61,7 @@ def test_a_few_files_are_all_there() -> None:
     assert found.lines[0].size == 5
 
 
-def test_folders_are_opened_as_long_as_there_is_room() -> None:
+def test_folders_are_expanded_while_lines_remain() -> None:
     many = [f"big/{n:03}" for n in range(100)]
     found = outline(files("readme", "small/one", "small/two", *many), max_lines=4)
     assert texts(found) == ["big/ (100 files)", "readme", "small/one", "small/two"]
@@ -190,7 +191,7 @@ class Acting:
             content=ContentAccess(artifacts=self.artifacts, repositories=inside.repos)
         )
 
-    async def __call__(self, kind: str, context: ExecutionContext | None = None) -> Any:
+    async def __call__(self, kind: str, context: ExecutionContext | None = None) -> JsonValue:
         action = ACTIONS[kind]
         call = ActionCall(input={}, context=context or scope(), services=self.services)
         result = await action.run(call)
@@ -267,7 +268,7 @@ async def test_the_files_of_a_conversation_are_looked_up_once_until_something_is
     assert await act.lines("repo.index", first) == ["readme", "src"]
     before = act.git.started
     assert await act.lines("repo.index", second) == ["readme", "src"]
-    assert act.git.started == before, "what nobody has touched looks the same to everyone"
+    assert act.git.started == before, "branches without changes share one outline"
     await repos.files.write(first, "docs/new", b"1")
     assert await act.lines("repo.index", first) == ["docs/new", "readme", "src"]
     assert await act.lines("repo.index", second) == ["readme", "src"]
@@ -285,7 +286,7 @@ async def test_the_files_of_a_conversation_are_looked_up_once_until_something_is
     assert "by_command" in await act.lines("repo.index", first)
 
 
-async def test_several_repositories_are_told_apart(act: Acting) -> None:
+async def test_lines_of_several_repositories_name_their_repository(act: Acting) -> None:
     found = await act("repo.index", scope(project="both"))
     assert [(each["name"], each["known"], each["files"]) for each in found["repositories"]] == [
         ("one", True, 2),
@@ -301,7 +302,7 @@ async def test_several_repositories_are_told_apart(act: Acting) -> None:
     assert await act("repo.index", scope(project="none")) == {"repositories": [], "lines": []}
 
 
-async def test_what_cannot_be_reached_is_not_known_and_fails_nobody(act: Acting) -> None:
+async def test_an_unreachable_repository_is_unknown_and_is_no_error(act: Acting) -> None:
     found = await act("repo.index", scope(project="lost"))
     assert found == {"repositories": [{"name": "code", "known": False}], "lines": []}
     before = act.git.started

@@ -136,7 +136,7 @@ async def test_what_is_not_in_conflict_or_named_twice_cannot_be_resolved(
     assert origin.show("src") == "ours" and origin.show("new") == "new"
 
 
-async def test_a_merge_takes_what_nobody_has_committed(
+async def test_a_merge_includes_uncommitted_changes(
     repos: RepositoryService, origin: UsersRepository
 ) -> None:
     await repos.files.write(ONE, "src", b"changed\n")

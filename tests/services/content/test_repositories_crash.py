@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import pytest
 
@@ -104,7 +104,7 @@ async def _settled(folder: Path) -> None:
     await asyncio.to_thread(wait)
 
 
-def die(*_: Any) -> NoReturn:
+def die(*_: object) -> NoReturn:
     raise KILLED
 
 

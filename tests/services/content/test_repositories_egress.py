@@ -86,7 +86,7 @@ class Site:
                 else:
                     super().do_GET()
 
-            def log_message(self, *_: Any) -> None: ...
+            def log_message(self, *_: object) -> None: ...
 
         self.server = http.server.ThreadingHTTPServer((HERE, 0), Handler)
         self.port = self.server.server_address[1]
@@ -216,13 +216,13 @@ async def test_gits_own_protocol_goes_through_the_proxy(tmp_path: Path, folder: 
     "form", ["ssh://git@code.example:{port}/code.git", "ssh://code.example:{port}/code.git"]
 )
 async def test_ssh_goes_through_the_proxy(tmp_path: Path, form: str) -> None:
-    heard: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+    received: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"SSH-2.0-nobody\r\n")
+        writer.write(b"SSH-2.0-server\r\n")
         line = await reader.readline()
-        if not heard.done():
-            heard.set_result(line)
+        if not received.done():
+            received.set_result(line)
         writer.close()
 
     server = await asyncio.start_server(serve, HERE, 0)
@@ -230,10 +230,10 @@ async def test_ssh_goes_through_the_proxy(tmp_path: Path, form: str) -> None:
         port = server.sockets[0].getsockname()[1]
         found = await fault(origins, origin(form.format(port=port)))
         assert found.reason is Reason.STORAGE_UNAVAILABLE
-        assert (await heard).startswith(b"SSH-2.0-") and names.asked == ["code.example"]
+        assert (await received).startswith(b"SSH-2.0-") and names.asked == ["code.example"]
 
 
-async def test_ssh_is_told_to_connect_by_our_program_alone(tmp_path: Path) -> None:
+async def test_ssh_connects_only_through_our_program(tmp_path: Path) -> None:
     said = tmp_path / "said"
     ssh = tmp_path / "ssh"
     ssh.write_text(

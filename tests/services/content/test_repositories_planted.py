@@ -1,4 +1,4 @@
-"""What commands may leave in a worktree: nothing of it is run, followed or believed (feature F3)."""
+"""Hostile files that commands leave in a worktree: the server executes, follows and believes none (F3)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ HOOKS = (
 
 
 class Planted:
-    """A worktree in which somebody has been, and a place outside of it that must stay as it is."""
+    """A worktree with planted files, and a place outside of it that must not change."""
 
     def __init__(self, inside: RepositoryStack, origin: UsersRepository, code: Path, outside: Path) -> None:
         self.inside, self.origin, self.code, self.outside = inside, origin, code, outside

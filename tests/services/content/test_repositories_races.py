@@ -41,7 +41,7 @@ async def inside(tmp_path: Path, origin: UsersRepository) -> AsyncIterator[Repos
     await made.close()
 
 
-def before(owner: Any, name: str, act: Callable[[], Awaitable[Any]]) -> None:
+def before(owner: Any, name: str, act: Callable[[], Awaitable[object]]) -> None:
     """Let ``act`` happen whenever ``owner`` is about to do ``name``, the first time only."""
     real, times = getattr(owner, name), [act]
 
@@ -278,7 +278,7 @@ async def test_a_deletion_between_branch_and_folder_is_ended_by_the_next_start(
     """The folder goes last: it tells whose work it was."""
     await inside.repos.files.write(ONE, "a", b"1\n")
 
-    def die(*_: Any) -> None:
+    def die(*_: object) -> None:
         raise RuntimeError
 
     with monkeypatch.context() as patch:

@@ -33,7 +33,7 @@ class FixedWorktrees:
         self.there.remove(conversation_id)
 
 
-async def test_work_of_nobody_goes_past_an_odd_name_and_one_that_cannot_be_removed(tmp_path: Path) -> None:
+async def test_recovery_skips_unusual_names_and_continues_after_an_error(tmp_path: Path) -> None:
     kept, stuck, gone = conversation_id(0), conversation_id(1), conversation_id(2)
     async with opened("sqlite", tmp_path) as records:
         await records.of(kept).commit([commit(kept, put_conversation(conversation(0)))])
@@ -41,7 +41,7 @@ async def test_work_of_nobody_goes_past_an_odd_name_and_one_that_cannot_be_remov
         with capture_logs() as lines:
             await remove_orphaned_worktrees(works, records)
     assert works.there == ["conv_", "conv_0zz", "conv_zzz", kept, stuck]
-    # Whether what went well is told depends on the level that the log is set to.
+    # The log level decides whether successes are logged, so only errors are compared.
     assert [line["conversation"] for line in lines if line["log_level"] == "error"] == [stuck]
 
 

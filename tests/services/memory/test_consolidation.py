@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -14,6 +13,7 @@ from tests.services.catalog.standard_run import run_workflow
 from wonder_server.adapters.in_memory.catalog import MemoryCatalog
 from wonder_server.adapters.models.defaults import OFFLINE, resolve_profile
 from wonder_server.core.definitions.specs import PinnedWorkflow
+from wonder_server.core.json_types import JsonDict
 from wonder_server.core.schema.schemas import validate
 from wonder_server.services.actions import ACTIONS
 from wonder_server.services.catalog.library import Library, ModelRules
@@ -56,22 +56,22 @@ class Actions:
     """Actions that remember what they were given; the model's answer is always the same."""
 
     def __init__(self) -> None:
-        self.requests: list[dict[str, Any]] = []
-        self.written: list[dict[str, Any]] = []
+        self.requests: list[JsonDict] = []
+        self.written: list[JsonDict] = []
         self.table = {"context": dict, "llm": self.llm, "memory.write": self.write}
 
-    def llm(self, given: dict[str, Any]) -> dict[str, Any]:
+    def llm(self, given: JsonDict) -> JsonDict:
         assert validate(ACTIONS["llm"].input_schema, given) == []
         self.requests.append(given)
         return {"text": "Anna came and left.", "usage": {"input_tokens": 7}}
 
-    def write(self, given: dict[str, Any]) -> dict[str, Any]:
+    def write(self, given: JsonDict) -> JsonDict:
         assert validate(ACTIONS["memory.write"].input_schema, given) == []
         self.written.append(given)
         return {"id": "mem_new"}
 
 
-def given(provider: str, format: str = "openai_chat") -> dict[str, Any]:
+def given(provider: str, format: str = "openai_chat") -> JsonDict:
     profile = {"provider": provider, "model": "m", "format": format, "parameters": {"max_tokens": 500}}
     return {"agent_id": "agt_1", "model_profile": profile, "memories": MEMORIES}
 

@@ -1,4 +1,4 @@
-"""What becomes of memories when their agent is deleted, whatever happens between the two stores."""
+"""Memories of deleted agents, with failures between the two stores."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,7 @@ def fact(content: str, **more: Any) -> Draft:
     return Draft(type="fact", content=content, **more)
 
 
-async def refused(work: Any) -> Reason:
+async def refused(work: Awaitable[object]) -> Reason:
     with pytest.raises(WonderError) as caught:
         await work
     return caught.value.fault.reason
@@ -73,7 +73,7 @@ async def test_long_contents_are_found_by_all_their_words(house: MemoryHouse) ->
     assert hit.memory.content.endswith("quokka")
 
 
-async def test_a_store_that_is_down_while_writing_is_told_and_nothing_is_half_written(
+async def test_a_write_fails_completely_while_the_store_is_unavailable(
     house: MemoryHouse,
 ) -> None:
     kept = await house.service.write("ada", fact("short"))
@@ -94,7 +94,7 @@ async def test_a_store_that_is_down_while_writing_is_told_and_nothing_is_half_wr
     assert sorted(await listed(house)) == sorted(["another", "short", "also short", LONG])
 
 
-async def test_a_store_that_is_down_while_reading_is_told_and_recovers(house: MemoryHouse) -> None:
+async def test_a_read_fails_while_the_store_is_unavailable_and_then_succeeds(house: MemoryHouse) -> None:
     long = await house.service.write("ada", fact(LONG))
     short = await house.service.write("ada", fact("short"))
     house.blobs.down = True
@@ -207,7 +207,7 @@ async def test_what_a_crash_leaves_is_collected_by_the_next_start(tmp_path: Path
         assert await house.maintenance.unreferenced() == []
 
 
-async def test_a_lost_or_damaged_object_is_told_and_can_be_forgotten(house: MemoryHouse) -> None:
+async def test_a_lost_or_damaged_object_is_an_error_and_its_memory_can_be_deleted(house: MemoryHouse) -> None:
     lost = await house.service.write("ada", fact(LONG))
     damaged = await house.service.write("ada", fact(LONG + "!"))
     [row] = await house.store.get("ada", [damaged.id])

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.services.memory.memory_kit import MemoryHouse, memory_house
 from wonder_server.core.actor.commands import Scope
 from wonder_server.core.errors import Reason, WonderError
+from wonder_server.core.json_types import JsonDict, JsonValue
 from wonder_server.core.memory.records import EVERYTHING
 from wonder_server.services.memory.operations import MemoryOperations
 from wonder_server.services.paging import PageRequest
@@ -27,7 +27,7 @@ async def house(tmp_path: Path) -> AsyncIterator[MemoryHouse]:
         yield opened
 
 
-async def apply(house: MemoryHouse, key: str, agent: str = "ada", **operation: Any) -> str:
+async def apply(house: MemoryHouse, key: str, agent: str = "ada", **operation: JsonValue) -> str:
     """Applied twice, as after a crash; the memory's id."""
     scope = Scope(agent_id=agent, conversation_id="conv_1", turn_id="turn_1", run_id="run_1", key=key)
     operations = MemoryOperations(house.service, Clock())
@@ -101,7 +101,7 @@ async def test_no_operation_reaches_another_agents_memory(house: MemoryHouse) ->
     ids=str,
 )
 async def test_what_is_no_operation_is_refused_with_its_place(
-    house: MemoryHouse, operation: dict[str, Any], place: str
+    house: MemoryHouse, operation: JsonDict, place: str
 ) -> None:
     with pytest.raises(WonderError) as caught:
         await apply(house, "1", **operation)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,6 +19,7 @@ from wonder_server.core.definitions.specs import (
     RetentionRule,
     Workflow,
 )
+from wonder_server.core.json_types import JsonObject
 from wonder_server.core.memory.records import EVERYTHING, Draft, Filter
 from wonder_server.services.memory.retention import DEFAULT_WORKFLOW, Retention
 from wonder_server.services.paging import PageRequest
@@ -56,7 +56,7 @@ class Runs:
         self.asked: list[tuple[str, list[str], str]] = []
         self.status = "completed"
 
-    async def run(self, workflow: str, agent: PinnedAgent, input: Mapping[str, Any], request_id: str) -> str:
+    async def run(self, workflow: str, agent: PinnedAgent, input: JsonObject, request_id: str) -> str:
         contents = [memory["content"] for memory in input["memories"]]
         self.asked.append((workflow, contents, request_id))
         if self.status == "completed":

@@ -12,6 +12,7 @@ import pytest
 from tests.services.memory.memory_kit import memory_house
 from wonder_server.adapters.embedders.hashing import HashingEmbedder
 from wonder_server.core.errors import Reason, WonderError
+from wonder_server.core.json_types import JsonDict
 from wonder_server.core.memory.records import Change, Draft, Filter, Weights
 from wonder_server.services.memory.service import MemoryService
 from wonder_server.services.paging import PageRequest
@@ -66,7 +67,7 @@ async def test_an_agent_without_memories_is_searched_at_once_until_it_has_one(
     embedder = Unasked()
     async with memory_house(tmp_path, clock, embedder=embedder) as house:
         service = house.service
-        assert service.search_inline("ada", "tea") is None, "nobody knows yet"
+        assert service.search_inline("ada", "tea") is None, "it is unknown before the first search"
         assert await service.search("ada", "tea") == []
         assert service.search_inline("ada", "tea", wanted=Filter(types=("fact",))) == []
         assert await service.search("ada", "tea") == await service.search_all(["ada"], "tea") == []
@@ -81,7 +82,7 @@ async def test_an_agent_without_memories_is_searched_at_once_until_it_has_one(
 
 async def test_searching_nothing_refuses_what_searching_does(service: MemoryService) -> None:
     await service.search("ada", "tea")
-    wrong: list[dict[str, Any]] = [
+    wrong: list[JsonDict] = [
         {"query": " "},
         {"query": "\ud800"},
         {"query": "tea", "limit": 101},
@@ -231,8 +232,8 @@ async def test_a_caller_that_goes_away_leaves_record_and_index_in_step(service: 
     )
 
 
-def deep(levels: int) -> dict[str, Any]:
-    value: dict[str, Any] = {}
+def deep(levels: int) -> JsonDict:
+    value: JsonDict = {}
     for _ in range(levels - 1):
         value = {"a": value}
     return value

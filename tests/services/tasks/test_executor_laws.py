@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from itertools import groupby
-from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.services.tasks.test_executor import (
+from tests.services.tasks.executor_kit import (
     CONTEXT,
     Pauses,
     executor,
@@ -21,6 +20,7 @@ from tests.services.tasks.test_executor import (
 )
 from wonder_server.core.definitions.specs import OnFailure, PinnedTask, Retry, Step
 from wonder_server.core.frozen import replace
+from wonder_server.core.json_types import JsonDict
 from wonder_server.services.tasks.executor import TaskOutcome
 
 NAMES = st.sampled_from(["a", "b"])
@@ -58,14 +58,14 @@ def tasks(draw: st.DrawFn) -> PinnedTask:
     return task(*made, output_schema=schema, retry=retry)
 
 
-def executed(one: PinnedTask, input: dict[str, Any]) -> tuple[TaskOutcome, list[int]]:
+def executed(one: PinnedTask, input: JsonDict) -> tuple[TaskOutcome, list[int]]:
     pauses = Pauses()
     run = executor(AT_TIMES, pauses=pauses).execute(one, input, CONTEXT)
     return asyncio.run(run), pauses.taken
 
 
 @given(tasks(), st.integers(0, 2))
-def test_a_task_ends_as_its_definition_says_whoever_drives_it(one: PinnedTask, n: int) -> None:
+def test_a_task_has_the_same_outcome_inline_and_in_the_event_loop(one: PinnedTask, n: int) -> None:
     outcome, pauses = executed(one, {"n": n})
     assert (outcome.output is None) != (outcome.fault is None)
     assert executed(one, {"n": n}) == (outcome, pauses), "the same again"

@@ -23,16 +23,6 @@ from wonder_server.services.workers.assignment import MAX_LOSSES
 IDEMPOTENT = kind(idempotent=True)
 
 
-@pytest.fixture
-async def time(monkeypatch: pytest.MonkeyPatch) -> Time:
-    return Time(monkeypatch)
-
-
-@pytest.fixture
-async def pool(time: Time) -> WorkerPool:
-    return WorkerPool(time, lease_ms=int(LEASE_S * 1000))
-
-
 # --- lost workers -----------------------------------------------------------------------------------
 
 
@@ -137,7 +127,7 @@ async def test_heartbeats_extend_the_leases_that_they_name_and_no_others(
     for _ in range(9):
         await time.advance(10)
         pool.record_heartbeat(worker)
-        pool.extend(worker, [held.lease_id, "lease_of_nobody"])
+        pool.extend(worker, [held.lease_id, "lease_unknown"])
     assert (await dropped.fault()).reason is Reason.OUTCOME_UNKNOWN
     assert await kept.waits()
     (cancelled,) = await messages_of(worker)
@@ -181,7 +171,7 @@ async def test_work_whose_lease_ran_out_goes_to_another_worker_not_to_the_same(
     assert await messages_of(careless) == []
 
 
-async def test_a_worker_that_is_not_heard_of_is_sent_away(pool: WorkerPool, time: Time) -> None:
+async def test_a_silent_worker_is_disconnected(pool: WorkerPool, time: Time) -> None:
     silent = join(pool, IDEMPOTENT, name="silent")
     asked = await submit(pool)
     await only_assignment(silent)

@@ -1,4 +1,4 @@
-"""A pool of workers whose clock is moved by hand, and what tests say to it."""
+"""Helpers of worker tests: a pool whose clock moves by hand, jobs, and messages to workers."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 
 from wonder_server.core.actor.commands import Scope
 from wonder_server.core.errors import Fault, WonderError
+from wonder_server.core.json_types import JsonDict
 from wonder_server.services.workers import (
     AssignmentMessage,
     Job,
@@ -43,11 +44,11 @@ class Time:
 
     @property
     def pending(self) -> int:
-        """Timers that are set."""
+        """Number of active timers."""
         return sum(not each.cancelled() for each in self._timers)
 
     async def advance(self, seconds: float) -> None:
-        """Let time pass; every timer rings at its time."""
+        """Advance the clock; every timer fires at its time."""
         end = self._now + seconds
         while due := [each for each in self._timers if not each.cancelled() and each.when() <= end]:
             first = min(due, key=lambda each: each.when())
@@ -60,7 +61,7 @@ class Time:
 
 
 async def run_pending() -> None:
-    """Until everything that can happen now has happened."""
+    """Run all callbacks that are ready."""
     for _ in range(10):
         await asyncio.sleep(0)
 
@@ -81,12 +82,12 @@ def job(operation_id: str = "op_1", kind: str = "ocr", **more: Any) -> Job:
 
 
 class PendingJob:
-    """A job that somebody waits for."""
+    """A job whose caller waits for the result."""
 
     def __init__(self, pool: WorkerPool, job: Job) -> None:
         self.task = asyncio.create_task(pool.perform(job))
 
-    async def result(self) -> dict[str, Any]:
+    async def result(self) -> JsonDict:
         await run_pending()
         assert self.task.done()
         return await self.task
@@ -114,11 +115,11 @@ async def submit(pool: WorkerPool, operation_id: str = "op_1", kind: str = "ocr"
     return pending
 
 
-async def messages_of(seat: WorkerSession) -> list[WorkerMessage]:
-    """What a worker is told now, written to its stream."""
+async def messages_of(session: WorkerSession) -> list[WorkerMessage]:
+    """Return the messages to a worker that are ready to send."""
     messages: list[WorkerMessage] = []
     while True:
-        taking = asyncio.ensure_future(seat.next_message())
+        taking = asyncio.ensure_future(session.next_message())
         await run_pending()
         if not taking.done():
             taking.cancel()
@@ -130,17 +131,17 @@ async def messages_of(seat: WorkerSession) -> list[WorkerMessage]:
         messages.append(message)
 
 
-async def assignments_of(seat: WorkerSession) -> list[AssignmentMessage]:
-    """What a worker is given now."""
-    messages = await messages_of(seat)
-    assert all(isinstance(word, AssignmentMessage) for word in messages), messages
-    return [word for word in messages if isinstance(word, AssignmentMessage)]
+async def assignments_of(session: WorkerSession) -> list[AssignmentMessage]:
+    """Return the assignments to a worker that are ready to send; it has no other messages."""
+    messages = await messages_of(session)
+    assert all(isinstance(message, AssignmentMessage) for message in messages), messages
+    return [message for message in messages if isinstance(message, AssignmentMessage)]
 
 
-async def only_assignment(seat: WorkerSession) -> AssignmentMessage:
-    (assignment,) = await assignments_of(seat)
+async def only_assignment(session: WorkerSession) -> AssignmentMessage:
+    (assignment,) = await assignments_of(session)
     return assignment
 
 
 def operations(assignments: list[AssignmentMessage]) -> list[str]:
-    return [word.job.operation_id for word in assignments]
+    return [message.job.operation_id for message in assignments]

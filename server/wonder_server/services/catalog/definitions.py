@@ -135,7 +135,7 @@ class Definitions:
         """Return a library. Raises LIBRARY_NOT_FOUND."""
         found = await self._catalog.library(key) if key else None
         if found is None:
-            raise error(Reason.LIBRARY_NOT_FOUND, f"Library '{key[:100]}' does not exist.", field=field)
+            raise error(Reason.LIBRARY_NOT_FOUND, f"There is no library '{key[:100]}'.", field=field)
         return found
 
     async def libraries(self, request: PageRequest) -> Page[Library]:

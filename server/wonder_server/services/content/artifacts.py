@@ -377,7 +377,7 @@ def _with_artifact_name(path: str, branch: str, fault: Fault) -> WonderError:
 def _artifact_not_found(path: str, branch: str) -> WonderError:
     return error(
         Reason.ARTIFACT_NOT_FOUND,
-        f"Artifact '{path}' does not exist on branch '{branch}'.",
+        f"There is no artifact '{path}' on the branch '{branch}'.",
         field="path",
         id=path,
     )
