@@ -135,14 +135,104 @@ def reloaded(value: Any) -> Any:
     return msgspec.convert(msgspec.to_builtins(value), type(value))
 
 
-class Driven:
+class RunView:
+    """Read access to a run: its state and its stored rows."""
+
+    def __init__(self, run_id: str) -> None:
+        self.run_id = run_id
+        self.state = RunState()
+        self.journal = MemoryJournal()
+
+    @property
+    def run(self) -> Run:
+        assert self.state.run is not None
+        return self.state.run
+
+    @property
+    def status(self) -> RunStatus:
+        return self.run.status
+
+    @property
+    def fault(self) -> Fault:
+        assert self.run.fault is not None
+        return self.run.fault
+
+    @property
+    def gate(self) -> Gate:
+        (found,) = self.state.gates.values()
+        return found
+
+    @property
+    def timer(self) -> Operation:
+        """The one timer that belongs to no node."""
+        (found,) = (each for each in self.state.operations.values() if not each.node_id)
+        return found
+
+    def operation(self, at: str = "") -> Operation:
+        """Return the operation of a node: ``b``, ``b[1]`` in the branch of that index, or the only one."""
+        found = self.operations(at)
+        assert len(found) == 1, [each.node_id for each in self.state.operations.values()]
+        return found[0]
+
+    def operations(self, at: str = "") -> list[Operation]:
+        name, _, index = at.rstrip("]").partition("[")
+        return [
+            each
+            for each in self.state.operations.values()
+            if each.node_id
+            and name in ("", each.node_id)
+            and index in ("", str(self.state.tokens[each.token_id].branch_index))
+        ]
+
+    @property
+    def at(self) -> list[str]:
+        """The nodes that wait for an operation, in order."""
+        return sorted(each.node_id for each in self.operations())
+
+    @property
+    def tokens(self) -> dict[str, str]:
+        """The statuses of live tokens by id."""
+        return {each.id: each.status.value for each in self.state.tokens.values()}
+
+    def input(self, at: str = "") -> JsonDict:
+        return self.state.executions[self.operation(at).id].input
+
+    def row(self, table: str, row_id: str) -> Any:
+        return self.journal.actors[self.run_id].table(table)[row_id].value
+
+    def ended_tokens(self) -> dict[str, str]:
+        """Return the statuses of ended tokens by id."""
+        rows: list[Token] = [put.value for put in self.journal.actors[self.run_id].table("tokens").values()]
+        return {each.id: each.status.value for each in rows if each.id not in self.state.tokens}
+
+    def workflow_node(self, operation: Operation) -> Node:
+        assert self.state.pinned is not None
+        return next(each for each in self.state.pinned.workflow.spec.nodes if each.id == operation.node_id)
+
+    def fork_source(self) -> inputs.ForkSource:
+        """Return the record that a fork from here copies."""
+        rows = {
+            name: [put.value for put in table.values() if put.live or name in ("executions", "context")]
+            for name, table in self.journal.actors[self.run_id].rows.items()
+        }
+        return inputs.ForkSource(
+            run_id=self.run_id,
+            tokens=tuple(rows.get("tokens", ())),
+            forks=tuple(rows.get("forks", ())),
+            executions=tuple(rows.get("executions", ())),
+            context=tuple(
+                entry for entry in rows.get("context", ()) if entry.token_id in ("", *self.state.tokens)
+            ),
+            signals=tuple(sorted(rows.get("signals", ()), key=lambda each: each.number)),
+        )
+
+
+class Driven(RunView):
     """A run driven by hand and recorded as the loop would record it. It checks the laws after each step."""
 
     def __init__(self, run_id: str = RUN_ID, now: int = NOW) -> None:
-        self.run_id = run_id
-        self.state = RunState()
+        super().__init__(run_id)
         self.now = now
-        self.journal = MemoryJournal()
         self.entries = self.events = self.ends = 0
         self.seen: dict[str, Operation] = {}
         """The last version of every operation."""
@@ -300,91 +390,6 @@ class Driven:
             else:
                 self.step(inputs.NodeSucceeded(operation_id=operation.id, output=output(operation)))
         assert self.status.value not in ("running", "waiting"), "every run ends"
-
-    # --- state ------------------------------------------------------------------------------------
-
-    @property
-    def run(self) -> Run:
-        assert self.state.run is not None
-        return self.state.run
-
-    @property
-    def status(self) -> RunStatus:
-        return self.run.status
-
-    @property
-    def fault(self) -> Fault:
-        assert self.run.fault is not None
-        return self.run.fault
-
-    @property
-    def gate(self) -> Gate:
-        (found,) = self.state.gates.values()
-        return found
-
-    @property
-    def timer(self) -> Operation:
-        """The one timer that belongs to no node."""
-        (found,) = (each for each in self.state.operations.values() if not each.node_id)
-        return found
-
-    def operation(self, at: str = "") -> Operation:
-        """Return the operation of a node: ``b``, ``b[1]`` in the branch of that index, or the only one."""
-        found = self.operations(at)
-        assert len(found) == 1, [each.node_id for each in self.state.operations.values()]
-        return found[0]
-
-    def operations(self, at: str = "") -> list[Operation]:
-        name, _, index = at.rstrip("]").partition("[")
-        return [
-            each
-            for each in self.state.operations.values()
-            if each.node_id
-            and name in ("", each.node_id)
-            and index in ("", str(self.state.tokens[each.token_id].branch_index))
-        ]
-
-    @property
-    def at(self) -> list[str]:
-        """The nodes that wait for an operation, in order."""
-        return sorted(each.node_id for each in self.operations())
-
-    @property
-    def tokens(self) -> dict[str, str]:
-        """The statuses of live tokens by id."""
-        return {each.id: each.status.value for each in self.state.tokens.values()}
-
-    def input(self, at: str = "") -> JsonDict:
-        return self.state.executions[self.operation(at).id].input
-
-    def row(self, table: str, row_id: str) -> Any:
-        return self.journal.actors[self.run_id].table(table)[row_id].value
-
-    def ended_tokens(self) -> dict[str, str]:
-        """Return the statuses of ended tokens by id."""
-        rows: list[Token] = [put.value for put in self.journal.actors[self.run_id].table("tokens").values()]
-        return {each.id: each.status.value for each in rows if each.id not in self.state.tokens}
-
-    def workflow_node(self, operation: Operation) -> Node:
-        assert self.state.pinned is not None
-        return next(each for each in self.state.pinned.workflow.spec.nodes if each.id == operation.node_id)
-
-    def fork_source(self) -> inputs.ForkSource:
-        """Return the record that a fork from here copies."""
-        rows = {
-            name: [put.value for put in table.values() if put.live or name in ("executions", "context")]
-            for name, table in self.journal.actors[self.run_id].rows.items()
-        }
-        return inputs.ForkSource(
-            run_id=self.run_id,
-            tokens=tuple(rows.get("tokens", ())),
-            forks=tuple(rows.get("forks", ())),
-            executions=tuple(rows.get("executions", ())),
-            context=tuple(
-                entry for entry in rows.get("context", ()) if entry.token_id in ("", *self.state.tokens)
-            ),
-            signals=tuple(sorted(rows.get("signals", ()), key=lambda each: each.number)),
-        )
 
 
 def forked(flow: PinnedWorkflow, given: JsonDict | None = None) -> Driven:

@@ -26,7 +26,7 @@ def check_run(state: RunState) -> None:
         _nothing_is_left(state)
         return
     assert state.pinned is not None
-    assert "t" in state.tokens, "a run that goes on has its first token"
+    assert "t" in state.tokens, "an unfinished run has its first token"
     for token in state.tokens.values():
         assert token.status not in ENDED_TOKEN_STATUSES
         if token.parent_id:

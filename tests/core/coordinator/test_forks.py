@@ -38,7 +38,7 @@ def start_fork(driven: Driven, flow: PinnedWorkflow, **fields: Any) -> inputs.St
 
 
 def forked(driven: Driven, flow: PinnedWorkflow, **fields: Any) -> Driven:
-    """A run that goes on from where ``driven`` stands."""
+    """Return a fork of ``driven`` from its present state."""
     fork = Driven(OTHER, driven.now)
     fork.step(start_fork(driven, flow, **fields))
     return fork
@@ -82,7 +82,7 @@ def test_unfinished_nodes_run_again_with_the_keys_of_the_fork() -> None:
     } == {OTHER}
     fork.replayed()
     driven.succeed("b")
-    assert driven.at == ["c"], "the run it comes from goes on by itself"
+    assert driven.at == ["c"], "the source run continues independently"
 
 
 def test_a_fork_can_have_another_input_and_state() -> None:
@@ -333,7 +333,7 @@ def test_ended_tokens_are_not_copied() -> None:
 
 
 def test_in_mode_any_a_fork_can_end_at_its_start() -> None:
-    """What failed for good there fails in the fork, too, if its expressions do."""
+    """A permanent failure happens again in the fork if the expression fails again."""
     join = FanIn(mode=FanInMode.ANY)
     driven = Driven()
     flow = fan(join, input_mapping={"x": "input.x"})

@@ -20,7 +20,7 @@ SCHEMA = {"type": "object", "properties": {"amount": {"type": "integer"}}, "requ
 
 
 def asked(**fields: Any) -> Driven:
-    """A run that stands at a gate; ``y`` follows an approval, ``n`` a rejection."""
+    """Return a run that waits at a gate; ``y`` follows an approval, ``n`` a rejection."""
     fields.setdefault("prompt", "Pay?")
     flow = graph(
         gate("g", input_mapping={"amount": "input.amount"}, **fields),

@@ -29,7 +29,7 @@ from wonder_server.core.definitions.specs import (
 
 
 def nested(inner: FanIn = ALL, outer: FanIn = ALL) -> PinnedWorkflow:
-    """For each list of a list, each of its items."""
+    """Return a workflow that runs each item of each list of a list."""
     return graph(
         node("a"),
         node("b", output_mapping={"branch.mine": "index"}),
@@ -57,9 +57,9 @@ def test_nested_fan_outs_have_separate_values() -> None:
     ("inner", "outer", "result"),
     [
         (ALL, ALL, "failed"),
-        (ANY, ALL, "goes on"),
-        (ALL, ANY, "goes on"),
-        (TWO, ANY, "goes on"),
+        (ANY, ALL, "continues"),
+        (ALL, ANY, "continues"),
+        (TWO, ANY, "continues"),
         (TWO, ALL, "failed"),
     ],
 )
@@ -71,15 +71,15 @@ def test_a_failure_propagates_until_a_fan_in_can_do_without_the_branch(
         driven.step(inputs.NodeSucceeded(operation_id=driven.operations("b")[0].id, output={}))
     first = driven.operations("c")[0]
     driven.step(inputs.NodeFailed(operation_id=first.id, fault=BUSINESS))
-    assert ("failed" if driven.run.completed_ms else "goes on") == result
-    if result == "goes on":
+    assert ("failed" if driven.run.completed_ms else "continues") == result
+    if result == "continues":
         driven.finish()
         assert driven.status is RunStatus.COMPLETED
     driven.replayed()
 
 
 def test_a_branch_that_fails_at_its_start_stops_its_siblings_before_they_begin() -> None:
-    """Of several that begin at once the first fails at its first expression: the others must not begin."""
+    """The first of several branches fails at its first expression. The others must not begin."""
     flow = graph(
         node("a"),
         node("b"),
@@ -108,7 +108,7 @@ def test_each_branch_has_its_own_loop_counters() -> None:
 
 
 def test_a_fan_out_can_run_again_in_a_loop() -> None:
-    """With the same token, whose new branches have nothing to do with the old ones."""
+    """The fan-out runs again with the same token. Its new branches are independent of the old ones."""
     flow = graph(
         node("a"),
         node("b"),
@@ -122,7 +122,7 @@ def test_a_fan_out_can_run_again_in_a_loop() -> None:
 
 
 def test_a_fan_out_directly_after_a_fan_in_starts_without_arrivals() -> None:
-    """What joins goes on, in the same step, to the next fan-out: its node need not wait for its signal."""
+    """A join continues to the next fan-out in the same step: its node's signal has arrived before."""
     flow = graph(
         node("a", fan_out=True),
         node("b"),

@@ -118,7 +118,7 @@ def test_all_entries_of_an_output_mapping_see_the_context_as_it_was() -> None:
 
 
 def test_a_change_of_the_context_does_not_change_a_nodes_input() -> None:
-    """Expressions give parts of the context itself, not copies."""
+    """Expressions return parts of the context itself, not copies."""
     whole = {"everything": "state", "signals": "signals"}
     driven = Driven()
     driven.start(
@@ -139,7 +139,7 @@ def test_a_change_of_the_context_does_not_change_a_nodes_input() -> None:
 
 
 def test_the_order_of_keys_does_not_depend_on_whether_the_run_was_loaded() -> None:
-    """Expressions can go over a map; rows are loaded by name."""
+    """Expressions can iterate over a map, and rows are loaded by name."""
     keys = {"state.keys": "keys(state)", "state.signals": "keys(signals)"}
     flow = graph(
         node("z"),
@@ -206,7 +206,7 @@ def test_each_execution_has_its_own_key_even_after_a_restart() -> None:
 
 
 def test_children_are_the_same_whenever_their_run_is_planned_again() -> None:
-    """A volatile run that was lost is begun again, later, and must find the children that were not lost."""
+    """A lost volatile run starts again later and must find its children that were not lost."""
     flow = graph(
         node("a", fan_out=True),
         node("b", workflow_id="w"),
@@ -255,7 +255,7 @@ def test_commands_carry_the_scope_and_the_parent() -> None:
         assert (command.parent.actor_id, command.parent.operation_id) == (RUN_ID, command.operation_id)
 
 
-# --- the beginning ----------------------------------------------------------------------------------
+# --- start of a run ---------------------------------------------------------------------------------
 
 
 def test_invalid_input_is_refused_or_fails_the_child() -> None:
@@ -309,7 +309,7 @@ def test_an_input_about_an_unknown_operation_changes_nothing(nothing: inputs.Inp
     assert driven.step(nothing) == []
 
 
-# --- the end ----------------------------------------------------------------------------------------
+# --- end of a run -----------------------------------------------------------------------------------
 
 
 def test_the_output_of_a_run_is_the_result_of_its_mapping() -> None:
@@ -417,7 +417,7 @@ def test_the_shorter_of_two_timeouts_applies_to_a_run(own: int, asked: int, ends
 
 
 def test_a_timer_that_cannot_be_written_fails_its_subject() -> None:
-    """The loop says so when a wake-up could not be written."""
+    """The loop reports a timer that could not be written as a fault."""
     driven = Driven()
     driven.start(graph(node("a"), timeout_ms=5_000))
     broken = Fault(reason=Reason.INTERNAL, message="No.")
@@ -425,7 +425,7 @@ def test_a_timer_that_cannot_be_written_fails_its_subject() -> None:
     assert driven.fault == broken
 
 
-# --- what the loop asks -----------------------------------------------------------------------------
+# --- queries of the loop ----------------------------------------------------------------------------
 
 
 def test_a_run_waits_while_no_task_or_child_is_running() -> None:

@@ -51,7 +51,7 @@ def test_a_timer_ends_the_wait(signal: str) -> None:
 
 
 def test_earlier_signals_are_queued() -> None:
-    """None is lost: each ends one wait, the oldest first; expressions read the newest."""
+    """No signal is lost: each ends one wait, the oldest first. Expressions read the newest."""
     driven = Driven()
     ways = [transition("a>u"), transition("u>v"), transition("v>w"), transition("w>z")]
     nodes = [node("a"), wait("u", "go", 60_000), wait("v", "go"), wait("w", "go"), node("z")]
@@ -107,6 +107,7 @@ def test_a_signal_is_consumed_once() -> None:
 
 
 def test_after_a_timeout_a_signal_is_queued_for_the_next_node() -> None:
+    """The next node that waits for the name receives the signal."""
     flow = graph(
         wait("v", "go", 1_000), node("a"), wait("w", "go"), transitions=[transition("v>a"), transition("a>w")]
     )

@@ -38,7 +38,7 @@ from wonder_server.core.errors import Reason
 
 
 def end(driven: Driven, name: str, how: str) -> None:
-    """Let a branch arrive, end on its way, or fail."""
+    """Let a branch arrive, end before its fan-in, or fail."""
     if how == "fails":
         driven.fail(name, BUSINESS)
     else:
@@ -49,7 +49,7 @@ THREE = "bcd"
 
 
 def three(join: FanIn) -> PinnedWorkflow:
-    """Three branches, which arrive only if their node says so."""
+    """Return a workflow with three branches, which arrive only if their node's result says so."""
     nodes = [node(name, output_mapping={"branch.x": "result"}) for name in THREE]
     return graph(
         node("a", fan_out=True),
@@ -233,7 +233,7 @@ def test_live_tokens_of_a_run_are_limited() -> None:
 
 
 def test_a_node_can_take_a_list_and_other_transitions_together() -> None:
-    """The index is the item's, whatever else fans out there; names tell branches apart."""
+    """The index is the item's, also if other transitions fan out; names distinguish the branches."""
     merge = Merge(source="[index, item]", target="state.all")
     driven = forked(
         graph(

@@ -1,4 +1,4 @@
-"""Faults of definitions that are saved, and their paths."""
+"""Faults of definitions that are saved, and their paths (feature A6)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ TASK = parse_spec(Kind.TASK, {"steps": [{"id": "s", "action": {"kind": "context"
 
 @dataclass
 class Shelf:
-    """Surroundings made of a dict from reference to spec."""
+    """A resolver with a dict from reference to spec."""
 
     specs: dict[str, Spec] = field(default_factory=dict)
     actions: Mapping[str, JsonObject] = field(default_factory=lambda: ACTIONS)
@@ -345,7 +345,7 @@ def test_a_spec_that_is_its_own_action_definition_is_checked_like_an_inline_one(
     assert isinstance(TASK, Task)
 
 
-# --- what providers take of tools -------------------------------------------------------------------
+# --- limits of providers on tools -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

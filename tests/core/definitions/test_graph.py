@@ -1,4 +1,4 @@
-"""The graph that running a workflow needs: in which order ways are tried, and where branches meet."""
+"""Graphs of workflows: the order of transitions and the fan-ins of branches."""
 
 from __future__ import annotations
 
@@ -35,27 +35,27 @@ def test_transitions_are_tried_by_priority_and_then_in_written_order() -> None:
         (workflow("a>b b>c"), {}),
         (workflow("a>b a>c b>d c>d", {"a": FAN_OUT}), {}),
         (workflow("a>b a>c b>d c>d", {"a": FAN_OUT, "d": FAN_IN}), {"a": "d"}),
-        # Branches of different length, one of which may end on its way.
+        # Branches of different length; one may end before the fan-in.
         (workflow("a>b a>c b>x x>d b>e c>d", {"a": FAN_OUT, "d": FAN_IN}), {"a": "d"}),
         (workflow("a>b b>c", {"c": FAN_IN}, {"a>b": EACH}), {"a": "c"}),
-        # One in the other, each with a place of its own to meet.
+        # Nested fan-outs, each with its own fan-in.
         (
             workflow("a>b b>c c>d d>e", {"d": FAN_IN, "e": FAN_IN}, {"a>b": EACH, "b>c": EACH}),
             {"a": "e", "b": "d"},
         ),
-        # One in the other; what is joined inside is never joined outside.
+        # Nested fan-outs; only the inner one has a fan-in.
         (workflow("a>b b>c c>d", {"d": FAN_IN}, {"a>b": EACH, "b>c": EACH}), {"b": "d"}),
-        # Two in a row that meet at one node, which a loop leads back to.
+        # Two consecutive fan-outs that meet at one node, with a loop back to it.
         (
             workflow("a>b b>j j>c c>j", {"j": FAN_IN}, {"a>b": EACH, "j>c": {**EACH, **LOOP}}),
             {"a": "j", "j": "j"},
         ),
-        # A loop around a fan-out, and one inside of it.
+        # A loop around a fan-out, and one inside it.
         (
             workflow("a>b b>b b>j j>a", {"a": FAN_OUT, "j": FAN_IN}, {"b>b": LOOP, "j>a": LOOP}),
             {"a": "j"},
         ),
-        # Only the transition with for_each opens branches; the other leads on, past a fan-in that it ignores.
+        # Only the transition with for_each opens branches; the other passes a fan-in, which ignores it.
         (workflow("a>b a>j b>j", {"j": FAN_IN}, {"a>b": EACH}), {"a": "j"}),
         (
             workflow("a>b b>c c>d", {"a": FAN_OUT, "b": FAN_OUT, "c": FAN_IN, "d": FAN_IN}),
@@ -87,7 +87,7 @@ def test_an_invalid_workflow_has_a_graph_too() -> None:
     )
     assert graph_of(replace(spec, initial_node_id="nowhere")).joins == {}
     assert graph_of(Workflow(nodes=())).nodes == {}
-    # A fan-out in itself, without end.
+    # A fan-out that contains itself.
     assert graph_of(workflow("a>b b>a", {"a": FAN_OUT})).joins == {}
 
 

@@ -34,7 +34,7 @@ def test_public_addresses_are_public(address: str) -> None:
         *("224.0.0.1", "239.1.1.1", "255.255.255.255", "ff02::1", "ff0e::1"),
         *("192.0.0.1", "192.0.2.1", "192.88.99.1", "198.18.0.1", "198.51.100.1", "203.0.113.1", "240.0.0.1"),
         *("2001:db8::1", "3fff::1", "2001::1", "100::1", "5f00::1", "64:ff9b:1::1"),
-        # IPv4 in the clothes of IPv6: mapped, compatible, 6to4, NAT64.
+        # IPv4 addresses inside IPv6: mapped, compatible, 6to4, NAT64.
         *("::ffff:127.0.0.1", "::ffff:169.254.169.254", "::127.0.0.1", "2002:7f00:1::", "2002:a9fe:a9fe::"),
         *("64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe", "::ffff:10.0.0.1", "2002:c0a8:1::1"),
     ],

@@ -1,4 +1,4 @@
-"""Reading and writing definitions as documents."""
+"""Conversion of definitions from and to documents."""
 
 from __future__ import annotations
 

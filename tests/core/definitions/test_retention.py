@@ -1,4 +1,4 @@
-"""Rules of retention in a persona: read, said again, and judged (features A2, E7)."""
+"""Retention rules of a persona: reading, writing and validation (features A2, E7)."""
 
 from __future__ import annotations
 

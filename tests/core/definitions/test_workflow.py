@@ -1,4 +1,4 @@
-"""Faults of workflows that are saved, with their paths."""
+"""Faults of workflows that are saved, with their paths and reasons (feature A6)."""
 
 from __future__ import annotations
 
@@ -118,13 +118,13 @@ def test_a_valid_workflow_can_be_saved(name: str) -> None:
 
 
 BAD: list[tuple[JsonDict, str, str]] = [
-    # --- circles
+    # --- cycles
     (flow("a>b b>c c>b"), "transitions[2]", "circle without end: b -> c -> b."),
     (flow("a>a"), "transitions[0]", "circle without end: a -> a."),
     (flow("a>b b>a", None, {"b>a": {"loop_limit": -1}}), "transitions[1].loop_limit", "not -1"),
     (flow("a>b", None, {"a>b": {"loop_limit": 1_000_001}}), "transitions[0].loop_limit", "to 1000000"),
     (flow("a>b b>a b>b", None, {"b>a": LOOP}), "transitions[2]", "b -> b."),
-    # --- beginnings and ends
+    # --- initial nodes and ends of transitions
     (flow("a>b c>b"), "nodes[2].id", "Nothing leads to node 'c'"),
     (flow("a>b", initial_node_id="c"), "initial_node_id", "no node 'c'"),
     (flow("a", transitions=[{"from_node_id": "a", "to_node_id": "aa"}]), "transitions[0].to_node_id", "'aa'"),
@@ -149,7 +149,7 @@ BAD: list[tuple[JsonDict, str, str]] = [
      "but that by transitions[1] to 'c' can never come there."),
     (flow("a>b b>j a>c", {"j": meeting("any")}, {"a>b": EACH, "a>c": EACH}), "nodes[2].fan_in",
      "but that by transitions[2] to 'c' can never come there."),
-    # The branches of 'b' are joined, never that of 'a' which it stands in.
+    # The branches of 'b' are joined; the branch of 'a' that contains 'b' is not.
     (flow("a>b a>c b>d d>j c>j", {"a": FAN_OUT, "b": FAN_OUT, "j": FAN_IN}), "nodes[4].fan_in",
      "waits for the branches of 'a', but that by transitions[0] to 'b'"),
     (flow("a>b a>c b>i c>j", {"a": FAN_OUT, "i": FAN_IN, "j": FAN_IN}), "nodes[4].fan_in",
@@ -317,7 +317,7 @@ def test_nesting_of_fan_outs_is_limited() -> None:
 
 
 def ladder(steps: int) -> JsonDict:
-    """At each step a fan-out may be opened or passed by: every combination may be open at the end."""
+    """Return a graph in which each step opens a fan-out or skips it, so that every combination can be open."""
     ways, edges = [], {}
     for step in range(steps):
         ways += [f"n{step}>f{step}", f"n{step}>n{step + 1}", f"f{step}>n{step + 1}"]
@@ -326,7 +326,7 @@ def ladder(steps: int) -> JsonDict:
 
 
 def test_a_graph_with_too_many_paths_is_refused() -> None:
-    """To try them all would take longer than any test may."""
+    """Trying all paths would exceed every timeout."""
     assert workflow_faults(ladder(8)) == {}
     found = workflow_faults(ladder(100))
     assert list(found) == ["transitions"] and "too many combinations" in found["transitions"]

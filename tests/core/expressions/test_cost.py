@@ -1,4 +1,7 @@
-"""Programs without cost and loops without a frame give the same results as metered ones."""
+"""Programs without cost, and loops without a frame.
+
+Both must have the same value, the same fault and the same remaining budget as metered evaluation.
+"""
 
 from __future__ import annotations
 

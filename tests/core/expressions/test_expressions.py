@@ -1,4 +1,4 @@
-"""Values and limits of expressions. Another file compares them with a CEL binding."""
+"""Values and limits of expressions. ``test_against_cel.py`` compares them with another implementation."""
 
 from __future__ import annotations
 

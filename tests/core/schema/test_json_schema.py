@@ -1,4 +1,4 @@
-"""Applying a schema: no input holds the server up, and the keywords mean what the standard says."""
+"""Validation by a schema: its work is bounded, and the keywords follow the standard."""
 
 from __future__ import annotations
 

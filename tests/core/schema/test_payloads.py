@@ -93,7 +93,7 @@ def test_size_is_that_of_the_text_in_utf8() -> None:
 
 
 class Kind(StrEnum):
-    """A text, but not a plain one."""
+    """A subclass of a text."""
 
     A = "a"
 

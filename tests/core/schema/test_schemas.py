@@ -1,4 +1,4 @@
-"""JSON Schema, narrowed to what strangers may be trusted with."""
+"""JSON Schema, limited to what untrusted users may write."""
 
 from __future__ import annotations
 
