@@ -1,4 +1,4 @@
-"""What is worked out once for each value that recurs."""
+"""Tests of the cache by identity."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Definition:
     names: dict[str, int] = field(default_factory=dict)
 
 
-def test_it_is_asked_once_for_each_object_and_answers_for_no_other() -> None:
+def test_the_function_is_called_once_for_each_object() -> None:
     asked: list[Definition] = []
 
     @cache_by_identity
@@ -27,10 +27,10 @@ def test_it_is_asked_once_for_each_object_and_answers_for_no_other() -> None:
     assert asked == [one, other]
 
 
-def test_an_id_that_is_used_again_is_not_taken_for_the_object_that_had_it() -> None:
+def test_a_reused_id_is_not_mistaken_for_its_former_object() -> None:
     @cache_by_identity
     def number(definition: Definition) -> int:
         return definition.names["n"]
 
-    # Most of them live only for the call, so that their ids would come back, were they not kept.
+    # Most objects exist only during the call, so their ids would be reused if the cache did not keep them.
     assert [number(Definition({"n": n})) for n in range(3 * CACHE_SIZE)] == list(range(3 * CACHE_SIZE))

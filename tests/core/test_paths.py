@@ -1,4 +1,4 @@
-"""Names inside repositories: what is taken, and what could reach elsewhere."""
+"""Tests of names in repositories: valid ones, and ones that could reach outside."""
 
 from __future__ import annotations
 
@@ -53,26 +53,26 @@ def refused(check: object, value: str) -> Reason:
 
 
 @pytest.mark.parametrize("path", GOOD_PATHS)
-def test_paths_of_files(path: str) -> None:
+def test_valid_paths_pass(path: str) -> None:
     assert paths.check_path(path) == path
 
 
 @pytest.mark.parametrize("path", BAD_PATHS)
-def test_what_is_no_path_of_a_file(path: str) -> None:
+def test_invalid_paths_are_rejected(path: str) -> None:
     assert refused(paths.check_path, path) is Reason.FIELD_INVALID
 
 
 @pytest.mark.parametrize("branch", GOOD_BRANCHES)
-def test_names_of_branches(branch: str) -> None:
+def test_valid_branch_names_pass(branch: str) -> None:
     assert paths.check_branch(branch) == paths.check_work_branch(branch) == branch
 
 
 @pytest.mark.parametrize("branch", BAD_BRANCHES)
-def test_what_is_no_name_of_a_branch(branch: str) -> None:
+def test_invalid_branch_names_are_rejected(branch: str) -> None:
     assert refused(paths.check_branch, branch) is Reason.FIELD_INVALID
 
 
-def test_an_origins_own_branches_are_not_worked_on() -> None:
+def test_the_branches_of_an_origin_are_read_only() -> None:
     assert refused(paths.check_work_branch, "origin/main") is Reason.FIELD_INVALID
 
 
@@ -81,11 +81,11 @@ def test_an_origins_own_branches_are_not_worked_on() -> None:
     ["a\u202egpj.md", "a\u2066b", "a\u200eb", "a\u061cb", "\ufeffa", "a\u00adb", "a\u200bb", "a\u2028b",
      "a\u2060b", "a\ue000b", "a\U000e0041", "a ", " a", "a /b", "a/ b", "a\u00a0", "a\u3000/b", "a\u0085b"],
 )  # fmt: skip
-def test_new_documents_have_names_that_can_be_seen(path: str) -> None:
+def test_new_paths_have_no_invisible_characters(path: str) -> None:
     assert refused(paths.check_new_path, path) is Reason.FIELD_INVALID
 
 
-def test_new_documents_may_be_named_in_any_language() -> None:
+def test_new_paths_may_be_in_any_language() -> None:
     for path in (
         "a b/c d.md",
         "ünï/çödé",
@@ -99,16 +99,16 @@ def test_new_documents_may_be_named_in_any_language() -> None:
 
 
 @pytest.mark.parametrize("url", GOOD_URLS)
-def test_places_of_repositories(url: str) -> None:
+def test_valid_repository_urls_pass(url: str) -> None:
     assert paths.check_repository_url(url) == url
 
 
 @pytest.mark.parametrize("url", BAD_URLS)
-def test_what_is_no_place_of_a_repository(url: str) -> None:
+def test_invalid_repository_urls_are_rejected(url: str) -> None:
     assert refused(paths.check_repository_url, url) is Reason.FIELD_INVALID
 
 
-def test_beginnings_of_paths() -> None:
+def test_prefixes_of_paths_are_checked() -> None:
     for prefix in ("", "a", "a/", "a/b", "des"):
         assert paths.check_prefix(prefix) == prefix
     for prefix in ("../", "/", "a//", ".git/", "a\0"):
@@ -137,6 +137,6 @@ def test_a_new_url_with_a_password_is_refused_without_the_password(url: str, sho
     ["https://example.com/a", "https://me@example.com/a", "https://example.com:8443/a:b@c", "git@host:a",
      "ssh://git@host:22/x", "/srv/a:b@c", "https://[2001:db8::1]:443/a@b"],
 )  # fmt: skip
-def test_urls_without_a_password_are_left_alone(url: str) -> None:
+def test_urls_without_a_password_pass(url: str) -> None:
     paths.check_no_password(url)
     assert paths.hide_passwords(url) == url

@@ -1,4 +1,4 @@
-"""Prices from a table in LiteLLM's format: whole numbers, and what is not known stays not known."""
+"""Tests of prices from a table in LiteLLM's format: whole numbers, and None for unknown values."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ TABLE = {
     "nonsense": {"litellm_provider": "openai", "input_cost_per_token": "free", "max_input_tokens": -1},
     "no entry": 3,
 }
-CARDS = read(TABLE)
+PRICES = read(TABLE)
 
 
 def cost(provider: str, model: str, **usage: int) -> int | None:
-    return cost_micros(find(CARDS, provider, model), Usage(**usage))
+    return cost_micros(find(PRICES, provider, model), Usage(**usage))
 
 
-def test_a_call_costs_what_its_tokens_cost() -> None:
+def test_the_cost_of_a_call_is_the_cost_of_its_tokens() -> None:
     assert cost("openai", "small", input_tokens=1000, output_tokens=100) == 750 + 450
     assert cost("openai", "small", input_tokens=1000, output_tokens=0, cached_input_tokens=1000) == 75
-    # Nonsense of a provider is not paid back.
+    # An invalid count of a provider does not reduce the cost.
     assert cost("openai", "small", input_tokens=10, output_tokens=0, cached_input_tokens=99) == 1
 
 
-def test_a_long_request_has_prices_of_its_own() -> None:
+def test_a_long_request_has_its_own_prices() -> None:
     assert cost("gemini", "tiered", input_tokens=200_000, output_tokens=0) == 250_000
     assert cost("gemini", "tiered", input_tokens=200_001, output_tokens=1) == 500_018
 
@@ -58,21 +58,21 @@ def test_a_long_request_has_prices_of_its_own() -> None:
     ("provider", "model"),
     [("openai", "other"), ("anthropic", "small"), ("openai", "half"), ("openai", "picture"), ("openai", "")],
 )
-def test_what_is_not_known_is_no_cost_at_all(provider: str, model: str) -> None:
+def test_an_unknown_price_has_no_cost(provider: str, model: str) -> None:
     assert cost(provider, model, input_tokens=5, output_tokens=5) is None
 
 
-def test_tokens_that_nobody_counted_have_no_cost() -> None:
+def test_unknown_tokens_have_no_cost() -> None:
     assert cost("openai", "small", input_tokens=5) is None
     assert cost("openai", "small", output_tokens=5) is None
 
 
-def test_the_built_in_model_is_free_and_that_is_known() -> None:
-    assert find(CARDS, "offline", "anything") is FREE
+def test_the_built_in_model_is_free() -> None:
+    assert find(PRICES, "offline", "anything") is FREE
     assert cost("offline", "offline", input_tokens=5, output_tokens=5) == 0
 
 
-def test_a_limit_is_known_where_a_price_is_not() -> None:
-    card = find(CARDS, "openai", "half")
+def test_a_context_window_may_be_known_without_a_price() -> None:
+    card = find(PRICES, "openai", "half")
     assert card is not None and card.context_tokens == 9 and not card.tiers
-    assert "nonsense" not in CARDS and "sample_spec" not in CARDS
+    assert "nonsense" not in PRICES and "sample_spec" not in PRICES

@@ -1,4 +1,4 @@
-"""Texts of other programs on one line."""
+"""Tests of texts of other programs on one line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from wonder_server.core.printable import printable, quoted
         ("\n" * 5 + "x", 10, r"\n\n\n\n\n" + "…"),
     ],
 )
-def test_a_text_stands_on_one_line_and_has_its_length_at_most(text: str, most: int, shown: str) -> None:
+def test_a_text_is_shown_on_one_line_up_to_its_maximum_length(text: str, most: int, shown: str) -> None:
     assert printable(text, most) == shown
 
 

@@ -1,4 +1,4 @@
-"""The queue that serves its callers in turn."""
+"""Tests of the queue that serves its callers in turn."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from wonder_server.core.round_robin import RoundRobin
 
 
-def test_callers_are_served_in_turn_and_each_ones_items_in_order() -> None:
+def test_callers_are_served_in_turn_and_their_items_in_order() -> None:
     line = RoundRobin[str]()
     for item, name in (("a1", "ann"), ("a2", "ann"), ("a3", "ann"), ("b1", "bob"), ("b2", "bob")):
         line.append(item, name)
@@ -17,7 +17,7 @@ def test_callers_are_served_in_turn_and_each_ones_items_in_order() -> None:
         line.popleft()
 
 
-def test_a_caller_that_is_passed_over_keeps_its_place() -> None:
+def test_a_skipped_caller_keeps_its_place() -> None:
     line = RoundRobin[int]()
     for number, name in enumerate(("ann", "bob", "carl")):
         line.append(number, name)

@@ -1,13 +1,13 @@
-"""Recorded journals as files: one JSON object a line, readable without any of our code.
+"""Recorded journals as files, with one JSON object a line, readable without the server's code.
 
-The first line says whose it is, ``{"planner": "conversation"}``; each further one is a step::
+The first line names the planner, ``{"planner": "conversation"}``. Each further line is a step::
 
     {"sequence": 1, "at_ms": …, "input": ["Create", {…}], "decisions": [["StartConversation", {…}]]}
 
-with the stored names of the inputs and decisions and their fields. `dump` writes one, `load` reads it.
+Inputs, decisions and fields have their stored names. `dump` writes a journal, `load` reads it.
 
-To record new ones, after a change that is *meant* to change decisions: ``python -m tests.golden.record``
-(beside this file). Old journals that must still replay stay; see the test.
+After an intended change of decisions, record new ones with ``python -m tests.golden.record``. Old journals
+that must still replay stay; see the test.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import is_dataclass
-from typing import Any
 
 import msgspec
 
@@ -23,14 +22,15 @@ from wonder_server.adapters.sqlite.codec.stored_names import classes_by_tag, tag
 from wonder_server.core.actor.planner import Planner
 from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.coordinator.planner import RUN
+from wonder_server.core.json_types import JsonDict, JsonValue
 from wonder_server.ports.journal import Entry
 
 _PLANNERS: dict[str, Planner] = {planner.kind: planner for planner in (CONVERSATION, RUN)}
 
 
 def dump(planner: Planner, entries: list[Entry]) -> str:
-    """A journal as the text of a file."""
-    lines: list[dict[str, Any]] = [{"planner": planner.kind}]
+    """Return a journal as the text of a file."""
+    lines: list[JsonDict] = [{"planner": planner.kind}]
     for entry in entries:
         lines.append(
             {
@@ -44,7 +44,7 @@ def dump(planner: Planner, entries: list[Entry]) -> str:
 
 
 def load(text: str) -> tuple[Planner, list[Entry]]:
-    """The journal in a file's text, and the planner that it is to be replayed with."""
+    """Return the journal in a file's text, and its planner."""
     head, *lines = (json.loads(line) for line in text.splitlines())
     planner = _PLANNERS[head["planner"]]
     inputs, decisions = classes_by_tag(planner.inputs), classes_by_tag(planner.decisions)
@@ -60,12 +60,12 @@ def load(text: str) -> tuple[Planner, list[Entry]]:
     return planner, entries
 
 
-def _tagged(value: Any) -> list[Any]:
+def _tagged(value: object) -> list[JsonValue]:
     return [tag_of(type(value)), _whole(value)]
 
 
-def _whole(value: Any) -> Any:
-    """A value with all its fields: a file must not come to say something else because a default does."""
+def _whole(value: object) -> JsonValue:
+    """Return a value with all its fields, so that a changed default does not change the file's meaning."""
     if isinstance(value, dict):
         return {key: _whole(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -76,6 +76,6 @@ def _whole(value: Any) -> Any:
     return msgspec.to_builtins(value)
 
 
-def _built(tagged: list[Any], known: Mapping[str, type]) -> Any:
+def _built(tagged: list[JsonValue], known: Mapping[str, type]) -> JsonValue:
     name, body = tagged
     return msgspec.convert(body, type=known[name])

@@ -1,7 +1,7 @@
-"""Records the golden journals anew: ``python -m tests.golden.record``. Needs nothing but this checkout.
+"""Record the golden journals: ``python -m tests.golden.record``, with this checkout alone.
 
-A server runs through a few short stories, and the journals of its actors are written beside this file. With
-the beginning of a name (``run-``) only those that are called so are written.
+A server runs a few short stories, and the journals of its actors are written beside this file. An argument
+(``run-``) limits the journals to those with that prefix.
 """
 
 from __future__ import annotations
@@ -104,48 +104,50 @@ persona:
 
 
 async def tools_and_limits(client: Client, _: Server) -> str:
-    """A plain turn, a tool call, bad arguments in parallel with good ones, and the limit of moves."""
-    room = await client.open("small")
+    """Run a plain turn, a tool call, invalid arguments beside valid ones, and a turn up to its limit of
+    moves.
+    """
+    conversation_id = await client.open("small")
     for text in (
         "say 3 words",
         "use the tool note with tea is nice",
         'run note {"wrong": 1}\nrun note {"text": "in parallel"}',
         "keep using the tool note with again",
     ):
-        await client.turn(room, text)
-    return room
+        await client.turn(conversation_id, text)
+    return conversation_id
 
 
 async def cancelled(client: Client, _: Server) -> str:
-    """A turn that is cancelled while it speaks, beside one that goes on."""
-    room = await client.open("small")
-    async with client.listening(room) as listener:
-        long = await client.say(room, "say 500 words")
-        other = await client.say(room, "say 4 words")
+    """Cancel a turn during its answer, beside one that continues."""
+    conversation_id = await client.open("small")
+    async with client.listening(conversation_id) as listener:
+        long = await client.say(conversation_id, "say 500 words")
+        other = await client.say(conversation_id, "say 4 words")
         await listener.until(lambda v: any(text.count(" ") > 3 for text in v.texts.values()))
         await client.conversations.CancelTurn(pb.CancelTurnRequest(turn_id=long.turn.id))
         await listener.until(lambda v: v.settled(long.turn.id) and v.settled(other.turn.id))
-    return room
+    return conversation_id
 
 
-async def killed(client: Client, server: Server) -> str:
-    """Killed while it speaks; the next server finds the turn in the outbox."""
-    room = await client.open("small")
-    async with client.listening(room, View()) as listener:
-        await client.say(room, "say 60 words")
+async def interrupted(client: Client, server: Server) -> str:
+    """Kill the server during an answer; the next server finds the turn in the outbox."""
+    conversation_id = await client.open("small")
+    async with client.listening(conversation_id, View()) as listener:
+        await client.say(conversation_id, "say 60 words")
         await listener.until(lambda v: any(text.count(" ") > 3 for text in v.texts.values()))
     await server.kill()
-    return room
+    return conversation_id
 
 
 async def called(client: Client) -> str:
-    """The conversation of a turn that the node of a run waits for."""
+    """Return the conversation of a turn that a node of a run waits for."""
     run_id = await run(client, "asking", question="say 3 words")
     output = (await client.coordinator.GetRun(runs.GetRunRequest(run_id=run_id))).run.output
-    room = str(output["conversation_id"])
-    turns = (await client.conversations.ListTurns(pb.ListTurnsRequest(conversation_id=room))).turns
-    await client.settled(room, turns[0].id)
-    return room
+    conversation_id = str(output["conversation_id"])
+    turns = (await client.conversations.ListTurns(pb.ListTurnsRequest(conversation_id=conversation_id))).turns
+    await client.settled(conversation_id, turns[0].id)
+    return conversation_id
 
 
 async def run(client: Client, workflow: str, **given: str) -> str:
@@ -172,11 +174,13 @@ async def record(prefix: str = "") -> None:
             await client.apply("golden/runs", run_stories.LIBRARY)
             for name, story in run_stories.STORIES.items():
                 names[await story(client)] = name
-            room = await killed(client, server)
-            names[room] = "conversation-killed"
+            conversation_id = await interrupted(client, server)
+            names[conversation_id] = "conversation-killed"
         async with serving(data) as again, again.client() as client:
-            turns = (await client.conversations.ListTurns(pb.ListTurnsRequest(conversation_id=room))).turns
-            await client.settled(room, turns[0].id)
+            turns = (
+                await client.conversations.ListTurns(pb.ListTurnsRequest(conversation_id=conversation_id))
+            ).turns
+            await client.settled(conversation_id, turns[0].id)
         for actor_id, entries in (await journals(data)).items():
             if actor_id in names and names[actor_id].startswith(prefix):
                 text = dump(PLANNERS[actor_id.partition("_")[0]], entries)

@@ -1,4 +1,4 @@
-"""The runs whose journals are recorded: a short one of each thing that a workflow can do."""
+"""Stories of the recorded runs: a short one for each feature of workflows."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ workflow:
 """
 
 Story = Callable[[Client], Awaitable[str]]
-"""Does something, and gives the id of the run that it is about."""
+"""A story, which returns the id of its run."""
 
 
 async def _started(client: Client, workflow: str) -> str:

@@ -1,24 +1,24 @@
-"""Journals recorded by earlier servers replay with today's planners: what was decided is decided again.
+"""Recorded journals of earlier servers replay to the same decisions with today's planners.
 
-If one fails, a change made old runs unreadable or made them go another way. Where that is meant, say so in
-the change log and record anew (`tests.golden.journals`); where it is not, this test has done its work.
+If a test fails, a change made recorded runs unreadable or changed their decisions. If the change is
+intended, describe it in the changelog and record again (`tests.golden.journals`).
 """
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.golden.journals import dump, load
 from wonder_server.actors.runs.replay import replay
+from wonder_server.core.json_types import JsonValue
 
 FILES = sorted(Path(__file__).parent.glob("*.jsonl"))
 
 
-def test_the_recorded_journals_are_there() -> None:
+def test_all_recorded_journals_exist() -> None:
     assert [file.stem for file in FILES] == [
         "conversation-called",
         "conversation-cancelled",
@@ -44,22 +44,22 @@ def test_the_recorded_journals_are_there() -> None:
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.stem))
 def test_a_recorded_journal_replays_to_the_same_decisions(file: Path) -> None:
     planner, entries = load(file.read_text(encoding="utf-8"))
-    verdict = replay(planner, entries)
-    assert verdict.difference is None, verdict.difference
-    assert verdict.steps == len(entries) > 0
+    result = replay(planner, entries)
+    assert result.difference is None, result.difference
+    assert result.steps == len(entries) > 0
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.stem))
-def test_nothing_of_a_recorded_journal_is_lost_in_reading_it(file: Path) -> None:
-    """Fields may have come since; none may have gone."""
+def test_reading_a_recorded_journal_loses_nothing(file: Path) -> None:
+    """New fields may have been added; none may have been removed."""
     text = file.read_text(encoding="utf-8")
     again = dump(*load(text)).splitlines()
     for old, new in zip(text.splitlines(), again, strict=True):
         assert is_within(json.loads(old), json.loads(new))
 
 
-def is_within(old: Any, new: Any) -> bool:
-    """Whether ``new`` says all that ``old`` says."""
+def is_within(old: JsonValue, new: JsonValue) -> bool:
+    """Return True if ``new`` contains everything in ``old``."""
     if isinstance(old, dict):
         return isinstance(new, dict) and all(k in new and is_within(v, new[k]) for k, v in old.items())
     if isinstance(old, list):

@@ -30,6 +30,7 @@ from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.coordinator.planner import RUN
 from wonder_server.core.definitions.specs import PinnedAgent, PinnedTask, PinnedWorkflow
 from wonder_server.core.frozen import Value, field, stored_text
+from wonder_server.core.json_types import JsonDict, JsonValue
 
 PINNED = (PinnedAgent, PinnedTask, PinnedWorkflow)
 """Definitions, which are listed once."""
@@ -47,7 +48,7 @@ class Outer(Value, frozen=True, kw_only=True):
     renamed: Inner | None = field(default=None, name="first")
 
 
-def stored_names(planner: Planner) -> dict[str, Any]:
+def stored_names(planner: Planner) -> JsonDict:
     """Return every stored name of a planner's values, in the form of ``stored_names.json``."""
     roots: dict[str, Mapping[str, type]] = {
         "inputs": classes_by_tag(planner.inputs),
@@ -61,7 +62,7 @@ def stored_names(planner: Planner) -> dict[str, Any]:
     }
 
 
-def shape(cls: type, above: tuple[type, ...] = ()) -> dict[str, Any]:
+def shape(cls: type, above: tuple[type, ...] = ()) -> JsonDict:
     """Return the stored names of a class's fields, each with those of the values in it."""
     names = {info.encode_name: info.name for info in msgspec.inspect.type_info(cls).fields}  # type: ignore[attr-defined]
     hints = get_type_hints(cls)
@@ -84,7 +85,7 @@ def values_in(hint: Any) -> Iterator[type]:
         yield from values_in(part)
 
 
-def missing(recorded: Any, current: Any, at: str = "") -> list[str]:
+def missing(recorded: JsonValue, current: JsonValue, at: str = "") -> list[str]:
     """Return the recorded names that are gone."""
     return [
         name

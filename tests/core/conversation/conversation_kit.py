@@ -1,4 +1,4 @@
-"""What tests of the conversation planner share: agents, results, and a turn driven by hand."""
+"""Shared parts of the conversation planner's tests: agents, results, and a conversation driven by hand."""
 
 from __future__ import annotations
 
@@ -41,12 +41,13 @@ from wonder_server.core.definitions.specs import (
     Workflow,
 )
 from wonder_server.core.errors import Fault, Reason
+from wonder_server.core.json_types import JsonDict, JsonValue
 from wonder_server.core.model import ModelResult, ToolCall, Usage
 
 T = TypeVar("T")
 
 NOW = 1_700_000_000_000
-ROOM = "conv_01HF7YAT0000000000000000A0"
+CONVERSATION_ID = "conv_01HF7YAT0000000000000000A0"
 TEXT = {"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"]}
 
 
@@ -55,18 +56,18 @@ def pin(name: str) -> Pin:
 
 
 def task(name: str = "t", action: str = "context") -> PinnedTask:
-    """A task of one step; ``shell`` makes one that may not be repeated."""
+    """Return a task of one step; with ``shell`` it is not repeatable."""
     return PinnedTask(pin=pin(name), spec=Task(steps=(Step(id="s", action=Action(kind=action)),)))
 
 
 def workflow(name: str = "w", action: str = "context") -> PinnedWorkflow:
-    """A workflow of one node."""
+    """Return a workflow of one node."""
     spec = Workflow(nodes=(Node(id="n", task_id="t"),), initial_node_id="n")
     return PinnedWorkflow(pin=pin(name), spec=spec, tasks={"t": task(action=action)})
 
 
 def tool(name: str, *, attempts: int = 1, action: str = "context", **spec: Any) -> PinnedTool:
-    """A tool bound to a task."""
+    """Return a tool bound to a task."""
     spec.setdefault("input_schema", TEXT)
     declared = Tool(
         name=name,
@@ -80,7 +81,7 @@ def tool(name: str, *, attempts: int = 1, action: str = "context", **spec: Any) 
 
 
 def flow_tool(name: str, *, attempts: int = 1, is_async: bool = False) -> PinnedTool:
-    """A tool bound to a workflow."""
+    """Return a tool bound to a workflow."""
     declared = Tool(
         name=name,
         description=name,
@@ -94,7 +95,7 @@ def flow_tool(name: str, *, attempts: int = 1, is_async: bool = False) -> Pinned
 
 
 def agent_tool(name: str, *, agent_id: str = "agt_2", attempts: int = 1, **spec: Any) -> PinnedTool:
-    """A tool bound to another agent."""
+    """Return a tool bound to another agent."""
     spec.setdefault("input_schema", TEXT)
     declared = Tool(
         name=name,
@@ -152,10 +153,10 @@ def agent(
     )
 
 
-def new_conversation(room_id: str = ROOM) -> inputs.Create:
+def new_conversation(conversation_id: str = CONVERSATION_ID) -> inputs.Create:
     helper = Participant(type="agent", id="agt_1", name="helper", joined_ms=NOW)
     conversation = Conversation(
-        id=room_id, project_id="proj_1", participants=(helper,), created_ms=NOW, updated_ms=NOW
+        id=conversation_id, project_id="proj_1", participants=(helper,), created_ms=NOW, updated_ms=NOW
     )
     return inputs.Create(conversation=conversation)
 
@@ -169,7 +170,7 @@ RUN_ID = "run_01HF7YAT0000000000000000R0"
 
 
 def called(operation_id: str = "op_parent", *, loop_in: bool = False, **fields: Any) -> inputs.Send:
-    """A turn that the operation of a run waits for."""
+    """Return the input of a turn that an operation of a run waits for."""
     return replace(
         send(f"seed of {operation_id}", **fields),
         caller=Caller(type="workflow", run_id=RUN_ID),
@@ -178,12 +179,12 @@ def called(operation_id: str = "op_parent", *, loop_in: bool = False, **fields: 
     )
 
 
-def call(name: str, call_id: str = "call_1", arguments: dict[str, Any] | None = None) -> ToolCall:
+def call(name: str, call_id: str = "call_1", arguments: JsonDict | None = None) -> ToolCall:
     return ToolCall(id=call_id, name=name, arguments={"q": "x"} if arguments is None else arguments)
 
 
 def text_answer(text: str, *calls: ToolCall) -> ModelResult:
-    raw: dict[str, Any] = {"role": "assistant", "content": text}
+    raw: JsonDict = {"role": "assistant", "content": text}
     if calls:
         raw["tool_calls"] = [{"id": call.id, "name": call.name} for call in calls]
     return ModelResult(text=text, tool_calls=calls, raw=raw, usage=Usage(input_tokens=3, output_tokens=2))
@@ -196,7 +197,7 @@ BUSINESS = Fault(reason=Reason.TASK_FAILED, message="It cannot be done.")
 
 
 class Driven:
-    """A conversation driven by hand: each step plans, checks that planning is pure, and applies."""
+    """A conversation driven by hand. Each step plans twice, compares the decisions and applies them."""
 
     def __init__(self, **agent_fields: Any) -> None:
         self.state = ConversationState()
@@ -216,11 +217,11 @@ class Driven:
         return decisions
 
     def pending(self, kind: OperationKind) -> Operation:
-        """The one pending operation of this kind."""
+        """Return the only pending operation of this kind."""
         (found,) = (op for op in self.state.operations.values() if op.kind is kind)
         return found
 
-    def succeed(self, kind: OperationKind, output: Any = None) -> tuple[Decision, ...]:
+    def succeed(self, kind: OperationKind, output: JsonValue = None) -> tuple[Decision, ...]:
         return self.step(inputs.Succeeded(operation_id=self.pending(kind).id, output=output))
 
     def fail(self, kind: OperationKind, fault: Fault) -> tuple[Decision, ...]:
@@ -232,33 +233,35 @@ class Driven:
         )
 
     def wait_for_timer(self, kind: OperationKind) -> tuple[Decision, ...]:
-        """Let time pass until the operation wants to be woken."""
+        """Advance the time to the operation's timer."""
         operation = self.pending(kind)
         self.now = max(self.now, operation.wake_ms)
         return self.step(inputs.TimerFired(operation_id=operation.id), after_ms=0)
 
     @property
     def turn(self) -> Turn:
-        """The last turn."""
+        """Return the last turn."""
         return list(self.state.turns.values())[-1]
 
     def operation(self, tool_name: str) -> Operation:
-        """The one pending operation of this tool."""
+        """Return the only pending operation of this tool."""
         (found,) = (op for op in self.state.operations.values() if op.tool_name == tool_name)
         return found
 
-    def back(self, tool_name: str, output: Any = None, fault: Fault | None = None) -> tuple[Decision, ...]:
-        """The tool comes back, well or with a fault."""
+    def complete(
+        self, tool_name: str, output: JsonValue = None, fault: Fault | None = None
+    ) -> tuple[Decision, ...]:
+        """Report the tool's output, or its fault."""
         operation_id = self.operation(tool_name).id
         if fault is not None:
             return self.step(inputs.Failed(operation_id=operation_id, fault=fault))
         return self.step(inputs.Succeeded(operation_id=operation_id, output=output))
 
-    def back_by_id(self, operation_id: str, output: Any = None) -> tuple[Decision, ...]:
-        """The operation comes back well."""
+    def complete_by_id(self, operation_id: str, output: JsonValue = None) -> tuple[Decision, ...]:
+        """Report the operation's output."""
         return self.step(inputs.Succeeded(operation_id=operation_id, output=output))
 
-    def request(self) -> dict[str, Any]:
+    def request(self) -> JsonDict:
         return self.state.requests[self.turn.id].body
 
 
@@ -266,8 +269,8 @@ def kinds(decisions: tuple[Decision, ...]) -> list[str]:
     return [type(decision).__name__ for decision in decisions]
 
 
-def at_once(work: Coroutine[Any, Any, T]) -> T:
-    """The result of a coroutine that never waits."""
+def run_without_waiting(work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of a coroutine that never waits."""
     try:
         work.send(None)
     except StopIteration as end:

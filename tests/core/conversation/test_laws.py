@@ -1,4 +1,4 @@
-"""The laws of the conversation planner, over random walks through everything that can happen."""
+"""Laws of the conversation planner, over random sequences of inputs."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from tests.core.conversation.conversation_kit import (
     ASSEMBLED,
     BUSINESS,
+    CONVERSATION_ID,
     NOW,
-    ROOM,
     TRANSIENT,
     Driven,
-    at_once,
     call,
     called,
     new_conversation,
+    run_without_waiting,
     send,
     text_answer,
 )
@@ -41,6 +41,7 @@ from wonder_server.core.conversation.model.decisions import (
 from wonder_server.core.conversation.model.state import RECENT_TURNS, ConversationState
 from wonder_server.core.conversation.model.values import HistoryTruncation, OperationKind, TurnStatus
 from wonder_server.core.conversation.planner import CONVERSATION
+from wonder_server.core.json_types import JsonDict
 from wonder_server.core.model import ToolCall, Usage
 from wonder_server.ports.journal import Commit, Entry, Event
 
@@ -74,7 +75,7 @@ RESULTS = (
     replace(text_answer("dear", call("find")), usage=Usage(input_tokens=30, output_tokens=30, cost_micros=2)),
 )
 TOO_LONG = replace(BUSINESS, metadata={"kind": "context_length"})
-AGENTS: tuple[dict[str, Any], ...] = (
+AGENTS: tuple[JsonDict, ...] = (
     {},
     {"max_moves": 0},
     {"max_moves": 1},
@@ -112,7 +113,7 @@ STEPS = st.lists(
 
 @dataclass
 class Walk:
-    """One conversation, recorded step by step as the loop would record it."""
+    """One conversation, recorded step by step as the loop records it."""
 
     journal: MemoryJournal = field(default_factory=MemoryJournal)
     state: ConversationState = field(default_factory=ConversationState)
@@ -122,7 +123,7 @@ class Walk:
     seen: list[str] = field(default_factory=list)
     ends: dict[str, int] = field(default_factory=dict)
     awaited: dict[str, int] = field(default_factory=dict)
-    """How often a parent was told how a turn of it ended."""
+    """Number of answers to the parent, by turn id."""
 
     def step(self, event: inputs.Input) -> None:
         self.now += 1
@@ -132,7 +133,7 @@ class Walk:
             assert len(decisions) == 1
             assert CONVERSATION.rejection(decisions) is not None
             return
-        commit = Commit(ROOM, CONVERSATION)
+        commit = Commit(CONVERSATION_ID, CONVERSATION)
         for decision in decisions:
             CONVERSATION.apply(self.state, decision)
             for change in CONVERSATION.record(self.state, decision):
@@ -140,7 +141,7 @@ class Walk:
                     assert change.kind in CONVERSATION.event_types
                     assert isinstance(change.value, CONVERSATION.event_types[change.kind])
                     self.events += 1
-                    commit.events.append(Event(self.events, self.now, ROOM, change))
+                    commit.events.append(Event(self.events, self.now, CONVERSATION_ID, change))
                 else:
                     commit.changes.append(change)
             if isinstance(decision, CompleteTurn | FailTurn | EndTurnByCancel):
@@ -153,8 +154,8 @@ class Walk:
         if decisions:
             self.entries += 1
             commit.entries.append(Entry(self.entries, self.now, event, decisions))
-        # The journal itself refuses a gap in the events.
-        at_once(self.journal.commit([commit]))
+        # The journal rejects a gap in the events.
+        run_without_waiting(self.journal.commit([commit]))
         self.seen.extend(each for each in self.state.operations if each not in self.seen)
 
     def check(self) -> None:
@@ -166,11 +167,11 @@ class Walk:
         assert len(set(models)) == len(models), "two calls of the model in one turn"
         assert set(self.state.requests) <= set(self.state.turn_work) == set(self.state.moves)
         assert set(self.ends.values()) <= {1}, "a turn ended twice"
-        assert set(self.awaited.values()) <= {1}, "a parent was told twice"
+        assert set(self.awaited.values()) <= {1}, "a parent got two answers"
         waiting = [turn.parent for turn in self.state.active_turns() if turn.parent is not None]
         assert len(set(waiting)) == len(waiting), "two turns work for one operation"
         ended = {t.id for t in self.state.turns.values() if t.parent is not None} & self.ends.keys()
-        assert ended <= self.awaited.keys(), "a parent was not told"
+        assert ended <= self.awaited.keys(), "a parent got no answer"
         restored = self.restored()
         assert restored == self.state
         assert list(restored.turns) == list(self.state.turns)
@@ -179,10 +180,10 @@ class Walk:
         said = [message for messages in self.state.messages.values() for message in messages]
         assert self.state.message_count == len(said)
         assert self.state.character_count == sum(len(message.content) for message in said)
-        self.check_what_is_told(restored)
+        self.check_assembly_inputs(restored)
 
-    def check_what_is_told(self, restored: ConversationState) -> None:
-        """What is kept of earlier turns for the next assembly is what one finds that knows nothing."""
+    def check_assembly_inputs(self, restored: ConversationState) -> None:
+        """Compare the assembly's input from the history cache with one computed without it."""
         for turn in self.state.active_turns():
             for cut in (None, HistoryTruncation(first=3), HistoryTruncation(first=turn.ordinal)):
                 restored.history_cache = {}
@@ -191,31 +192,31 @@ class Walk:
                 ) == assembly_input(restored, turn, self.state.turn_work[turn.id].agent, cut)
 
     def restored(self) -> ConversationState:
-        loaded = at_once(self.journal.load(ROOM, CONVERSATION))
+        loaded = run_without_waiting(self.journal.load(CONVERSATION_ID, CONVERSATION))
         assert loaded is not None
         assert (loaded.entry_head, loaded.event_head) == (self.entries, self.events)
         state = CONVERSATION.restore(loaded.rows)
         assert isinstance(state, ConversationState)
         return state
 
-    def told_of_all(self) -> None:
-        """A completed turn's model was told of everything that ran in the background, once."""
-        written = self.journal.actors[ROOM]
+    def check_async_results_reported(self) -> None:
+        """Assert that a completed turn's requests contain each asynchronous result once."""
+        written = self.journal.actors[CONVERSATION_ID]
         for turn in (put.value for put in written.table("turns").values()):
             if turn.status is TurnStatus.COMPLETED:
                 moves = [m.value for m in written.table("moves").values() if m.value.turn_id == turn.id]
-                told = [entry.operation_id for move in moves for entry in move.reported]
+                reported = [entry.operation_id for move in moves for entry in move.reported]
                 ran = [e.operation_id for move in moves for e in move.invocations if e.is_async]
-                assert sorted(told) == sorted(ran)
+                assert sorted(reported) == sorted(ran)
 
     def replayed(self) -> None:
-        entries = at_once(self.journal.entries(ROOM, CONVERSATION, 0, 10_000))
+        entries = run_without_waiting(self.journal.entries(CONVERSATION_ID, CONVERSATION, 0, 10_000))
         verdict = replay(CONVERSATION, entries)
         assert verdict.difference is None, verdict.difference
         assert verdict.steps == len(entries) == self.entries
 
     def drain(self) -> None:
-        """Fail whatever is pending until nothing is: nothing may be stuck."""
+        """Fail all pending operations until none is left."""
         for _ in range(200):
             for operation_id in list(self.state.operations):
                 self.now += 1_000_000
@@ -226,38 +227,52 @@ class Walk:
         raise AssertionError("still busy")
 
 
-def input_of(walk: Walk, name: str, which: int, what: int) -> inputs.Input:
+def input_of(walk: Walk, name: str, which: int, variant: int) -> inputs.Input:
+    """Return the input of one step, selected by two numbers."""
     pending = list(walk.state.operations)
-    # Mostly what is pending, now and then one that is long done or never was.
+    # Mostly pending operations, sometimes one that has ended or never existed.
     known = [*pending, *pending, *walk.seen[-3:], "op_0"]
     operation_id = known[which % len(known)]
-    if name == "answer":
-        models = [op.id for op in walk.state.operations.values() if op.kind is OperationKind.MODEL]
-        operation_id = models[which % len(models)] if models else operation_id
-        return inputs.ModelAnswered(operation_id=operation_id, result=RESULTS[what % len(RESULTS)])
-    if name == "succeed":
-        return inputs.Succeeded(operation_id=operation_id, output=OUTPUTS[what % len(OUTPUTS)])
-    if name == "fail":
-        return inputs.Failed(operation_id=operation_id, fault=TRANSIENT)
-    if name == "refuse":
-        return inputs.Failed(operation_id=operation_id, fault=TOO_LONG if what % 2 else BUSINESS)
-    if name == "elapse":
-        operation = walk.state.operations.get(operation_id)
-        walk.now = max(walk.now, operation.wake_ms if operation is not None else 0)
     if name in ("wake", "elapse"):
+        operation = walk.state.operations.get(operation_id)
+        if name == "elapse" and operation is not None:
+            walk.now = max(walk.now, operation.wake_ms)
         return inputs.TimerFired(operation_id=operation_id)
-    if name == "restart":
-        return inputs.Restarted(operation_id=operation_id)
-    if name == "cancel":
-        turns = [*walk.state.turns, "turn_0"]
-        return inputs.CancelTurn(turn_id=turns[which % len(turns)], partial_text="so far" if what % 2 else "")
-    if name == "create":
-        return new_conversation()
-    if name == "call":
-        return called(f"op_{which % 3}", loop_in=what % 2 == 1, **AGENTS[what % len(AGENTS)])
-    if name == "give_up":
-        return inputs.CancelCall(operation_id=f"op_{which % 3}", partial_text="so far" if what % 2 else "")
-    return send(f"seed {walk.now}", **AGENTS[what % len(AGENTS)])
+    if name in ("send", "create", "call", "cancel", "give_up"):
+        return _request_of(walk, name, which, variant)
+    return _result_of(walk, name, operation_id, which, variant)
+
+
+def _request_of(walk: Walk, name: str, which: int, variant: int) -> inputs.Input:
+    partial_text = "so far" if variant % 2 else ""
+    match name:
+        case "create":
+            return new_conversation()
+        case "call":
+            return called(f"op_{which % 3}", loop_in=variant % 2 == 1, **AGENTS[variant % len(AGENTS)])
+        case "cancel":
+            turns = [*walk.state.turns, "turn_0"]
+            return inputs.CancelTurn(turn_id=turns[which % len(turns)], partial_text=partial_text)
+        case "give_up":
+            return inputs.CancelCall(operation_id=f"op_{which % 3}", partial_text=partial_text)
+        case _:
+            return send(f"seed {walk.now}", **AGENTS[variant % len(AGENTS)])
+
+
+def _result_of(walk: Walk, name: str, operation_id: str, which: int, variant: int) -> inputs.Input:
+    match name:
+        case "answer":
+            models = [op.id for op in walk.state.operations.values() if op.kind is OperationKind.MODEL]
+            operation_id = models[which % len(models)] if models else operation_id
+            return inputs.ModelAnswered(operation_id=operation_id, result=RESULTS[variant % len(RESULTS)])
+        case "succeed":
+            return inputs.Succeeded(operation_id=operation_id, output=OUTPUTS[variant % len(OUTPUTS)])
+        case "fail":
+            return inputs.Failed(operation_id=operation_id, fault=TRANSIENT)
+        case "refuse":
+            return inputs.Failed(operation_id=operation_id, fault=TOO_LONG if variant % 2 else BUSINESS)
+        case _:
+            return inputs.Restarted(operation_id=operation_id)
 
 
 @given(steps=STEPS)
@@ -277,12 +292,12 @@ def test_no_order_of_inputs_breaks_a_law(steps: list[tuple[str, int, int]]) -> N
     walk.check()
     assert not walk.state.active_turns()
     assert len(walk.ends) == walk.state.conversation.turn_count  # type: ignore[union-attr]
-    walk.told_of_all()
+    walk.check_async_results_reported()
     walk.replayed()
 
 
 def test_a_conversation_that_has_been_reloaded_cancels_in_the_same_order() -> None:
-    """Decisions may not depend on whether the working set was lived through or loaded."""
+    """Decisions do not depend on whether the state was built by inputs or loaded."""
     walk = Walk()
     walk.step(new_conversation())
     walk.step(send())
@@ -296,7 +311,7 @@ def test_a_conversation_that_has_been_reloaded_cancels_in_the_same_order() -> No
     walk.replayed()
 
 
-def test_the_working_set_of_a_long_conversation_is_what_would_be_loaded() -> None:
+def test_the_state_of_a_long_conversation_is_the_state_that_a_load_returns() -> None:
     walk = Walk()
     walk.step(new_conversation())
     walk.step(send("slow", extraction=False))
@@ -317,7 +332,7 @@ def test_the_working_set_of_a_long_conversation_is_what_would_be_loaded() -> Non
     assert walk.state.turns.keys() == walk.state.messages.keys()
 
 
-def test_a_turn_sees_only_the_turns_before_it_and_as_many_as_it_may() -> None:
+def test_a_turn_sees_only_earlier_turns_up_to_its_limit() -> None:
     driven = Driven(extraction=False)
     for number in range(3):
         driven.succeed(OperationKind.ASSEMBLY, ASSEMBLED)

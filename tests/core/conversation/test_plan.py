@@ -1,4 +1,4 @@
-"""What the conversation planner decides, input by input (document 1)."""
+"""Tests of the conversation planner, input by input."""
 
 from __future__ import annotations
 
@@ -19,17 +19,14 @@ from tests.core.conversation.conversation_kit import (
 )
 from tests.replacing import replace
 from wonder_server.core import frozen
-from wonder_server.core.actor.commands import RunTask, RunWorkflow, Stop
+from wonder_server.core.actor.commands import RunTask, RunWorkflow
 from wonder_server.core.conversation.model import inputs
 from wonder_server.core.conversation.model.decisions import (
-    AssemblyFailed,
     DispatchModel,
     ExtractionEnded,
     LimitReached,
-    Redispatch,
     Refuse,
     ResumeFromTool,
-    RetryOperation,
 )
 from wonder_server.core.conversation.model.values import (
     ConversationStatus,
@@ -39,7 +36,8 @@ from wonder_server.core.conversation.model.values import (
 )
 from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.conversation.planning.start_turn import MAX_ACTIVE_TURNS
-from wonder_server.core.errors import Fault, Reason
+from wonder_server.core.errors import Reason
+from wonder_server.core.json_types import JsonValue
 from wonder_server.core.model import ToolCall
 
 ASSEMBLY, MODEL, TASK = OperationKind.ASSEMBLY, OperationKind.MODEL, OperationKind.TASK
@@ -58,10 +56,10 @@ def refused(driven: Driven, event: inputs.Input) -> Reason:
     return decision.fault.reason
 
 
-# --- the room ---------------------------------------------------------------------------------------
+# --- inputs -----------------------------------------------------------------------------------------
 
 
-def test_a_send_starts_a_turn_with_its_message_and_asks_for_context() -> None:
+def test_a_send_starts_a_turn_with_its_message_and_dispatches_assembly() -> None:
     driven = Driven(begin=False)
     assert kinds(driven.step(send())) == [
         "AddParticipant",
@@ -82,7 +80,7 @@ def test_a_send_starts_a_turn_with_its_message_and_asks_for_context() -> None:
     assert [turn.ordinal for turn in driven.state.turns.values()] == [1, 2]
 
 
-def test_what_is_not_acceptable_is_refused_with_a_reason() -> None:
+def test_an_invalid_input_is_rejected_with_a_reason() -> None:
     driven = Driven(begin=False)
     assert refused(driven, new_conversation()) is Reason.ALREADY_EXISTS
     assert refused(driven, inputs.CancelTurn(turn_id="turn_0")) is Reason.TURN_NOT_FOUND
@@ -148,7 +146,7 @@ def test_an_empty_answer_completes_the_turn_without_a_message() -> None:
     ],
 )
 @pytest.mark.parametrize("dialect", ["openai_chat", "anthropic_messages"])
-def test_an_assembly_that_puts_out_no_request_fails_the_turn(output: Any, dialect: str) -> None:
+def test_an_assembly_without_a_request_in_its_output_fails_the_turn(output: JsonValue, dialect: str) -> None:
     driven = Driven(max_moves=1, dialect=dialect)
     assert kinds(driven.succeed(ASSEMBLY, output)) == [
         "CancelOperation",
@@ -163,7 +161,7 @@ def test_an_assembly_that_puts_out_no_request_fails_the_turn(output: Any, dialec
 # --- tools ------------------------------------------------------------------------------------------
 
 
-def test_calls_of_one_move_run_together_and_the_model_goes_on_when_all_are_back() -> None:
+def test_calls_of_one_move_run_together_and_the_model_is_called_after_the_last_result() -> None:
     driven = assembled()
     assert kinds(driven.answer(text_answer("let me see", call("find", "c1"), call("flow", "c2")))) == [
         "RecordMove",
@@ -205,9 +203,7 @@ def test_calls_with_one_id_each_get_their_own_result() -> None:
         (ToolCall(id="c", name="find", arguments=None, malformed="{"), ToolErrorCode.INVALID_INPUT),
     ],
 )
-def test_a_call_that_cannot_run_is_told_to_the_model_and_never_runs(
-    made: ToolCall, code: ToolErrorCode
-) -> None:
+def test_an_invalid_call_is_reported_to_the_model_and_never_runs(made: ToolCall, code: ToolErrorCode) -> None:
     driven = assembled()
     decisions = driven.answer(text_answer("", made))
     assert kinds(decisions) == ["RecordMove", "ResumeFromTool", "DispatchModel"]
@@ -234,7 +230,7 @@ def test_a_tools_fault_goes_to_the_model() -> None:
 # --- moves run out ----------------------------------------------------------------------------------
 
 
-def test_at_the_last_move_the_model_is_asked_to_wrap_up() -> None:
+def test_at_the_last_move_the_model_is_asked_to_finish() -> None:
     driven = assembled(max_moves=2)
     driven.answer(text_answer("", call("find")))
     decisions = driven.succeed(TASK, {})
@@ -244,7 +240,7 @@ def test_at_the_last_move_the_model_is_asked_to_wrap_up() -> None:
 
 
 @pytest.mark.parametrize("moves", [1, 2])
-def test_a_model_that_calls_tools_all_the_same_ends_the_turn(moves: int) -> None:
+def test_a_model_that_calls_tools_nevertheless_ends_the_turn(moves: int) -> None:
     driven = assembled(max_moves=moves)
     for _ in range(moves - 1):
         driven.answer(text_answer("", call("nothing")))
@@ -256,204 +252,12 @@ def test_a_model_that_calls_tools_all_the_same_ends_the_turn(moves: int) -> None
     assert driven.turn.fault.reason is Reason.MAX_MOVES_REACHED
 
 
-def test_without_a_limit_moves_do_not_run_out() -> None:
+def test_without_a_limit_the_number_of_moves_is_unlimited() -> None:
     driven = assembled(max_moves=0)
     for _ in range(30):
         driven.answer(text_answer("", call("nothing")))
     assert driven.turn.status is TurnStatus.ACTIVE
     assert driven.turn.moves == 30
-
-
-# --- failures ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("kind", "waits"), [(ASSEMBLY, [100, 200]), (MODEL, [500, 1000]), (EXTRACTION, [100, 200])]
-)
-def test_infrastructure_faults_are_tried_again_with_growing_waits(
-    kind: OperationKind, waits: list[int]
-) -> None:
-    driven = Driven()
-    if kind is not ASSEMBLY:
-        driven.succeed(ASSEMBLY, ASSEMBLED)
-    if kind is EXTRACTION:
-        driven.answer(text_answer("hi"))
-    runs = {driven.pending(kind).run_id}
-    for attempt, wait in enumerate(waits, start=2):
-        (retry,) = driven.fail(kind, TRANSIENT)
-        assert isinstance(retry, RetryOperation)
-        assert (retry.operation.attempt, retry.operation.wake_ms) == (attempt, driven.now + wait)
-        assert driven.step(inputs.TimerFired(operation_id=retry.operation.id), after_ms=wait - 1) == ()
-        (again,) = driven.wait_for_timer(kind)
-        assert isinstance(again, Redispatch)
-        assert (again.operation.attempt, again.operation.dispatches) == (attempt, attempt)
-        runs.add(again.operation.run_id)
-    assert "RetryOperation" not in kinds(driven.fail(kind, TRANSIENT))
-    assert len(runs) == (1 if kind is MODEL else 3)
-    assert driven.turn.status is (TurnStatus.COMPLETED if kind is EXTRACTION else TurnStatus.FAILED)
-    assert not driven.state.operations
-
-
-def test_a_provider_that_says_when_is_waited_for() -> None:
-    driven = assembled()
-    (retry,) = driven.fail(MODEL, replace(TRANSIENT, retry_after_ms=9000))
-    assert isinstance(retry, RetryOperation)
-    assert retry.operation.wake_ms == driven.now + 9000
-
-
-def test_a_provider_that_asks_for_more_time_than_a_call_may_take_is_not_waited_for() -> None:
-    driven = assembled()
-    longest = driven.pending(MODEL).timeout_ms
-    decided = driven.fail(MODEL, replace(TRANSIENT, retry_after_ms=longest + 1))
-    assert "RetryOperation" not in kinds(decided)
-    assert driven.turn.status is TurnStatus.FAILED
-    assert driven.turn.fault is not None and driven.turn.fault.retry_after_ms == longest + 1
-
-
-def test_a_business_fault_of_assembly_or_model_fails_the_turn_at_once() -> None:
-    driven = Driven()
-    decisions = driven.fail(ASSEMBLY, BUSINESS)
-    assert kinds(decisions) == ["CancelOperation", "AssemblyFailed", "FailTurn", "ReleaseTurn"]
-    (failed,) = (d for d in decisions if isinstance(d, AssemblyFailed))
-    assert failed.outcome.fault == BUSINESS
-    assert kinds(assembled().fail(MODEL, BUSINESS)) == ["CancelOperation", "FailTurn", "ReleaseTurn"]
-
-
-def test_a_failed_extraction_marks_the_turn_that_stays_completed() -> None:
-    driven = assembled()
-    driven.answer(text_answer("hi"))
-    assert kinds(driven.fail(EXTRACTION, BUSINESS)) == ["ExtractionEnded", "ReleaseTurn"]
-    assert driven.turn.status is TurnStatus.COMPLETED
-    assert driven.turn.memory_extraction_failed
-
-
-def test_a_deadline_is_a_fault_that_may_be_tried_again() -> None:
-    driven = assembled()
-    (retry,) = driven.wait_for_timer(MODEL)
-    assert isinstance(retry, RetryOperation)
-    assert retry.fault.reason is Reason.TIMEOUT
-
-
-@pytest.mark.parametrize("name", ["find", "flow"])
-def test_what_runs_past_its_last_deadline_is_stopped(name: str) -> None:
-    driven = assembled()
-    driven.answer(text_answer("", call(name)))
-    kind = WORKFLOW if name == "flow" else TASK
-    operation = driven.pending(kind)
-    decisions = driven.wait_for_timer(kind)
-    while isinstance(decisions[0], RetryOperation):
-        driven.wait_for_timer(kind)
-        operation = driven.pending(kind)
-        decisions = driven.wait_for_timer(kind)
-    assert Stop(operation_id=operation.id, child_id=operation.run_id) in list(commands(driven, decisions))
-    assert kinds(decisions)[-2:] == ["ResumeFromTool", "DispatchModel"]
-    assert "TIMEOUT" in driven.request()["messages"][-1]["content"]
-
-
-def test_a_stopped_extraction_is_marked_and_the_turn_released() -> None:
-    driven = assembled()
-    driven.answer(text_answer("hi"))
-    for _ in range(2):
-        driven.wait_for_timer(EXTRACTION)
-        driven.wait_for_timer(EXTRACTION)
-    operation = driven.pending(EXTRACTION)
-    decisions = driven.wait_for_timer(EXTRACTION)
-    assert Stop(operation_id=operation.id, child_id=operation.run_id) in list(commands(driven, decisions))
-    assert kinds(decisions)[-2:] == ["ExtractionEnded", "ReleaseTurn"]
-
-
-def test_what_an_abandoned_attempt_says_is_not_taken_for_the_next_ones_answer() -> None:
-    driven = Driven()
-    first = driven.pending(ASSEMBLY)
-    driven.wait_for_timer(ASSEMBLY)
-    cancelled = Fault(reason=Reason.CANCELLED, message="Nobody waits for it any more.")
-    late = inputs.Failed(operation_id=first.id, fault=cancelled, run_id=first.run_id)
-    assert driven.step(late) == ()
-    driven.wait_for_timer(ASSEMBLY)
-    assert driven.step(late) == ()
-    late_output = inputs.Succeeded(operation_id=first.id, output=ASSEMBLED, run_id=first.run_id)
-    assert driven.step(late_output) == ()
-    second = driven.pending(ASSEMBLY)
-    assert second.run_id != first.run_id
-    output = inputs.Succeeded(operation_id=second.id, output=ASSEMBLED, run_id=second.run_id)
-    assert kinds(driven.step(output)) == ["ContextAssembled", "DispatchModel"]
-    assert driven.turn.context_assembly_run_id == second.run_id
-
-
-@pytest.mark.parametrize("limit", ["of the call", "of the turn"])
-def test_what_a_model_had_said_when_its_time_was_up_stands_as_a_partial_message(limit: str) -> None:
-    driven = assembled(**({"max_turn_ms": 60_000} if limit == "of the turn" else {}))
-    operation = replace(driven.pending(MODEL), max_attempts=1)
-    driven.state.operations[operation.id] = operation
-    driven.now = operation.wake_ms
-    driven.step(inputs.TimerFired(operation_id=operation.id, partial_text="I was just"))
-    *_, message = driven.state.messages[driven.turn.id]
-    assert (message.id, message.content, message.partial) == (operation.message_id, "I was just", True)
-    assert driven.turn.status is TurnStatus.FAILED and not driven.state.operations
-
-
-def test_a_failure_that_comes_after_its_deadline_is_not_counted_twice() -> None:
-    driven = assembled()
-    (retry,) = driven.wait_for_timer(MODEL)
-    assert isinstance(retry, RetryOperation)
-    assert driven.fail(MODEL, TRANSIENT) == ()
-    assert driven.fail(MODEL, BUSINESS) == ()
-
-
-# --- restarts ---------------------------------------------------------------------------------------
-
-
-def test_after_a_restart_what_is_repeatable_is_handed_out_again() -> None:
-    driven = assembled()
-    operation = driven.pending(MODEL)
-    (again,) = driven.step(inputs.Restarted(operation_id=operation.id))
-    assert isinstance(again, Redispatch)
-    assert again.operation.dispatches == 2
-    assert again.operation.attempt == 1
-
-
-def test_after_a_restart_what_waits_goes_on_waiting() -> None:
-    driven = assembled()
-    driven.fail(MODEL, TRANSIENT)
-    assert driven.step(inputs.Restarted(operation_id=driven.pending(MODEL).id)) == ()
-
-
-def test_after_a_restart_the_outcome_of_what_may_not_be_repeated_is_unknown() -> None:
-    driven = assembled()
-    driven.answer(text_answer("", call("once")))
-    decisions = driven.step(inputs.Restarted(operation_id=driven.pending(TASK).id))
-    assert kinds(decisions) == ["ResumeFromTool", "DispatchModel"]
-    assert "unknown" in driven.request()["messages"][-1]["content"]
-
-
-# --- cancel -----------------------------------------------------------------------------------------
-
-
-def test_a_cancel_in_the_middle_of_an_answer_keeps_what_was_said() -> None:
-    driven = assembled()
-    message_id = driven.pending(MODEL).message_id
-    event = inputs.CancelTurn(turn_id=driven.turn.id, partial_text="Once upon")
-    assert kinds(driven.step(event)) == [
-        "CancelOperation",
-        "AppendMessage",
-        "EndTurnByCancel",
-        "ReleaseTurn",
-    ]
-    last = driven.state.messages[driven.turn.id][-1]
-    assert (last.id, last.content, last.partial) == (message_id, "Once upon", True)
-    assert refused(driven, event) is Reason.TURN_NOT_ACTIVE
-
-
-def test_a_cancel_stops_every_tool_and_later_results_change_nothing() -> None:
-    driven = assembled()
-    driven.answer(text_answer("", call("find", "c1"), call("flow", "c2")))
-    pending = list(driven.state.operations)
-    decisions = driven.step(inputs.CancelTurn(turn_id=driven.turn.id, partial_text="ignored: nobody speaks"))
-    stopped = ["CancelOperation", "CancelOperation", "WorkflowEnded"]
-    assert kinds(decisions) == [*stopped, "EndTurnByCancel", "ReleaseTurn"]
-    assert sorted(stop.operation_id for stop in commands(driven, decisions)) == sorted(pending)
-    for operation_id in pending:
-        assert driven.step(inputs.Succeeded(operation_id=operation_id, output={})) == ()
 
 
 # --- extraction -------------------------------------------------------------------------------------
@@ -473,7 +277,7 @@ def test_memory_operations_are_each_an_operation_and_the_last_ends_the_extractio
     ]
 
 
-def test_a_memory_that_could_not_be_written_marks_the_turn_even_if_the_last_could() -> None:
+def test_a_failed_memory_operation_marks_the_turn_even_if_the_last_one_succeeds() -> None:
     driven = assembled()
     driven.answer(text_answer("hi"))
     driven.succeed(EXTRACTION, {"memory_operations": [{"content": "a"}, {"content": "b"}]})
@@ -485,7 +289,7 @@ def test_a_memory_that_could_not_be_written_marks_the_turn_even_if_the_last_coul
 
 
 @pytest.mark.parametrize("asked", ["text", [1], [{}, "x"], {"a": 1}])
-def test_memory_operations_that_are_no_list_of_objects_are_a_failed_extraction(asked: Any) -> None:
+def test_invalid_memory_operations_fail_the_extraction(asked: JsonValue) -> None:
     driven = assembled()
     driven.answer(text_answer("hi"))
     decisions = driven.succeed(EXTRACTION, {"memory_operations": asked})
@@ -495,7 +299,7 @@ def test_memory_operations_that_are_no_list_of_objects_are_a_failed_extraction(a
 
 
 @pytest.mark.parametrize("output", [None, [], "text", {"memory_operations": []}, {"else": 1}])
-def test_an_extraction_that_asks_for_nothing_is_over(output: Any) -> None:
+def test_an_extraction_without_memory_operations_ends_at_once(output: JsonValue) -> None:
     driven = assembled()
     driven.answer(text_answer("hi"))
     assert kinds(driven.succeed(EXTRACTION, output)) == ["ExtractionEnded", "ReleaseTurn"]
@@ -525,7 +329,7 @@ def test_each_dispatch_becomes_one_command_under_its_operations_id() -> None:
     assert not flown.volatile
 
 
-def test_a_redispatch_hands_out_what_the_first_dispatch_did() -> None:
+def test_a_redispatch_makes_the_same_command_as_the_first_dispatch() -> None:
     driven = Driven(begin=False)
     (first,) = commands(driven, driven.step(send()))
     (again,) = commands(driven, driven.step(inputs.Restarted(operation_id=driven.pending(ASSEMBLY).id)))
@@ -534,7 +338,7 @@ def test_a_redispatch_hands_out_what_the_first_dispatch_did() -> None:
     assert again == frozen.replace(first, fresh=False), "only that it may be on disk already"
 
 
-def test_a_retried_model_says_that_it_begins_again() -> None:
+def test_a_retried_model_call_counts_its_dispatches() -> None:
     driven = Driven()
     (dispatch,) = (d for d in driven.succeed(ASSEMBLY, ASSEMBLED) if isinstance(d, DispatchModel))
     driven.fail(MODEL, TRANSIENT)

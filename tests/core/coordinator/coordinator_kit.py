@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from tests.core.conversation.conversation_kit import NOW, at_once, pin, task, workflow
+from tests.core.conversation.conversation_kit import NOW, pin, run_without_waiting, task, workflow
 from tests.core.coordinator.coordinator_laws import check_run
 from wonder_server.actors.runs.replay import replay
 from wonder_server.adapters.in_memory.journal import MemoryJournal
@@ -281,7 +281,7 @@ class Driven(RunView):
                 assert self.keys[command.scope.key] == command.operation_id
         self.entries += 1
         commit.entries.append(Entry(self.entries, self.now, event, tuple(reloaded(each) for each in decided)))
-        at_once(self.journal.commit([commit]))
+        run_without_waiting(self.journal.commit([commit]))
         self.seen.update(self.state.operations)
 
     def _note(self, decision: Decision) -> None:
@@ -312,7 +312,7 @@ class Driven(RunView):
         assert self.restored() == self.state
 
     def restored(self) -> RunState:
-        loaded = at_once(self.journal.load(self.run_id, RUN))
+        loaded = run_without_waiting(self.journal.load(self.run_id, RUN))
         assert loaded is not None
         state = RUN.restore(loaded.rows)
         assert isinstance(state, RunState)
@@ -320,7 +320,7 @@ class Driven(RunView):
 
     def replayed(self) -> None:
         """Check that a replay of the journal leads to the same decisions, without the restarts."""
-        verdict = replay(RUN, at_once(self.journal.entries(self.run_id, RUN, 0, 100_000)))
+        verdict = replay(RUN, run_without_waiting(self.journal.entries(self.run_id, RUN, 0, 100_000)))
         assert verdict.difference is None, verdict.difference
 
     # --- inputs -----------------------------------------------------------------------------------

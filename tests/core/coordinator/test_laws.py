@@ -7,7 +7,14 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.conversation.conversation_kit import BUSINESS, NOW, TRANSIENT, at_once, task, workflow
+from tests.core.conversation.conversation_kit import (
+    BUSINESS,
+    NOW,
+    TRANSIENT,
+    run_without_waiting,
+    task,
+    workflow,
+)
 from tests.core.coordinator.coordinator_graphs import Shape, build, limits, shapes
 from tests.core.coordinator.coordinator_kit import CONVERSATION_ID, PARENT, Driven
 from wonder_server.core.actor.commands import Scope
@@ -160,7 +167,7 @@ def handed_out(driven: Driven, *, later_ms: int) -> list[tuple[str, str, str]]:
     results."""
     was, state = RunState(), RunState()
     found: list[tuple[str, str, str]] = []
-    for entry in at_once(driven.journal.entries(driven.run_id, RUN, 0, 100_000)):
+    for entry in run_without_waiting(driven.journal.entries(driven.run_id, RUN, 0, 100_000)):
         decided = RUN.plan(state, _same(entry.input, was, state), entry.at_ms + later_ms)
         for decision in entry.decisions:
             RUN.apply(was, decision)

@@ -1,10 +1,9 @@
-"""No request leaves the server that its provider documents as refused (`tests.fakes.provider_validation`)."""
+"""Tests that every request is valid by the provider's documentation (`tests.fakes.provider_validation`)."""
 
 from __future__ import annotations
 
 import copy
 import json
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,6 +14,7 @@ from wonder_server.adapters.models import formats
 from wonder_server.core.conversation.context.dialects import DIALECTS, dialect_of
 from wonder_server.core.conversation.model.values import ToolErrorCode, ToolResult
 from wonder_server.core.definitions.specs import ModelProfile
+from wonder_server.core.json_types import JsonDict, JsonValue
 from wonder_server.core.model import ToolCall
 from wonder_server.core.request_formats import for_side_call, valid_request
 from wonder_server.core.request_formats.parts import all_readable
@@ -28,14 +28,14 @@ PROVIDERS = {
 SCHEMA = {"type": "object", "properties": {"q": {"type": "string"}}}
 
 
-def profile(format_name: str, **parameters: Any) -> ModelProfile:
+def profile(format_name: str, **parameters: JsonValue) -> ModelProfile:
     return ModelProfile(provider=PROVIDERS[format_name], model="m", format=format_name, parameters=parameters)
 
 
-def sent(format_name: str, request: dict[str, Any], **parameters: Any) -> dict[str, Any]:
-    """The request as it leaves; nothing is changed in place."""
+def sent(format_name: str, request: JsonDict, **parameters: JsonValue) -> JsonDict:
+    """Return the request as it is sent. The input is not changed in place."""
     before = copy.deepcopy(request)
-    body: dict[str, Any] = all_readable(
+    body: JsonDict = all_readable(
         formats.apply_parameters(profile(format_name, **parameters), request, format_name)
     )
     assert request == before
@@ -46,7 +46,7 @@ def sent(format_name: str, request: dict[str, Any], **parameters: Any) -> dict[s
     return body
 
 
-def tool(format_name: str, name: str, schema: Any, description: str = "d") -> dict[str, Any]:
+def tool(format_name: str, name: str, schema: JsonValue, description: str = "d") -> JsonDict:
     match format_name:
         case "openai_chat":
             function = {"name": name, "description": description, "parameters": schema}
@@ -60,12 +60,10 @@ def tool(format_name: str, name: str, schema: Any, description: str = "d") -> di
             return {"functionDeclarations": [declaration]}
 
 
-def asked(
-    format_name: str, *said: tuple[str, str], tools: list[dict[str, Any]] | None = None
-) -> dict[str, Any]:
-    """A request as the standard library writes it."""
+def build_request(format_name: str, *said: tuple[str, str], tools: list[JsonDict] | None = None) -> JsonDict:
+    """Return a request in the form of the standard library."""
     messages = [{"role": role, "content": text} for role, text in said]
-    request: dict[str, Any]
+    request: JsonDict
     match format_name:
         case "openai_chat":
             request = {"model": "m", "messages": [{"role": "system", "content": "S"}, *messages]}
@@ -80,7 +78,7 @@ def asked(
     return {**request, **({"tools": tools} if tools else {})}
 
 
-# --- what models said, whatever that was ------------------------------------------------------------
+# --- any answer of a model --------------------------------------------------------------------------
 
 BLANK = st.sampled_from(["", " ", "\n", "\t \n", "\x00"])
 PIECES = BLANK | st.text(max_size=12) | st.sampled_from(["\ud800", "Hello ", "a\x00b"])
@@ -99,7 +97,7 @@ OUTPUTS = PIECES | st.none() | st.just({}) | st.lists(PIECES, max_size=2)
 
 @st.composite
 def answers(draw: st.DrawFn) -> tuple[str, list[ToolCall], list[ToolResult]]:
-    """What a model said, and what came of its calls; now and then of another, twice or of none."""
+    """Draw an answer of a model and results: of its calls, sometimes of others, repeated or missing."""
     calls = draw(st.lists(CALLS, max_size=3))
     results = [
         ToolResult(tool_call_id=call.id, success=True, result=draw(OUTPUTS))
@@ -119,7 +117,7 @@ def answers(draw: st.DrawFn) -> tuple[str, list[ToolCall], list[ToolResult]]:
     notice=st.none() | PIECES,
     wraps_up=st.booleans(),
 )
-def test_whatever_a_model_said_the_next_request_is_taken(
+def test_the_next_request_is_valid_after_any_answer(
     format_name: str,
     history: list[tuple[str, str]],
     said: list[tuple[str, list[ToolCall], list[ToolResult]]],
@@ -127,7 +125,9 @@ def test_whatever_a_model_said_the_next_request_is_taken(
     wraps_up: bool,
 ) -> None:
     dialect = dialect_of(format_name)
-    request = asked(format_name, *history, ("user", "Now?"), tools=[tool(format_name, "find", SCHEMA)])
+    request = build_request(
+        format_name, *history, ("user", "Now?"), tools=[tool(format_name, "find", SCHEMA)]
+    )
     for text, calls, results in said:
         raw = formats.message(format_name, text, calls)
         request = dialect.resume(request, raw, results)
@@ -140,8 +140,8 @@ def test_whatever_a_model_said_the_next_request_is_taken(
 
 @pytest.mark.parametrize("format_name", PROVIDERS)
 @pytest.mark.parametrize("blank", ["", " ", "\n\n", "\t"])
-def test_an_answer_of_white_space_does_not_come_back(format_name: str, blank: str) -> None:
-    request = asked(format_name, ("user", "Hello?"), ("assistant", blank), ("user", "Are you there?"))
+def test_an_answer_of_white_space_is_not_sent_back(format_name: str, blank: str) -> None:
+    request = build_request(format_name, ("user", "Hello?"), ("assistant", blank), ("user", "Are you there?"))
     assert rejection(format_name, request | {"max_tokens": 9} if format_name[0] == "a" else request)
     body = sent(format_name, request)
     assert rejection(format_name, body) == ""
@@ -149,9 +149,11 @@ def test_an_answer_of_white_space_does_not_come_back(format_name: str, blank: st
 
 
 @pytest.mark.parametrize("format_name", PROVIDERS)
-def test_what_is_valid_is_sent_as_it_is(format_name: str) -> None:
+def test_a_valid_request_is_sent_unchanged(format_name: str) -> None:
     tools = [tool(format_name, "find", SCHEMA)]
-    request = asked(format_name, ("user", "Hello?"), ("assistant", "Yes."), ("user", "Look."), tools=tools)
+    request = build_request(
+        format_name, ("user", "Hello?"), ("assistant", "Yes."), ("user", "Look."), tools=tools
+    )
     calls = [ToolCall(id="c1", name="find", arguments={"q": "x"})]
     raw = formats.message(format_name, "I look.", calls)
     request = dialect_of(format_name).resume(
@@ -163,12 +165,12 @@ def test_what_is_valid_is_sent_as_it_is(format_name: str) -> None:
     assert all(a is b for a, b in zip(body[messages], request[messages], strict=True))
 
 
-def test_thoughts_without_a_signature_and_thoughts_alone_do_not_come_back() -> None:
+def test_thoughts_without_a_signature_or_without_an_answer_are_not_sent_back() -> None:
     thought = {"type": "thinking", "thinking": "Hm.", "signature": "s"}
     unsigned = {"type": "thinking", "thinking": "Hm."}
     text = {"type": "text", "text": "Yes."}
     for content, kept in (([unsigned, text], [text]), ([thought], None), ([thought, text], [thought, text])):
-        request = asked("anthropic_messages", ("user", "Hello?"))
+        request = build_request("anthropic_messages", ("user", "Hello?"))
         request["messages"] += [
             {"role": "assistant", "content": content},
             {"role": "user", "content": "Go on."},
@@ -179,17 +181,18 @@ def test_thoughts_without_a_signature_and_thoughts_alone_do_not_come_back() -> N
         assert found == ([] if kept is None else [kept])
 
 
-def test_a_text_that_is_to_be_gone_on_with_does_not_end_with_white_space() -> None:
+def test_an_answer_to_continue_does_not_end_with_white_space() -> None:
     body = sent(
-        "anthropic_messages", asked("anthropic_messages", ("user", "Hello?"), ("assistant", "It is \n"))
+        "anthropic_messages",
+        build_request("anthropic_messages", ("user", "Hello?"), ("assistant", "It is \n")),
     )
     assert body["messages"][-1]["content"] == "It is"
     assert rejection("anthropic_messages", body) == ""
 
 
-def test_geminis_signatures_stay_where_they_were() -> None:
+def test_signatures_of_gemini_stay_in_place() -> None:
     signed = {"text": "", "thoughtSignature": "abc"}
-    request = asked("gemini", ("user", "Hello?"))
+    request = build_request("gemini", ("user", "Hello?"))
     request["contents"] += [
         {"role": "model", "parts": [{"text": "Yes."}, {"text": " "}, signed]},
         {"role": "user", "parts": [{"text": "Go on."}]},
@@ -199,8 +202,8 @@ def test_geminis_signatures_stay_where_they_were() -> None:
     assert rejection("gemini", body) == ""
 
 
-def test_a_thought_of_responses_does_not_outlive_what_it_led_to() -> None:
-    request = asked("openai_responses", ("user", "Hello?"))
+def test_reasoning_of_responses_without_its_item_is_omitted() -> None:
+    request = build_request("openai_responses", ("user", "Hello?"))
     thought = {"type": "reasoning", "id": "rs_1", "summary": []}
     blank = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": " "}]}
     request["input"] += [thought, blank, {"role": "user", "content": "And?"}]
@@ -208,7 +211,7 @@ def test_a_thought_of_responses_does_not_outlive_what_it_led_to() -> None:
     assert thought not in body["input"] and rejection("openai_responses", body) == ""
 
 
-# --- parameters that hold only beside others --------------------------------------------------------
+# --- parameters that depend on others ---------------------------------------------------------------
 
 THINKING = {"thinking": {"type": "enabled", "budget_tokens": 8000}}
 JSON_OBJECT = {"type": "json_object"}
@@ -245,22 +248,24 @@ JSON_OBJECT = {"type": "json_object"}
         ("gemini", {}, {"systemInstruction": {"parts": [{"text": ""}]}}, ["systemInstruction"]),
     ],
 )
-def test_a_parameter_that_cannot_hold_is_not_sent(
-    format_name: str, parameters: dict[str, Any], own: dict[str, Any], gone: list[str]
+def test_a_parameter_that_conflicts_with_others_is_not_sent(
+    format_name: str, parameters: JsonDict, own: JsonDict, gone: list[str]
 ) -> None:
-    request = {**asked(format_name, ("user", "Hello?")), **own}
+    request = {**build_request(format_name, ("user", "Hello?")), **own}
     body = sent(format_name, request, **parameters)
     assert rejection(format_name, body) == ""
     assert [name for name in gone if name in body] == []
 
 
-def test_a_thinking_model_has_room_to_answer_where_nobody_says_how_much() -> None:
-    body = sent("anthropic_messages", asked("anthropic_messages", ("user", "Hello?")), **THINKING)
+def test_a_thinking_model_keeps_tokens_for_its_answer_without_a_limit() -> None:
+    body = sent("anthropic_messages", build_request("anthropic_messages", ("user", "Hello?")), **THINKING)
     assert body["max_tokens"] == 12_096 and body["thinking"]["budget_tokens"] == 8000
 
 
-def test_a_turn_that_began_without_a_thought_goes_on_without() -> None:
-    request = asked("anthropic_messages", ("user", "?"), tools=[tool("anthropic_messages", "find", SCHEMA)])
+def test_a_turn_that_started_without_a_thought_continues_without_one() -> None:
+    request = build_request(
+        "anthropic_messages", ("user", "?"), tools=[tool("anthropic_messages", "find", SCHEMA)]
+    )
     raw = formats.message("anthropic_messages", "", [ToolCall(id="c1", name="find", arguments={})])
     results = [ToolResult(tool_call_id="c1", success=True, result="ok")]
     request = dialect_of("anthropic_messages").resume(request, raw, results)
@@ -268,8 +273,8 @@ def test_a_turn_that_began_without_a_thought_goes_on_without() -> None:
     assert "thinking" not in body and rejection("anthropic_messages", body) == ""
 
 
-def test_a_request_that_tells_of_calls_says_what_can_be_called() -> None:
-    request = asked("anthropic_messages", ("user", "?"))
+def test_a_request_with_calls_declares_the_called_tools() -> None:
+    request = build_request("anthropic_messages", ("user", "?"))
     raw = formats.message("anthropic_messages", "", [ToolCall(id="c1", name="find", arguments={})])
     results = [ToolResult(tool_call_id="c1", success=True, result="ok")]
     body = sent("anthropic_messages", dialect_of("anthropic_messages").resume(request, raw, results))
@@ -291,8 +296,8 @@ def test_a_request_that_tells_of_calls_says_what_can_be_called() -> None:
         ({"output_config": {"effort": "low", "format": {}}}, {"output_config": {"effort": "low"}}),
     ],
 )
-def test_a_summary_inherits_how_the_model_is_reached_not_how_answers_look(
-    parameters: dict[str, Any], kept: dict[str, Any]
+def test_a_summary_inherits_connection_parameters_but_no_answer_parameters(
+    parameters: JsonDict, kept: JsonDict
 ) -> None:
     assert for_side_call(parameters) == kept
 
@@ -330,9 +335,9 @@ def test_a_summary_inherits_how_the_model_is_reached_not_how_answers_look(
     ],
 )
 def test_the_schema_of_a_tool_is_an_object_with_its_fields(
-    format_name: str, schema: Any, fields: list[str], required: list[str]
+    format_name: str, schema: JsonValue, fields: list[str], required: list[str]
 ) -> None:
-    request = asked(format_name, ("user", "?"), tools=[tool(format_name, "find", schema)])
+    request = build_request(format_name, ("user", "?"), tools=[tool(format_name, "find", schema)])
     body = sent(format_name, request)
     assert rejection(format_name, body) == ""
     text = json.dumps(body["tools"])
@@ -342,7 +347,7 @@ def test_the_schema_of_a_tool_is_an_object_with_its_fields(
     assert sorted(found["properties"]) == fields and found.get("required", []) == required
 
 
-def _schemas(value: Any) -> list[dict[str, Any]]:
+def _schemas(value: JsonValue) -> list[JsonDict]:
     keys = ("parameters", "input_schema", "parametersJsonSchema")
     if isinstance(value, list):
         return [found for each in value for found in _schemas(each)]
@@ -354,16 +359,18 @@ def _schemas(value: Any) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("format_name", PROVIDERS)
-def test_a_tool_that_the_format_cannot_name_is_left_out_with_a_note(format_name: str) -> None:
+def test_a_tool_with_an_invalid_name_is_omitted_with_a_note(format_name: str) -> None:
     names = ["find", "", "no such name", "é", "find", "x" * 200]
-    request = asked(format_name, ("user", "?"), tools=[tool(format_name, name, SCHEMA) for name in names])
+    request = build_request(
+        format_name, ("user", "?"), tools=[tool(format_name, name, SCHEMA) for name in names]
+    )
     assert rejection(format_name, sent(format_name, request)) == ""
     _, notes = valid_request(format_name, request, PROVIDERS[format_name])
     assert len(notes) >= (4 if format_name == "gemini" else 5)
     assert any("'no such name' is left out" in note for note in notes)
 
 
-def test_openai_gets_descriptions_of_the_length_that_it_takes() -> None:
+def test_openai_gets_descriptions_up_to_its_maximum_length() -> None:
     tools = [tool("openai_chat", "find", SCHEMA, "d" * 2000)]
-    body = sent("openai_chat", asked("openai_chat", ("user", "?"), tools=tools))
+    body = sent("openai_chat", build_request("openai_chat", ("user", "?"), tools=tools))
     assert len(body["tools"][0]["function"]["description"]) == 1024

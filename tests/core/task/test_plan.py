@@ -1,4 +1,4 @@
-"""The laws of the task interpreter (document 5)."""
+"""Laws of the task interpreter."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from wonder_server.core import frozen
 from wonder_server.core.definitions.specs import Action, OnFailure, Pin, PinnedTask, Retry, Step, Task
 from wonder_server.core.errors import Fault, Reason
+from wonder_server.core.json_types import JsonDict
 from wonder_server.core.task import plan
 from wonder_server.core.task.plan import TaskState
 from wonder_server.core.task.repeatable import is_repeatable
@@ -61,14 +62,14 @@ def test_after_the_last_step_the_output_is_done() -> None:
     )
 
 
-def test_abort_fails_the_task_whatever_its_retries() -> None:
+def test_abort_fails_the_task_despite_its_retries() -> None:
     aborting = task(step(), retry=Retry(max_attempts=3))
     decision = plan.record(aborting, TaskState(input={}), BROKEN)
     assert isinstance(decision, plan.Failed)
     assert decision.fault == replace(BROKEN, metadata={"task": "demo/greet@3", "step_id": "one"})
 
 
-def test_retry_starts_the_task_over_with_a_fresh_context_until_its_attempts_are_used_up() -> None:
+def test_retry_restarts_the_task_with_a_new_context_up_to_its_attempts() -> None:
     trying = task(step("zero"), step(on_failure=OnFailure.RETRY), retry=Retry(max_attempts=3, backoff_ms=100))
     first = plan.record(
         trying, TaskState(input={"a": 1}, state={"s": 1}, output={"o": 1}, position=1), BROKEN
@@ -81,7 +82,7 @@ def test_retry_starts_the_task_over_with_a_fresh_context_until_its_attempts_are_
     assert isinstance(plan.record(trying, frozen.replace(second.state, position=1), BROKEN), plan.Failed)
 
 
-def test_continue_goes_on_as_if_the_step_had_not_been() -> None:
+def test_continue_ignores_the_failed_step() -> None:
     going = task(step(on_failure=OnFailure.CONTINUE, output_mapping={"state.a": "1"}), step("two"))
     decision = plan.record(going, TaskState(input={}), BROKEN)
     assert isinstance(decision, plan.Proceed)
@@ -161,7 +162,7 @@ def test_deciding_changes_nothing_and_decides_the_same_again() -> None:
 def test_a_task_is_repeatable_if_all_its_actions_are() -> None:
     assert is_repeatable(task(step(), step(action=Action(kind="memory.write"))))
     assert not is_repeatable(task(step(), step(action=Action(kind="mcp"))))
-    assert not is_repeatable(task(step(), step(action=Action(kind="nobody-knows"))))
+    assert not is_repeatable(task(step(), step(action=Action(kind="unknown-kind"))))
     assert not is_repeatable(task(Step(id="one", action_id="unresolved")))
 
 
@@ -174,25 +175,25 @@ def test_a_task_is_repeatable_if_all_its_actions_are() -> None:
         ({"method": "POST"}, {}, False),
         ({"method": "PATCH"}, {}, False),
         ({"method": 7}, {}, False),
-        # What a mapping makes of the method is not known beforehand.
+        # The result of a mapping of the method is unknown before it runs.
         ({"method": "GET"}, {"method": "input.method"}, False),
         ({"method": "GET"}, {"url": "input.url"}, True),
     ],
 )
 def test_an_http_request_is_repeatable_by_its_method_if_that_is_fixed(
-    config: dict[str, Any], mapping: dict[str, str], repeatable: bool
+    config: JsonDict, mapping: dict[str, str], repeatable: bool
 ) -> None:
     asking = step(action=Action(kind="http", config=config), input_mapping=mapping)
     assert is_repeatable(task(asking)) is repeatable
 
 
-def test_the_word_of_the_action_is_the_last() -> None:
+def test_the_actions_own_declaration_decides() -> None:
     assert is_repeatable(task(step(action=Action(kind="mcp", idempotent=True))))
     assert is_repeatable(task(step(action=Action(kind="http", config={"method": "POST"}, idempotent=True))))
     assert not is_repeatable(task(step(action=Action(kind="context", idempotent=False))))
 
 
-def test_a_task_does_not_start_over_when_nobody_knows_what_a_step_has_done() -> None:
+def test_a_task_with_an_unknown_outcome_does_not_restart() -> None:
     trying = task(step(on_failure=OnFailure.RETRY), retry=Retry(max_attempts=3))
     unknown = Fault(reason=Reason.OUTCOME_UNKNOWN, message="It may have been done.")
     failed = plan.record(trying, TaskState(input={}), unknown)
@@ -211,7 +212,7 @@ def test_a_task_does_not_start_over_when_nobody_knows_what_a_step_has_done() -> 
     ],
 )
 def test_a_fault_of_an_expression_names_task_step_field_and_column(
-    broken: dict[str, Any], field: str, column: int
+    broken: JsonDict, field: str, column: int
 ) -> None:
     wrong = task(step("first"), step("second", **broken))
     state = TaskState(input={"n": 1, "a": True}, position=1)

@@ -1,4 +1,4 @@
-"""How a request goes on in each provider's format."""
+"""Tests of the request formats' dialects."""
 
 from __future__ import annotations
 
@@ -9,35 +9,36 @@ import pytest
 
 from wonder_server.core.conversation.context.dialects import DIALECTS, dialect_of, result_text
 from wonder_server.core.conversation.model.values import ToolErrorCode, ToolResult
+from wonder_server.core.json_types import JsonDict, JsonValue
 
 GOOD = ToolResult(tool_call_id="c1", success=True, result={"n": 1, "s": "é"})
-LATE = ToolErrorCode.TIMEOUT
-BAD = ToolResult(tool_call_id="c2", success=False, code=LATE, message="Late.", retriable=True)
+TIMEOUT = ToolErrorCode.TIMEOUT
+BAD = ToolResult(tool_call_id="c2", success=False, code=TIMEOUT, message="Late.", retriable=True)
 BAD_TEXT = '{"error":{"code":"TIMEOUT","message":"Late.","retriable":true}}'
 RAW = {"role": "assistant", "content": None}
-ASKED: dict[str, Any] = {
+REQUEST: JsonDict = {
     "model": "m",
     "messages": [{"role": "user", "content": "hello"}],
     "tools": [{"name": "find"}],
 }
 
 
-def resumed(name: str, request: dict[str, Any]) -> dict[str, Any]:
+def resumed(name: str, request: JsonDict) -> JsonDict:
     return DIALECTS[name].resume(request, RAW, [GOOD, BAD])
 
 
-def test_openai_answers_each_call_with_a_message_of_its_own() -> None:
-    assert resumed("openai_chat", ASKED)["messages"] == [
-        *ASKED["messages"],
+def test_openai_gets_one_message_for_each_call() -> None:
+    assert resumed("openai_chat", REQUEST)["messages"] == [
+        *REQUEST["messages"],
         RAW,
         {"role": "tool", "tool_call_id": "c1", "content": '{"n":1,"s":"é"}'},
         {"role": "tool", "tool_call_id": "c2", "content": BAD_TEXT},
     ]
 
 
-def test_anthropic_answers_all_calls_in_one_message() -> None:
-    assert resumed("anthropic_messages", ASKED)["messages"] == [
-        *ASKED["messages"],
+def test_anthropic_gets_one_message_for_all_calls() -> None:
+    assert resumed("anthropic_messages", REQUEST)["messages"] == [
+        *REQUEST["messages"],
         RAW,
         {
             "role": "user",
@@ -49,11 +50,11 @@ def test_anthropic_answers_all_calls_in_one_message() -> None:
     ]
 
 
-def test_openai_is_told_to_wrap_up_by_a_system_message_and_may_not_choose_a_tool() -> None:
-    wrapped = DIALECTS["openai_chat"].wrap_up(ASKED, "Stop.")
-    assert wrapped["messages"] == [*ASKED["messages"], {"role": "system", "content": "Stop."}]
+def test_openai_is_asked_to_finish_by_a_system_message_and_may_not_call_tools() -> None:
+    wrapped = DIALECTS["openai_chat"].wrap_up(REQUEST, "Stop.")
+    assert wrapped["messages"] == [*REQUEST["messages"], {"role": "system", "content": "Stop."}]
     assert wrapped["tool_choice"] == "none"
-    assert wrapped["tools"] == ASKED["tools"]
+    assert wrapped["tools"] == REQUEST["tools"]
 
 
 @pytest.mark.parametrize(
@@ -66,10 +67,8 @@ def test_openai_is_told_to_wrap_up_by_a_system_message_and_may_not_choose_a_tool
         ({"type": "text"}, []),
     ],
 )
-def test_anthropic_is_told_to_wrap_up_in_the_users_last_message(
-    content: Any, before: list[dict[str, Any]]
-) -> None:
-    request = {**ASKED, "messages": [{"role": "user", "content": content}]}
+def test_anthropic_is_asked_to_finish_in_the_last_user_message(content: Any, before: list[JsonDict]) -> None:
+    request = {**REQUEST, "messages": [{"role": "user", "content": content}]}
     wrapped = DIALECTS["anthropic_messages"].wrap_up(request, "Stop.")
     (message,) = wrapped["messages"]
     assert message == {"role": "user", "content": [*before, {"type": "text", "text": "Stop."}]}
@@ -77,8 +76,8 @@ def test_anthropic_is_told_to_wrap_up_in_the_users_last_message(
 
 
 @pytest.mark.parametrize("messages", [[], [{"role": "assistant", "content": "hi"}]])
-def test_anthropic_is_told_in_a_new_message_where_the_user_did_not_speak_last(
-    messages: list[dict[str, Any]],
+def test_anthropic_is_asked_to_finish_in_a_new_message_after_an_assistant_message(
+    messages: list[JsonDict],
 ) -> None:
     wrapped = DIALECTS["anthropic_messages"].wrap_up({"messages": messages}, "Stop.")
     said = {"role": "user", "content": [{"type": "text", "text": "Stop."}]}
@@ -109,7 +108,7 @@ def test_an_input_that_is_one_text_becomes_a_message() -> None:
     assert gone_on["input"] == [{"role": "user", "content": "hello"}, {"role": "user", "content": "Done."}]
 
 
-def test_what_the_provider_did_not_store_is_not_referred_to() -> None:
+def test_unstored_items_are_not_referred_to() -> None:
     """Without its reasoning a call goes back without the id that ties it to it."""
     thought = {"type": "reasoning", "id": "rs_1", "summary": []}
     request = {"store": False, "input": []}
@@ -120,7 +119,7 @@ def test_what_the_provider_did_not_store_is_not_referred_to() -> None:
     assert resume(request, {"output": whole}, [])["input"] == whole
 
 
-def test_responses_are_told_to_wrap_up_by_a_system_message_and_may_not_choose_a_tool() -> None:
+def test_responses_are_asked_to_finish_by_a_system_message_and_may_not_call_tools() -> None:
     wrapped = DIALECTS["openai_responses"].wrap_up({"input": [], "tools": [{"name": "find"}]}, "Stop.")
     assert wrapped["input"] == [{"role": "system", "content": "Stop."}]
     assert wrapped["tool_choice"] == "none" and wrapped["tools"]
@@ -129,7 +128,7 @@ def test_responses_are_told_to_wrap_up_by_a_system_message_and_may_not_choose_a_
 # --- Gemini ----------------------------------------------------------------------------------------
 
 
-def gemini_calls(*ids: str) -> dict[str, Any]:
+def gemini_calls(*ids: str) -> JsonDict:
     calls = [
         {"name": name, "args": {}, **({"id": call_id} if call_id else {})}
         for name, call_id in zip(("find", "look"), ids, strict=True)
@@ -138,7 +137,7 @@ def gemini_calls(*ids: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("ids", [("c1", "c2"), ("", "")])
-def test_gemini_is_given_each_functions_response_by_its_name(ids: tuple[str, str]) -> None:
+def test_gemini_gets_each_function_response_with_its_name(ids: tuple[str, str]) -> None:
     raw = gemini_calls(*ids)
     error = {"code": "TIMEOUT", "message": "Late.", "retriable": True}
     responses = [
@@ -150,7 +149,7 @@ def test_gemini_is_given_each_functions_response_by_its_name(ids: tuple[str, str
     assert DIALECTS["gemini"].resume({"contents": []}, raw, [GOOD, BAD])["contents"] == [raw, answer]
 
 
-def test_gemini_is_told_to_wrap_up_in_a_content_of_its_own_and_may_not_call() -> None:
+def test_gemini_is_asked_to_finish_in_a_separate_content_and_may_not_call_tools() -> None:
     wrapped = DIALECTS["gemini"].wrap_up({"contents": [gemini_calls("", "")], "tools": [{}]}, "Stop.")
     assert wrapped["contents"][-1] == {"role": "user", "parts": [{"text": "Stop."}]}
     assert wrapped["toolConfig"] == {"functionCallingConfig": {"mode": "NONE"}}
@@ -167,7 +166,7 @@ LISTS = {"openai_chat": "messages", "openai_responses": "input", "gemini": "cont
 
 
 @pytest.mark.parametrize("name", DIALECTS)
-def test_a_request_fits_where_it_lists_what_was_said(name: str) -> None:
+def test_a_request_fits_if_it_lists_its_messages(name: str) -> None:
     fits = DIALECTS[name].fits
     field = LISTS.get(name, "messages")
     assert fits({field: [{"role": "user"}]}) and fits({field: []})
@@ -178,7 +177,7 @@ def test_a_request_fits_where_it_lists_what_was_said(name: str) -> None:
 
 @pytest.mark.parametrize("name", DIALECTS)
 @pytest.mark.parametrize("odd", [None, 5, "text", [5], {"parts": 5}, {"functionCall": 5}])
-def test_what_has_an_unexpected_shape_raises_nothing(name: str, odd: Any) -> None:
+def test_a_request_of_unexpected_shape_raises_no_error(name: str, odd: JsonValue) -> None:
     for request in ({}, {"messages": [], "input": odd, "contents": odd}, {"store": False, "input": []}):
         for raw in ({}, {"output": odd, "parts": odd}, {"parts": [odd], "output": [odd]}):
             gone_on = DIALECTS[name].resume(request, raw, [GOOD])
@@ -187,7 +186,7 @@ def test_what_has_an_unexpected_shape_raises_nothing(name: str, odd: Any) -> Non
 
 @pytest.mark.parametrize("name", DIALECTS)
 def test_a_request_is_never_changed_in_place(name: str) -> None:
-    request = copy.deepcopy(ASKED) | {"input": [], "contents": []}
+    request = copy.deepcopy(REQUEST) | {"input": [], "contents": []}
     before = copy.deepcopy(request)
     DIALECTS[name].wrap_up(resumed(name, request), "Stop.")
     DIALECTS[name].wrap_up(request, "Stop.")
@@ -195,11 +194,11 @@ def test_a_request_is_never_changed_in_place(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", DIALECTS)
-def test_without_tools_there_is_no_choice_of_tools(name: str) -> None:
+def test_a_request_without_tools_gets_no_tool_choice(name: str) -> None:
     assert "tool_choice" not in DIALECTS[name].wrap_up({"messages": [], "tools": []}, "Stop.")
 
 
-def test_an_unlisted_format_is_taken_for_openais() -> None:
+def test_an_unknown_format_uses_the_dialect_of_openai_chat() -> None:
     assert dialect_of("something_new") is DIALECTS["openai_chat"]
 
 
@@ -213,22 +212,22 @@ def test_an_unlisted_format_is_taken_for_openais() -> None:
         ({"a": "ü"}, '{"a":"ü"}'),
     ],
 )
-def test_a_result_is_text_for_the_model(result: Any, text: str) -> None:
+def test_a_result_is_text_for_the_model(result: JsonValue, text: str) -> None:
     assert result_text(ToolResult(tool_call_id="c", success=True, result=result)) == text
 
 
-def test_openai_is_told_of_what_happened_meanwhile_as_by_the_user() -> None:
-    told = DIALECTS["openai_chat"].notice(DIALECTS["openai_chat"].resume(ASKED, RAW, []), "It is done.")
-    assert told["messages"] == [*ASKED["messages"], RAW, {"role": "user", "content": "It is done."}]
+def test_openai_gets_a_notice_as_a_user_message() -> None:
+    noticed = DIALECTS["openai_chat"].notice(DIALECTS["openai_chat"].resume(REQUEST, RAW, []), "It is done.")
+    assert noticed["messages"] == [*REQUEST["messages"], RAW, {"role": "user", "content": "It is done."}]
 
 
-def test_anthropic_is_told_of_what_happened_meanwhile_beside_the_results_of_its_calls() -> None:
-    told = DIALECTS["anthropic_messages"].notice(resumed("anthropic_messages", ASKED), "It is done.")
-    last = told["messages"][-1]
+def test_anthropic_gets_a_notice_beside_the_results_of_its_calls() -> None:
+    noticed = DIALECTS["anthropic_messages"].notice(resumed("anthropic_messages", REQUEST), "It is done.")
+    last = noticed["messages"][-1]
     assert [block["type"] for block in last["content"]] == ["tool_result", "tool_result", "text"]
     assert last["content"][-1]["text"] == "It is done."
 
 
-def test_anthropic_takes_no_message_without_content() -> None:
+def test_anthropic_gets_no_message_without_content() -> None:
     empty = {"role": "assistant", "content": []}
-    assert DIALECTS["anthropic_messages"].resume(ASKED, empty, []) == ASKED
+    assert DIALECTS["anthropic_messages"].resume(REQUEST, empty, []) == REQUEST

@@ -1,8 +1,6 @@
-"""What hooks are given, and what stands of an answer that was cut off."""
+"""Tests of the inputs of hooks, and of partial messages."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from tests.core.conversation.conversation_kit import (
     ASSEMBLED,
@@ -26,6 +24,7 @@ from wonder_server.core.conversation.model.decisions import AppendMessage, Decis
 from wonder_server.core.conversation.model.values import OperationKind, TurnStatus
 from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.definitions.specs import ContextWindow, PinnedAgent, WindowStrategy
+from wonder_server.core.json_types import JsonDict, JsonValue
 from wonder_server.core.schema import payloads
 
 ASSEMBLY, MODEL, EXTRACTION = OperationKind.ASSEMBLY, OperationKind.MODEL, OperationKind.EXTRACTION
@@ -42,7 +41,7 @@ def given(driven: Driven) -> dict[str, object]:
     return assembly_input(driven.state, turn, driven.state.turn_work[turn.id].agent)
 
 
-def test_history_reaches_as_far_back_as_it_may_be_long() -> None:
+def test_history_reaches_back_to_its_maximum_size() -> None:
     driven = Driven(content="short")
     finish(driven, "first")
     driven.step(send("two", "x" * (HISTORY_BYTES - 10)))
@@ -53,7 +52,7 @@ def test_history_reaches_as_far_back_as_it_may_be_long() -> None:
     assert [message["content"][:6] for message in history] == ["xxxxxx", "second"]
 
 
-def test_what_is_told_of_a_turn_stays_the_same_object_until_it_says_something_else() -> None:
+def test_a_history_entry_stays_the_same_object_until_its_content_changes() -> None:
     driven = Driven(content="one")
     driven.step(send("two", "two"))
     first, second = driven.state.turns.values()
@@ -71,15 +70,15 @@ def test_what_is_told_of_a_turn_stays_the_same_object_until_it_says_something_el
     assert all(any(turn is other for other in given(driven)["recent_turns"]) for turn in after)  # type: ignore[attr-defined]
 
 
-def test_agents_that_are_equal_but_not_the_same_have_their_own_facts() -> None:
-    """Facts are kept by identity: an agent that was changed meanwhile is another one."""
+def test_equal_agents_have_resolved_values_of_their_own() -> None:
+    """The cache uses identity: a changed agent is another object."""
     plain, shaped = agent(), agent(tools=())
     assert resolve_agent(plain) is resolve_agent(plain)
     assert resolve_agent(agent()) == resolve_agent(plain)
     assert resolve_agent(shaped).tools == [] != resolve_agent(plain).tools
 
 
-def test_another_active_turn_is_shown_by_an_excerpt() -> None:
+def test_the_input_of_another_active_turn_is_an_excerpt() -> None:
     driven = Driven(content="y" * (EXCERPT + 1))
     driven.step(send("two", "and this?"))
     active = given(driven)["active_turns"]
@@ -87,7 +86,7 @@ def test_another_active_turn_is_shown_by_an_excerpt() -> None:
     assert [len(turn["input"]) for turn in active] == [EXCERPT]
 
 
-def test_an_agent_is_pointed_to_what_its_tools_fetch() -> None:
+def test_the_indices_of_an_agent_follow_from_its_tools() -> None:
     tools = (
         tool("keep", action="memory.write"),
         tool("recall", action="memory.search"),
@@ -102,7 +101,7 @@ def test_an_agent_is_pointed_to_what_its_tools_fetch() -> None:
     assert given(Driven())["indices"] == {}
 
 
-def test_what_a_failing_model_had_said_stands_as_a_partial_message() -> None:
+def test_the_text_of_a_failed_model_call_becomes_a_partial_message() -> None:
     driven = Driven()
     driven.succeed(ASSEMBLY, ASSEMBLED)
     (operation,) = [op for op in driven.state.operations.values() if op.kind is MODEL]
@@ -114,18 +113,18 @@ def test_what_a_failing_model_had_said_stands_as_a_partial_message() -> None:
     assert (message.content, message.partial, message.id) == ("Once upon", True, operation.message_id)
 
 
-def unplain(value: Any, at: str = "") -> list[str]:
-    """Where ``value`` is anything but plain JSON: a subclass of a type, such as an enum's, is not."""
+def other_types(value: JsonValue, at: str = "") -> list[str]:
+    """Return the paths of values that are not plain JSON; a subclass, such as an enum's member, is not."""
     if type(value) is dict:
         keys = [f"{at}.{key!r}" for key in value if type(key) is not str]
-        return keys + [each for key, member in value.items() for each in unplain(member, f"{at}.{key}")]
+        return keys + [each for key, member in value.items() for each in other_types(member, f"{at}.{key}")]
     if type(value) is list:
-        return [each for i, item in enumerate(value) for each in unplain(item, f"{at}[{i}]")]
+        return [each for i, item in enumerate(value) for each in other_types(item, f"{at}[{i}]")]
     return [] if value is None or type(value) in (str, int, float, bool) else [f"{at}: {type(value)}"]
 
 
-def summing_up() -> PinnedAgent:
-    """An agent with tools and a model so small that it soon sums up."""
+def summarizing_agent() -> PinnedAgent:
+    """Return an agent with tools and a model so small that it summarizes soon."""
     made = agent(tools=(*TOOLS, tool("recall", action="memory.search")))
     window = ContextWindow(strategy=WindowStrategy.SUMMARIZE, keep_recent_messages=1)
     spec = replace(made.profile.spec, context_window_tokens=2000, parameters={"temperature": 0.5})
@@ -137,10 +136,10 @@ def summing_up() -> PinnedAgent:
     )
 
 
-def test_hooks_are_given_plain_json_whatever_became_of_the_tools() -> None:
-    """They are payloads, and those have neither enums nor tuples in them."""
-    who = summing_up()
-    driven, hooks = Driven(begin=False), dict[OperationKind, list[dict[str, Any]]]()
+def test_hook_inputs_are_plain_json_for_every_tool_outcome() -> None:
+    """Inputs of hooks are payloads, which contain no enums and no tuples."""
+    who = summarizing_agent()
+    driven, hooks = Driven(begin=False), dict[OperationKind, list[JsonDict]]()
 
     def step(event: inputs.Input) -> tuple[Decision, ...]:
         decided = driven.step(event)
@@ -151,7 +150,7 @@ def test_hooks_are_given_plain_json_whatever_became_of_the_tools() -> None:
                 hooks.setdefault(decision.operation.kind, []).append(command.input)
         return decided
 
-    def on(kind: OperationKind, output: Any = ASSEMBLED) -> None:
+    def on(kind: OperationKind, output: JsonValue = ASSEMBLED) -> None:
         step(inputs.Succeeded(operation_id=driven.pending(kind).id, output=output))
 
     def answers(text: str, *called: str) -> None:
@@ -175,13 +174,13 @@ def test_hooks_are_given_plain_json_whatever_became_of_the_tools() -> None:
 
     (extraction,) = hooks[EXTRACTION]
     results = [result for move in extraction["transcript"] for result in move["tool_results"]]
-    told = [result["success"] or result["error"]["code"] for result in results]
+    outcomes = [result["success"] or result["error"]["code"] for result in results]
     failed = ["EXECUTION_FAILED"] * 2
-    assert told == [True, *failed, "NOT_FOUND", "NOT_FOUND", "INVALID_INPUT"]
+    assert outcomes == [True, *failed, "NOT_FOUND", "NOT_FOUND", "INVALID_INPUT"]
     last = hooks[ASSEMBLY][-1]
     assert last["summary"] == "Letters." and last["recent_turns"] and last["history"]
     assert [op["kind"] for each in last["active_turns"] for op in each["pending"]] == ["task", "model"]
     assert driven.turn.status is TurnStatus.ACTIVE and set(hooks) == {ASSEMBLY, EXTRACTION, SUMMARY}
     for kind, given in hooks.items():
         for each in given:
-            assert (kind, unplain(each)) == (kind, []) and payloads.check(each) is None
+            assert (kind, other_types(each)) == (kind, []) and payloads.check(each) is None

@@ -1,14 +1,13 @@
-"""Where the parts of a request come from."""
+"""Tests of the sources of a request's parts."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import pytest
 
 from wonder_server.core.conversation.context.provenance import EXCERPT, MAX_BLOCKS, blocks
+from wonder_server.core.json_types import JsonDict, JsonValue
 
-REQUEST: dict[str, Any] = {
+REQUEST: JsonDict = {
     "model": "m",
     "messages": [
         {"role": "system", "content": "You help.\n\nMemories:\n- Tea."},
@@ -20,12 +19,12 @@ REQUEST: dict[str, Any] = {
 }
 
 
-def places(*sources: Any) -> list[tuple[str, str, str]]:
+def places(*sources: JsonValue) -> list[tuple[str, str, str]]:
     found = blocks(REQUEST, list(sources))
     return [(block.path, block.source, block.source_id) for block in found if block.source]
 
 
-def test_each_text_is_found_where_it_stands() -> None:
+def test_each_text_is_found_at_its_path() -> None:
     assert places(
         {"source": "persona", "text": "You help."},
         {"source": "memory", "source_id": "mem_1", "text": "- Tea."},
@@ -37,23 +36,23 @@ def test_each_text_is_found_where_it_stands() -> None:
     ]
 
 
-def test_what_is_said_twice_is_two_places() -> None:
+def test_a_repeated_text_has_two_paths() -> None:
     assert places(
         {"source": "turn", "source_id": "turn_1", "text": "Hello."}, {"source": "message", "text": "Hello."}
     ) == [("/messages/1/content", "turn", "turn_1"), ("/messages/2/content", "message", "")]
 
 
-def test_what_was_left_out_is_left_out() -> None:
+def test_an_omitted_text_has_no_block() -> None:
     assert places({"source": "turn", "text": "Long ago."}) == []
 
 
-def test_a_workflow_may_say_the_place_itself() -> None:
+def test_a_workflow_may_give_the_path() -> None:
     assert places({"source": "artifact", "path": "/messages/1", "text": "whatever"}) == [
         ("/messages/1", "artifact", "")
     ]
 
 
-def test_what_no_source_speaks_of_is_there_without_one() -> None:
+def test_a_text_without_a_source_has_a_block_without_one() -> None:
     unknown = [block for block in blocks(REQUEST, None) if not block.source]
     assert [block.path for block in unknown] == [
         "/messages/0/content", "/messages/1/content", "/messages/2/content",
@@ -64,7 +63,7 @@ def test_what_no_source_speaks_of_is_there_without_one() -> None:
 
 
 @pytest.mark.parametrize("sources", [None, "text", {}, [3, None, {}, {"text": 3}, {"text": ""}]])
-def test_nonsense_tells_nothing(sources: Any) -> None:
+def test_invalid_sources_are_ignored(sources: JsonValue) -> None:
     assert all(not block.source for block in blocks(REQUEST, sources))
 
 

@@ -1,16 +1,16 @@
-"""Results of tools reach the model once, whatever forms the record has of them."""
+"""Tests of tool results without copies."""
 
 from __future__ import annotations
 
 import copy
 import json
-from typing import Any
 
 import pytest
 
 from wonder_server.core.conversation.context.dialects import DIALECTS, dialect_of, result_text
 from wonder_server.core.conversation.context.tool_output import without_copies
 from wonder_server.core.conversation.model.values import ToolResult
+from wonder_server.core.json_types import JsonDict, JsonValue
 
 TEXT = {"type": "text", "text": "It is sunny."}
 IMAGE = {"type": "image", "data": "A" * 4_000, "mimeType": "image/png"}
@@ -19,7 +19,7 @@ EMBEDDED = {"type": "resource", "resource": {"uri": "file:///b.md", "text": "ins
 BLOB = {"type": "resource", "resource": {"uri": "file:///c", "blob": "AAAA", "mimeType": "x/y"}}
 
 
-def of_mcp(*content: dict[str, Any], structured: Any = None, is_error: bool = False) -> dict[str, Any]:
+def of_mcp(*content: JsonDict, structured: JsonValue = None, is_error: bool = False) -> JsonDict:
     """The result of the action ``mcp``."""
     text = "\n".join(block["text"] for block in content if block["type"] == "text")
     return {"content": list(content), "text": text, "structured": structured, "is_error": is_error}
@@ -43,7 +43,7 @@ def of_mcp(*content: dict[str, Any], structured: Any = None, is_error: bool = Fa
         ),
     ],
 )
-def test_a_result_of_mcp_is_its_structured_data_or_else_its_text(result: Any, read: Any) -> None:
+def test_a_result_of_mcp_is_its_structured_data_or_else_its_text(result: JsonValue, read: JsonValue) -> None:
     before = copy.deepcopy(result)
     assert without_copies(result) == read
     assert without_copies({"listing": [result]}) == {"listing": [read]}
@@ -65,23 +65,23 @@ def test_a_result_of_mcp_is_its_structured_data_or_else_its_text(result: Any, re
         [1, None, {"a": [True]}],
     ],
 )
-def test_what_is_no_copy_is_left_as_it_is(value: Any) -> None:
+def test_a_value_without_copies_stays_unchanged(value: JsonValue) -> None:
     assert without_copies(value) is value
 
 
-def test_a_line_of_an_index_is_its_text_and_the_lines_of_repositories_stand_once() -> None:
+def test_a_line_of_an_index_becomes_its_text_and_lines_of_repositories_occur_once() -> None:
     line = {"path": "src/", "files": 3, "text": "src/ (3 files)", "repository": "code"}
     named = {**line, "text": "code: src/ (3 files)"}
     more = {"path": "", "files": 0, "text": "and 2 more", "repository": "code"}
     repository = {"name": "code", "known": True, "files": 5, "lines": [line, more]}
     unknown = {"name": "other", "known": False}
     index = {"repositories": [repository, unknown], "lines": [named, more]}
-    told = {**repository, "lines": ["src/ (3 files)", "and 2 more"]}
-    assert without_copies({"files": index}) == {"files": {"repositories": [told, unknown]}}
+    expected = {**repository, "lines": ["src/ (3 files)", "and 2 more"]}
+    assert without_copies({"files": index}) == {"files": {"repositories": [expected, unknown]}}
 
 
 @pytest.mark.parametrize("name", DIALECTS)
-def test_each_format_sends_it_once(name: str) -> None:
+def test_each_format_sends_a_result_once(name: str) -> None:
     result = of_mcp({"type": "text", "text": '{"found": "needle"}'}, structured={"found": "needle"})
     good = ToolResult(tool_call_id="c1", success=True, result={"listing": result})
     resumed = dialect_of(name).resume(

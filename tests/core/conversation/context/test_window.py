@@ -1,4 +1,4 @@
-"""What of a conversation fits into the model, and what takes the place of what does not (feature B12)."""
+"""Tests of the reduction of a conversation to the model's context window (feature B12)."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ from wonder_server.core.conversation.model.values import ContextReduction, Opera
 from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.definitions.specs import ContextWindow, PinnedAgent, WindowStrategy
 from wonder_server.core.errors import Fault, Reason
+from wonder_server.core.json_types import JsonDict, JsonValue
 from wonder_server.core.token_estimates import json_tokens, text_tokens
 
 ASSEMBLY, MODEL, SUMMARY = OperationKind.ASSEMBLY, OperationKind.MODEL, OperationKind.SUMMARY
@@ -39,9 +40,9 @@ TASK = OperationKind.TASK
 
 
 def small(
-    tokens: int = 1000, *, keep: int = 2, summarize: bool = False, share: float = 0.8, **parameters: Any
+    tokens: int = 1000, *, keep: int = 2, summarize: bool = False, share: float = 0.8, **parameters: JsonValue
 ) -> PinnedAgent:
-    """An agent whose model is small."""
+    """Return an agent with a small model."""
     made = agent(tools=(), extraction=False)
     strategy = WindowStrategy.SUMMARIZE if summarize else WindowStrategy.SLIDING_WINDOW
     window = ContextWindow(strategy=strategy, threshold=share, keep_recent_messages=keep)
@@ -58,8 +59,8 @@ def text(number: int, tokens: int = 100) -> str:
     return f"{number:03}" + "x" * (4 * tokens - 3)
 
 
-def spoken(driven: Driven, turns: int, who: PinnedAgent, first: int = 1) -> None:
-    """Turns that are over, each with a question and an answer of 100 tokens."""
+def run_turns(driven: Driven, turns: int, who: PinnedAgent, first: int = 1) -> None:
+    """Complete turns, each with an input and an answer of 100 tokens."""
     for number in range(first, first + turns):
         driven.step(send(f"turn {number}", text(number), agent=who))
         while driven.turn.status is TurnStatus.ACTIVE:
@@ -70,8 +71,8 @@ def spoken(driven: Driven, turns: int, who: PinnedAgent, first: int = 1) -> None
                 driven.step(inputs.Succeeded(operation_id=operation.id, output=ASSEMBLED))
 
 
-def hook_input(driven: Driven, decided: tuple[Decision, ...], *, restarted: bool = False) -> dict[str, Any]:
-    """What the run that was just started is given."""
+def hook_input(driven: Driven, decided: tuple[Decision, ...], *, restarted: bool = False) -> JsonDict:
+    """Return the input of the run that the decisions start."""
     for decision in decided:
         if isinstance(decision, DispatchWorkflow):
             (command,) = CONVERSATION.commands(driven.state, decision)
@@ -80,7 +81,7 @@ def hook_input(driven: Driven, decided: tuple[Decision, ...], *, restarted: bool
     raise AssertionError("no run was started")
 
 
-def heard(given: dict[str, Any]) -> list[str]:
+def history_texts(given: JsonDict) -> list[str]:
     return [message["content"][:3] for message in given["history"]]
 
 
@@ -90,30 +91,30 @@ def reductions(decided: tuple[Decision, ...]) -> list[ContextReduction]:
 
 def conversation(turns: int, who: PinnedAgent) -> tuple[Driven, tuple[Decision, ...]]:
     driven = Driven(begin=False)
-    spoken(driven, turns, who)
+    run_turns(driven, turns, who)
     return driven, driven.step(send("now", "and now?", agent=who))
 
 
-def test_what_fits_is_all_there() -> None:
+def test_a_history_that_fits_is_complete() -> None:
     driven, decided = conversation(3, small())
     given = hook_input(driven, decided)
-    assert heard(given) == ["001", "001", "002", "002", "003", "003"]
+    assert history_texts(given) == ["001", "001", "002", "002", "003", "003"]
     assert given["left_out"] == 0 and given["summary"] is None
     assert reductions(driven.succeed(ASSEMBLY, ASSEMBLED)) == []
 
 
-def test_of_what_does_not_fit_the_newest_is_there_and_how_much_is_not() -> None:
+def test_a_history_that_does_not_fit_keeps_the_newest_and_counts_the_omitted() -> None:
     driven, decided = conversation(6, small())
     given = hook_input(driven, decided)
-    # 800 tokens, less what stands around the history.
-    assert heard(given) == ["003", "004", "004", "005", "005", "006", "006"]
+    # 800 tokens, minus the overhead of the request.
+    assert history_texts(given) == ["003", "004", "004", "005", "005", "006", "006"]
     assert given["left_out"] == 5
     (reduction,) = reductions(driven.succeed(ASSEMBLY, ASSEMBLED))
     assert reduction.messages_left_out == 5 and not reduction.summarized
     assert reduction.tokens_before - reduction.tokens_after == 5 * 104
 
 
-def test_a_restart_leaves_out_the_same() -> None:
+def test_a_restart_omits_the_same_messages() -> None:
     driven, decided = conversation(6, small())
     before = hook_input(driven, decided)
     operation = driven.pending(ASSEMBLY)
@@ -124,19 +125,19 @@ def test_a_restart_leaves_out_the_same() -> None:
 
 def test_the_newest_messages_stay_beyond_the_threshold_but_not_beyond_the_model() -> None:
     driven, decided = conversation(6, small(keep=8, share=0.3))
-    assert len(heard(hook_input(driven, decided))) == 8
+    assert len(history_texts(hook_input(driven, decided))) == 8
     driven, decided = conversation(6, small(keep=40, share=0.3))
-    assert len(heard(hook_input(driven, decided))) == 8  # 95 % of 1,000 tokens.
+    assert len(history_texts(hook_input(driven, decided))) == 8  # 95 % of 1,000 tokens.
     driven, decided = conversation(6, small(keep=0, share=0.3))
-    assert len(heard(hook_input(driven, decided))) == 2
+    assert len(history_texts(hook_input(driven, decided))) == 2
 
 
-def test_without_a_limit_nothing_is_left_out() -> None:
+def test_without_a_limit_nothing_is_omitted() -> None:
     driven, decided = conversation(9, small(0))
-    assert len(heard(hook_input(driven, decided))) == 18
+    assert len(history_texts(hook_input(driven, decided))) == 18
 
 
-def test_there_is_room_for_the_answer() -> None:
+def test_the_limit_leaves_tokens_for_the_answer() -> None:
     assert context_limit(small(1000)) == 800
     assert context_limit(small(1000, max_tokens=500)) == 500
     assert context_limit(small(1000, max_tokens=5000)) == 250
@@ -153,14 +154,14 @@ def test_there_is_room_for_the_answer() -> None:
         {"max_tokens": 100, "max_completion_tokens": 500},
     ],
 )
-def test_room_for_the_answer_is_kept_whatever_its_format_calls_it(parameters: dict[str, Any]) -> None:
+def test_the_answer_limit_is_read_in_every_format(parameters: JsonDict) -> None:
     assert context_limit(small(1000, **parameters)) == 500
 
 
 # --- requests ---------------------------------------------------------------------------------------
 
 
-def openai(*messages: dict[str, Any]) -> dict[str, Any]:
+def openai(*messages: JsonDict) -> JsonDict:
     return {"model": "m", "messages": [{"role": "system", "content": "Be brief."}, *messages]}
 
 
@@ -170,7 +171,7 @@ CALL = {"role": "assistant", "tool_calls": [{"id": "c"}]}
 RESULT = {"role": "tool", "tool_call_id": "c", "content": LONG}
 
 
-def test_a_request_loses_its_oldest_messages_and_says_so() -> None:
+def test_a_request_loses_its_oldest_messages_and_gets_a_notice() -> None:
     body = openai(USER, AGENT, USER, AGENT, USER)
     smaller = trim_request(body, "openai_chat", json_tokens(body) - 50)
     assert smaller is not None and smaller.omitted_messages == 2
@@ -181,7 +182,7 @@ def test_a_request_loses_its_oldest_messages_and_says_so() -> None:
     assert body == openai(USER, AGENT, USER, AGENT, USER)
 
 
-def test_what_belongs_to_the_turn_stays_however_long() -> None:
+def test_the_messages_of_the_turn_stay_at_any_length() -> None:
     body = openai(USER, CALL, RESULT, USER, CALL, RESULT)
     smaller = trim_request(body, "openai_chat", 1)
     assert smaller is not None
@@ -209,11 +210,11 @@ def test_what_belongs_to_the_turn_stays_however_long() -> None:
         ),
     ],
 )  # fmt: skip
-def test_every_format_is_cut_where_somebody_speaks(
-    form: str, where: str, result: dict[str, Any], system: Any
+def test_every_format_is_cut_before_a_plain_message(
+    form: str, where: str, result: JsonDict, system: Any
 ) -> None:
     user = {"role": "user", "parts": [{"text": LONG}]} if form == "gemini" else USER
-    body: dict[str, Any] = {where: [user, AGENT, result, AGENT, user, AGENT, result]}
+    body: JsonDict = {where: [user, AGENT, result, AGENT, user, AGENT, result]}
     smaller = trim_request(body, form, 10)
     assert smaller is not None and smaller.omitted_messages == 4
     assert smaller.body[where][-3:] == [user, AGENT, result]
@@ -223,7 +224,7 @@ def test_every_format_is_cut_where_somebody_speaks(
 @pytest.mark.parametrize(
     "body", [{}, {"messages": "none"}, {"messages": [USER]}, {"messages": [3, None, []]}]
 )
-def test_a_request_that_cannot_be_cut_stays_as_it_is(body: dict[str, Any]) -> None:
+def test_a_request_that_cannot_be_cut_stays_as_it_is(body: JsonDict) -> None:
     assert trim_request({**body, "long": LONG * 9}, "openai_chat", 10) is None
 
 
@@ -245,7 +246,7 @@ def refused(driven: Driven) -> tuple[Decision, ...]:
     return driven.fail(MODEL, TOO_LONG)
 
 
-def test_a_provider_that_finds_it_too_long_is_asked_once_more_with_less() -> None:
+def test_a_request_that_the_provider_rejects_as_too_long_is_retried_once_with_less() -> None:
     driven = Driven()
     driven.succeed(ASSEMBLY, {"request": openai(USER, AGENT, USER, AGENT, USER)})
     asked = driven.pending(MODEL)
@@ -256,7 +257,7 @@ def test_a_provider_that_finds_it_too_long_is_asked_once_more_with_less() -> Non
     assert kinds(refused(driven)) == ["CancelOperation", "FailTurn", "ReleaseTurn"]
 
 
-def test_a_request_without_anything_to_leave_out_is_not_repeated() -> None:
+def test_a_request_that_cannot_be_shortened_is_not_retried() -> None:
     driven = Driven()
     driven.succeed(ASSEMBLY, ASSEMBLED)
     assert kinds(refused(driven)) == ["CancelOperation", "FailTurn", "ReleaseTurn"]
@@ -264,64 +265,70 @@ def test_a_request_without_anything_to_leave_out_is_not_repeated() -> None:
 
 # --- summaries --------------------------------------------------------------------------------------
 
-PUT_OUT = {"summary": " It was about x. ", "usage": {"input_tokens": 9, "output_tokens": 1, "cost_micros": 5}}
+SUMMARY_OUTPUT = {
+    "summary": " It was about x. ",
+    "usage": {"input_tokens": 9, "output_tokens": 1, "cost_micros": 5},
+}
 
 
-def test_a_summary_takes_the_place_of_older_messages() -> None:
+def test_a_summary_replaces_older_messages() -> None:
     driven, decided = conversation(5, small(summarize=True))
     given = hook_input(driven, decided)
     assert [m["content"][:3] for m in given["messages"]] == [f"00{n}" for n in range(1, 5) for _ in "qa"]
     assert given["summary"] == ""
     spent = driven.turn.input_tokens
-    decided = driven.succeed(SUMMARY, PUT_OUT)
+    decided = driven.succeed(SUMMARY, SUMMARY_OUTPUT)
     assert kinds(decided) == ["ChargeTurn", "HistorySummarized", "DispatchWorkflow", "MarkWaiting"]
     assert driven.turn.input_tokens == spent + 9 and driven.turn.cost_micros == 5
     given = hook_input(driven, decided)
-    assert heard(given) == ["005", "005"]
+    assert history_texts(given) == ["005", "005"]
     assert given["summary"] == "It was about x." and given["left_out"] == 0
     (reduction,) = reductions(driven.succeed(ASSEMBLY, ASSEMBLED))
     assert reduction.summarized and reduction.messages_left_out == 8
 
 
-def test_it_is_made_once_and_made_anew_from_what_came_since() -> None:
+def test_a_summary_is_replaced_by_one_of_itself_and_later_messages() -> None:
     who = small(summarize=True)
     driven, _ = conversation(6, who)
-    driven.succeed(SUMMARY, PUT_OUT)
+    driven.succeed(SUMMARY, SUMMARY_OUTPUT)
     driven.succeed(ASSEMBLY, ASSEMBLED)
     driven.answer(text_answer("Now this."))
     decided = driven.step(send("next", "and next?", agent=who))
     given = hook_input(driven, decided)
-    assert given["summary"] == "It was about x." and heard(given) == ["006", "006", "and", "Now"]
+    assert given["summary"] == "It was about x." and history_texts(given) == ["006", "006", "and", "Now"]
     driven.succeed(ASSEMBLY, ASSEMBLED)
     driven.answer(text_answer("Next this."))
-    spoken(driven, 3, who, first=7)
+    run_turns(driven, 3, who, first=7)
     given = hook_input(driven, driven.step(send("more", "more?", agent=who)))
     assert given["summary"] == "It was about x."
     since = ["006", "006", "and", "Now", "and", "Nex", "007", "007", "008", "008"]
     assert [message["content"][:3] for message in given["messages"]] == since
     driven.succeed(SUMMARY, {"summary": "It was about x and y."})
-    room = driven.state.conversation
-    assert room is not None and room.summary is not None
-    assert (room.summary.text, room.summary.messages) == ("It was about x and y.", 20)
+    stored_conversation = driven.state.conversation
+    assert stored_conversation is not None and stored_conversation.summary is not None
+    assert (stored_conversation.summary.text, stored_conversation.summary.messages) == (
+        "It was about x and y.",
+        20,
+    )
 
 
-def test_what_is_said_while_it_is_made_is_no_part_of_it() -> None:
+def test_a_message_during_summarization_is_not_summarized() -> None:
     who = small(summarize=True)
     driven = Driven(begin=False)
     driven.step(send("slow", text(0), agent=who))
-    spoken(driven, 5, who)
+    run_turns(driven, 5, who)
     driven.step(send("now", "and now?", agent=who))
     (summary,) = [op for op in driven.state.operations.values() if op.kind is SUMMARY]
     (slow,) = [op for op in driven.state.operations.values() if op.kind is ASSEMBLY]
     driven.step(inputs.Succeeded(operation_id=slow.id, output=ASSEMBLED))
     (slow,) = [op for op in driven.state.operations.values() if op.kind is MODEL]
     driven.step(inputs.ModelAnswered(operation_id=slow.id, result=text_answer("late" + text(9))))
-    decided = driven.step(inputs.Succeeded(operation_id=summary.id, output=PUT_OUT))
-    assert heard(hook_input(driven, decided)) == ["lat", "005", "005"]
+    decided = driven.step(inputs.Succeeded(operation_id=summary.id, output=SUMMARY_OUTPUT))
+    assert history_texts(hook_input(driven, decided)) == ["lat", "005", "005"]
 
 
 @pytest.mark.parametrize("output", [None, {}, {"summary": ""}, {"summary": 3}, "text"])
-def test_a_summary_that_is_none_leaves_a_sliding_window(output: object) -> None:
+def test_an_invalid_summary_leaves_a_sliding_window(output: object) -> None:
     driven, _ = conversation(6, small(summarize=True))
     decided = driven.succeed(SUMMARY, output)
     assert kinds(decided) == ["CancelOperation", "DispatchWorkflow", "MarkWaiting"]
@@ -329,7 +336,7 @@ def test_a_summary_that_is_none_leaves_a_sliding_window(output: object) -> None:
     assert given["left_out"] == 5 and given["summary"] is None
 
 
-def test_a_summary_that_fails_is_tried_again_and_then_done_without() -> None:
+def test_a_failed_summary_is_retried_and_then_skipped() -> None:
     driven, _ = conversation(6, small(summarize=True))
     for _ in range(2):
         assert kinds(driven.fail(SUMMARY, TRANSIENT)) == ["RetryOperation"]
@@ -346,13 +353,13 @@ def test_a_cancel_stops_a_summary() -> None:
     operation = driven.pending(SUMMARY)
     driven.step(inputs.CancelTurn(turn_id=driven.turn.id))
     assert not driven.state.operations
-    assert driven.step(inputs.Succeeded(operation_id=operation.id, output=PUT_OUT)) == ()
+    assert driven.step(inputs.Succeeded(operation_id=operation.id, output=SUMMARY_OUTPUT)) == ()
 
 
-def test_after_a_reset_no_summary_speaks_of_what_was_before() -> None:
+def test_after_a_reset_the_summary_is_invalid() -> None:
     who = small(summarize=True)
     driven, _ = conversation(6, who)
-    driven.succeed(SUMMARY, PUT_OUT)
+    driven.succeed(SUMMARY, SUMMARY_OUTPUT)
     driven.succeed(ASSEMBLY, ASSEMBLED)
     driven.answer(text_answer("Now this."))
     assert driven.state.conversation is not None
@@ -362,17 +369,17 @@ def test_after_a_reset_no_summary_speaks_of_what_was_before() -> None:
     assert given["summary"] is None and given["history"] == []
 
 
-def test_an_agent_that_does_not_sum_up_sees_what_there_is() -> None:
+def test_an_agent_that_does_not_summarize_gets_the_messages() -> None:
     who = small(summarize=True)
     driven, _ = conversation(6, who)
-    driven.succeed(SUMMARY, PUT_OUT)
+    driven.succeed(SUMMARY, SUMMARY_OUTPUT)
     driven.succeed(ASSEMBLY, ASSEMBLED)
     driven.answer(text_answer("Now this."))
     given = hook_input(driven, driven.step(send("next", "and you?", agent=small(10_000))))
     assert given["summary"] is None and len(given["history"]) == 14
 
 
-def test_turns_of_a_long_conversation_never_ask_for_more_than_fits() -> None:
+def test_turns_of_a_long_conversation_never_exceed_the_limit() -> None:
     who = replace(small(keep=4), tools=agent().tools)
     driven = Driven(begin=False)
     for number in range(30):

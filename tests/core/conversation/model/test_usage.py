@@ -1,4 +1,4 @@
-"""What turns and conversations have spent, and when a cost is known."""
+"""Tests of the usage of turns and conversations, and of known costs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def priced(result: ModelResult, cost: int | None) -> ModelResult:
     return replace(result, usage=Usage(input_tokens=3, output_tokens=2, cost_micros=cost))
 
 
-def room(driven: Driven) -> Conversation:
+def conversation_of(driven: Driven) -> Conversation:
     assert driven.state.conversation is not None
     return driven.state.conversation
 
@@ -45,40 +45,40 @@ def two_moves(first: int | None, second: int | None) -> Driven:
     return driven
 
 
-def test_a_turn_and_its_conversation_add_up_what_moves_cost() -> None:
+def test_a_turn_and_its_conversation_sum_the_cost_of_moves() -> None:
     driven = two_moves(40, 2)
     assert as_usage(driven.turn) == {
         "input_tokens": 6, "output_tokens": 4, "model_calls": 2, "cost_micros": 42,
     }  # fmt: skip
-    assert as_usage(room(driven)) == as_usage(driven.turn)
+    assert as_usage(conversation_of(driven)) == as_usage(driven.turn)
 
 
-def test_one_part_without_a_price_makes_the_cost_unknown() -> None:
+def test_one_unpriced_call_makes_the_cost_unknown() -> None:
     driven = two_moves(40, None)
     assert known_cost(driven.turn) is None and driven.turn.cost_micros == 40
-    assert known_cost(room(driven)) is None
+    assert known_cost(conversation_of(driven)) is None
 
 
-def test_nothing_spent_is_known_and_what_was_never_counted_is_not() -> None:
+def test_no_usage_has_a_known_cost_and_uncounted_usage_has_none() -> None:
     driven = Driven()
     assert known_cost(driven.turn) == 0
     assert known_cost(replace(driven.turn, input_tokens=5)) is None
 
 
-def test_a_delegate_counts_for_the_turn_and_the_conversation_that_called() -> None:
+def test_a_delegates_usage_counts_for_the_calling_turn_and_conversation() -> None:
     driven = Driven()
     spent = from_usage(
         as_usage(add_usage(driven.turn, UsageDelta(input_tokens=7, model_calls=2, cost_micros=9)))
     )
     decision = ChargeTurn(turn=add_usage(driven.turn, spent))
     CONVERSATION.apply(driven.state, decision)
-    assert as_usage(room(driven)) == as_usage(driven.turn)
-    assert room(driven).cost_micros == 9 and room(driven).model_calls == 2
+    assert as_usage(conversation_of(driven)) == as_usage(driven.turn)
+    assert conversation_of(driven).cost_micros == 9 and conversation_of(driven).model_calls == 2
     tables = [put.table for put in CONVERSATION.record(driven.state, decision) if isinstance(put, Put)]
     assert tables == ["charges", "conversations", "turns"]
 
 
-def test_usage_from_outside_is_taken_with_care() -> None:
+def test_invalid_usage_from_outside_is_ignored() -> None:
     assert from_usage({"input_tokens": -4, "output_tokens": "x"}) == UsageDelta(
         model_calls=1, unpriced_calls=1
     )
@@ -96,7 +96,7 @@ def test_attempts_that_failed_count_as_calls() -> None:
 
 
 @pytest.mark.parametrize("end", ["refused", "cancelled", "overdue", "completed", "between two attempts"])
-def test_calls_that_are_given_up_count_too(end: str) -> None:
+def test_abandoned_calls_count_too(end: str) -> None:
     driven = Driven()
     driven.succeed(ASSEMBLY, ASSEMBLED)
     operation = driven.pending(OperationKind.MODEL)
@@ -115,11 +115,11 @@ def test_calls_that_are_given_up_count_too(end: str) -> None:
             driven.step(Complete(cancel_turns=True))
         case _:
             driven.step(inputs.CancelTurn(turn_id=driven.turn.id))
-    assert driven.turn.model_calls == room(driven).model_calls == calls
+    assert driven.turn.model_calls == conversation_of(driven).model_calls == calls
     assert not driven.state.operations
 
 
-def test_what_a_delegate_spent_before_it_failed_is_told_too() -> None:
+def test_the_usage_of_a_failed_delegate_counts_too() -> None:
     fault = Fault(reason=Reason.MODEL_FAILED, message="No.", metadata={"usage": '{"cost_micros": 5}'})
     assert reported_usage(None, fault) == UsageDelta(cost_micros=5, model_calls=1)
     assert reported_usage({"usage": {"output_tokens": 2}}, None) == UsageDelta(
@@ -130,7 +130,7 @@ def test_what_a_delegate_spent_before_it_failed_is_told_too() -> None:
     assert reported_usage("text", None) is None
 
 
-def test_a_hook_that_asks_a_model_is_paid_for_by_its_turn() -> None:
+def test_the_model_usage_of_a_hook_is_charged_to_its_turn() -> None:
     usage = {"input_tokens": 4, "output_tokens": 1, "cost_micros": 9}
     driven = Driven()
     driven.succeed(ASSEMBLY, {**ASSEMBLED, "usage": usage})
@@ -139,46 +139,46 @@ def test_a_hook_that_asks_a_model_is_paid_for_by_its_turn() -> None:
     driven.succeed(OperationKind.EXTRACTION, {"memory_operations": [{"content": "a"}], "usage": usage})
     driven.succeed(OperationKind.MEMORY, {})
     assert driven.turn.cost_micros == 19 and driven.turn.model_calls == 3
-    assert as_usage(room(driven)) == as_usage(driven.turn)
+    assert as_usage(conversation_of(driven)) == as_usage(driven.turn)
 
 
 # --- models that tools ask --------------------------------------------------------------------------
 
 
-def asked(driven: Driven, run_id: str = "", turn_id: str = "") -> inputs.ModelUsageReported:
+def reported(driven: Driven, run_id: str = "", turn_id: str = "") -> inputs.ModelUsageReported:
     usage = Usage(input_tokens=7, output_tokens=1, cost_micros=5)
     return inputs.ModelUsageReported(turn_id=turn_id or driven.turn.id, run_id=run_id, usage=usage)
 
 
-def test_a_model_that_a_tool_asks_is_its_turns_to_pay() -> None:
+def test_the_model_usage_of_a_tool_is_charged_to_its_turn() -> None:
     driven = Driven()
     driven.succeed(OperationKind.ASSEMBLY, ASSEMBLED)
     driven.answer(text_answer("", call("find"), call("flow", "c2", {})))
     before = driven.turn
-    for event in (asked(driven), asked(driven, driven.operation("flow").run_id)):
+    for event in (reported(driven), reported(driven, driven.operation("flow").run_id)):
         assert [type(each) for each in driven.step(event)] == [ChargeTurn]
     spent = UsageDelta(input_tokens=14, output_tokens=2, cost_micros=10, model_calls=2)
     assert driven.turn == add_usage(before, spent)
-    assert as_usage(room(driven)) == as_usage(driven.turn)
+    assert as_usage(conversation_of(driven)) == as_usage(driven.turn)
 
 
-def test_a_hook_tells_its_spending_itself() -> None:
+def test_a_hook_reports_its_own_usage() -> None:
     driven = Driven()
-    assert driven.step(asked(driven, driven.pending(OperationKind.ASSEMBLY).run_id)) == ()
+    assert driven.step(reported(driven, driven.pending(OperationKind.ASSEMBLY).run_id)) == ()
     driven.succeed(OperationKind.ASSEMBLY, ASSEMBLED)
     driven.answer(text_answer("Done."))
     extraction = driven.pending(OperationKind.EXTRACTION)
-    assert driven.step(asked(driven, extraction.run_id)) == ()
+    assert driven.step(reported(driven, extraction.run_id)) == ()
 
 
-def test_what_comes_when_the_turn_has_ended_is_paid_all_the_same_but_not_by_strangers() -> None:
+def test_usage_after_the_end_of_the_turn_is_charged_but_not_to_unknown_turns() -> None:
     driven = Driven(extraction=False)
     driven.succeed(OperationKind.ASSEMBLY, ASSEMBLED)
     driven.answer(text_answer("Done."))
-    assert [type(each) for each in driven.step(asked(driven))] == [ChargeTurn]
+    assert [type(each) for each in driven.step(reported(driven))] == [ChargeTurn]
     assert driven.turn.status is TurnStatus.COMPLETED and driven.turn.cost_micros == 5
-    assert driven.step(asked(driven, turn_id="turn_of_a_preview")) == ()
-    assert CONVERSATION.plan(CONVERSATION.new_state(), asked(driven), 1) == ()
+    assert driven.step(reported(driven, turn_id="turn_of_a_preview")) == ()
+    assert CONVERSATION.plan(CONVERSATION.new_state(), reported(driven), 1) == ()
 
 
 # --- calls that came to no end, and those of hooks --------------------------------------------------
@@ -188,7 +188,7 @@ EXTRACTION, MODEL = OperationKind.EXTRACTION, OperationKind.MODEL
 USED = Usage(input_tokens=10, output_tokens=4, cost_micros=7)
 
 
-def asked_by(driven: Driven, run_id: str, **fields: object) -> inputs.ModelUsageReported:
+def reported_by(driven: Driven, run_id: str, **fields: object) -> inputs.ModelUsageReported:
     return inputs.ModelUsageReported(
         turn_id=driven.turn.id, run_id=run_id, usage=USED, metered=True, **fields
     )
@@ -201,38 +201,38 @@ def extracting() -> Driven:
     return driven
 
 
-def test_a_hook_is_charged_as_it_spends_and_not_again_by_what_it_says() -> None:
+def test_a_metered_hook_is_not_charged_again_by_its_output() -> None:
     driven = extracting()
     before = driven.turn
-    driven.step(asked_by(driven, driven.pending(EXTRACTION).run_id))
+    driven.step(reported_by(driven, driven.pending(EXTRACTION).run_id))
     assert driven.turn.model_calls == before.model_calls + 1
     assert driven.pending(EXTRACTION).metered
     driven.succeed(EXTRACTION, {"memory_operations": [], "usage": {"input_tokens": 10, "model_calls": 1}})
     assert driven.turn.input_tokens == before.input_tokens + 10
     assert driven.turn.cost_micros == before.cost_micros + 7
-    assert as_usage(room(driven)) == as_usage(driven.turn)
+    assert as_usage(conversation_of(driven)) == as_usage(driven.turn)
 
 
 def test_a_hook_that_fails_has_been_charged() -> None:
     driven = extracting()
     before = driven.turn
-    driven.step(asked_by(driven, driven.pending(EXTRACTION).run_id))
+    driven.step(reported_by(driven, driven.pending(EXTRACTION).run_id))
     driven.fail(EXTRACTION, Fault(reason=Reason.TASK_FAILED, message="No JSON."))
     assert driven.turn.model_calls == before.model_calls + 1
     assert driven.turn.memory_extraction_failed
 
 
-def test_a_hook_that_asks_by_other_means_says_what_it_has_spent() -> None:
+def test_a_hook_that_is_not_metered_is_charged_by_its_output() -> None:
     driven = extracting()
     before = driven.turn
     driven.succeed(EXTRACTION, {"memory_operations": [], "usage": {"input_tokens": 10, "model_calls": 1}})
     assert driven.turn.input_tokens == before.input_tokens + 10
 
 
-def test_what_an_earlier_server_recorded_is_planned_as_it_was() -> None:
+def test_the_usage_of_an_earlier_server_version_replays_unchanged() -> None:
     driven = extracting()
-    asked = replace(asked_by(driven, driven.pending(EXTRACTION).run_id), metered=False)
-    assert driven.step(asked) == ()
+    reported = replace(reported_by(driven, driven.pending(EXTRACTION).run_id), metered=False)
+    assert driven.step(reported) == ()
     operation = next(iter(driven.state.operations.values()))
     decided = driven.step(inputs.Restarted(operation_id=operation.id))
     assert not any(isinstance(each, ChargeTurn) for each in decided)
@@ -248,34 +248,34 @@ def test_an_estimate_counts_and_makes_the_cost_unknown() -> None:
     assert driven.turn.cost_micros == 8 and known_cost(driven.turn) is None
 
 
-def test_a_call_that_was_under_way_when_the_server_was_killed_counts() -> None:
+def test_a_call_in_flight_at_a_crash_counts() -> None:
     driven = Driven()
     driven.succeed(ASSEMBLY, ASSEMBLED)
     driven.step(inputs.Restarted(operation_id=driven.pending(MODEL).id, metered=True))
     driven.answer(priced(text_answer("Done."), 1))
     assert driven.turn.model_calls == 2 and known_cost(driven.turn) is None
-    assert as_usage(room(driven)) == as_usage(driven.turn)
+    assert as_usage(conversation_of(driven)) == as_usage(driven.turn)
 
 
 # --- calls that count before they are made ------------------------------------------------------------
 
 
-def begun(driven: Driven) -> None:
-    driven.step(replace(asked_by(driven, driven.pending(EXTRACTION).run_id), usage=Usage()))
+def start_call(driven: Driven) -> None:
+    driven.step(replace(reported_by(driven, driven.pending(EXTRACTION).run_id), usage=Usage()))
 
 
-def settled(driven: Driven, usage: Usage) -> None:
+def settle_call(driven: Driven, usage: Usage) -> None:
     driven.step(
-        replace(asked_by(driven, driven.pending(EXTRACTION).run_id), usage=usage, calls=0, settles=True)
+        replace(reported_by(driven, driven.pending(EXTRACTION).run_id), usage=usage, calls=0, settles=True)
     )
 
 
-def test_a_call_that_has_begun_counts_as_one_without_a_price() -> None:
+def test_a_started_call_counts_as_unpriced() -> None:
     driven = extracting()
     before = driven.turn
-    begun(driven)
+    start_call(driven)
     assert driven.turn == add_usage(before, UsageDelta(model_calls=1, unpriced_calls=1))
-    assert known_cost(driven.turn) is None and known_cost(room(driven)) is None
+    assert known_cost(driven.turn) is None and known_cost(conversation_of(driven)) is None
 
 
 @pytest.mark.parametrize(
@@ -289,31 +289,31 @@ def test_a_call_that_has_begun_counts_as_one_without_a_price() -> None:
         ),
     ],
 )
-def test_a_call_that_has_ended_has_cost_what_it_used_and_counts_once(usage: Usage, spent: UsageDelta) -> None:
+def test_an_ended_call_is_charged_with_its_usage_once(usage: Usage, spent: UsageDelta) -> None:
     driven = extracting()
     before = driven.turn
-    begun(driven)
-    settled(driven, usage)
+    start_call(driven)
+    settle_call(driven, usage)
     assert driven.turn == add_usage(before, spent)
-    assert as_usage(room(driven)) == as_usage(driven.turn)
+    assert as_usage(conversation_of(driven)) == as_usage(driven.turn)
 
 
-def test_no_two_charges_of_calls_side_by_side_have_the_same_id() -> None:
+def test_charges_of_concurrent_calls_have_different_ids() -> None:
     driven = extracting()
     ids = []
-    for change in (begun, begun, begun):
+    for change in (start_call, start_call, start_call):
         change(driven)
         ids.append(driven.state.charge)
     for _ in range(3):
-        settled(driven, NO_USAGE)
+        settle_call(driven, NO_USAGE)
         ids.append(driven.state.charge)
     charges = [each for each in ids if each is not None]
     assert len({each.id for each in charges}) == 6
     assert add_accounts(each.amount for each in charges) == Account(model_calls=3)
 
 
-def test_what_was_never_counted_settles_nothing() -> None:
+def test_usage_that_was_never_counted_settles_nothing() -> None:
     driven = extracting()
     before = driven.turn
-    settled(driven, NO_USAGE)
+    settle_call(driven, NO_USAGE)
     assert driven.turn == before

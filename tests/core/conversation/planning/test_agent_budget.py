@@ -1,4 +1,4 @@
-"""An agent's own budget: how its account is judged, what is charged to it, what the model is told."""
+"""Tests of an agent's budget: checks of its account, charges, and notes for the model."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NEAR = budget_fault("agent", "tokens", 1_000, 700, enforced=False)
 GONE = budget_fault("agent", "tokens", 1_000, 1_000, enforced=True)
 
 
-def begun(budget: Budget | None = TOKENS) -> Driven:
+def started(budget: Budget | None = TOKENS) -> Driven:
     driven = Driven(begin=False)
     driven.step(send(agent=replace(agent(extraction=False), budget=budget)))
     driven.succeed(OperationKind.ASSEMBLY, ASSEMBLED)
@@ -33,7 +33,7 @@ def begun(budget: Budget | None = TOKENS) -> Driven:
 
 
 def charged(driven: Driven, event: inputs.Input) -> Account:
-    """What a step charges to the agent."""
+    """Return the charge of a step to the agent."""
     driven.now += 1
     found = []
     for decision in CONVERSATION.plan(driven.state, event, driven.now):
@@ -45,14 +45,14 @@ def charged(driven: Driven, event: inputs.Input) -> Account:
     return add_accounts(each.value for each in found)
 
 
-def asked(driven: Driven, decisions: tuple[Decision, ...]) -> CallModel:
+def model_command(driven: Driven, decisions: tuple[Decision, ...]) -> CallModel:
     found = [c for d in decisions for c in CONVERSATION.commands(driven.state, d)]
     (command,) = (each for each in found if isinstance(each, CallModel))
     return command
 
 
 @pytest.mark.parametrize(
-    ("budget", "used", "underway", "wanted", "is_last", "verdict"),
+    ("budget", "used", "reserved", "wanted", "is_last", "verdict"),
     [
         (TOKENS, Account(input_tokens=400), NOTHING, Estimate(300), False, None),
         (TOKENS, Account(input_tokens=400), NOTHING, Estimate(301), False, "near"),
@@ -67,46 +67,46 @@ def asked(driven: Driven, decisions: tuple[Decision, ...]) -> CallModel:
         (Budget(max_duration_ms=1), Account(busy_ms=9), NOTHING, Estimate(1), False, None),
     ],
 )
-def test_a_call_is_judged_by_what_was_spent_and_what_is_under_way(
-    budget: Budget, used: Account, underway: Estimate, wanted: Estimate, is_last: bool, verdict: str | None
+def test_a_call_is_checked_against_usage_and_reserved_calls(
+    budget: Budget, used: Account, reserved: Estimate, wanted: Estimate, is_last: bool, verdict: str | None
 ) -> None:
-    limit = check_affordable(budget, used, underway, wanted, is_last=is_last)
+    limit = check_affordable(budget, used, reserved, wanted, is_last=is_last)
     assert (limit and ("gone" if limit.enforced else "near")) == verdict
     assert limit is None or limit.fault.metadata["of"] == "agent"
 
 
-def test_a_call_is_estimated_by_those_before() -> None:
+def test_a_call_is_estimated_by_the_average_of_earlier_ones() -> None:
     assert estimate(Account(), 10) == Estimate(10, 0)
     spent = Account(output_tokens=30, cost_micros=60, model_calls=3)
     assert estimate(spent, 10) == Estimate(20, 20)
 
 
-def test_only_agents_with_a_budget_are_looked_at() -> None:
+def test_only_agents_with_a_budget_are_checked() -> None:
     assert CONVERSATION.commands is not None
     plain = Driven(begin=False)
     plain.step(send())
-    command = asked(plain, plain.succeed(OperationKind.ASSEMBLY, ASSEMBLED))
+    command = model_command(plain, plain.succeed(OperationKind.ASSEMBLY, ASSEMBLED))
     assert command.budget is None
     driven = Driven(begin=False)
     driven.step(send(agent=replace(agent(), budget=TOKENS)))
-    command = asked(driven, driven.succeed(OperationKind.ASSEMBLY, ASSEMBLED))
+    command = model_command(driven, driven.succeed(OperationKind.ASSEMBLY, ASSEMBLED))
     assert (command.agent_id, command.budget, command.is_last) == ("agt_1", TOKENS, False)
 
 
-def test_the_model_is_told_and_may_answer_once_more() -> None:
-    driven = begun()
+def test_the_model_is_asked_to_finish_and_may_answer_once_more() -> None:
+    driven = started()
     operation_id = driven.pending(MODEL).id
     decisions = driven.step(inputs.BudgetNearlyExhausted(operation_id=operation_id, fault=NEAR))
     assert kinds(decisions) == ["LimitReached", "DispatchModel"]
     assert "tokens that you may spend" in str(driven.request()["messages"][-1])
-    assert asked(driven, decisions).is_last
+    assert model_command(driven, decisions).is_last
     assert driven.step(inputs.BudgetNearlyExhausted(operation_id=operation_id, fault=NEAR)) == ()
     driven.answer(text_answer("That is all."))
     assert driven.turn.status is TurnStatus.COMPLETED and driven.turn.model_calls == 1
 
 
-def test_who_was_told_and_goes_on_fails() -> None:
-    driven = begun()
+def test_a_model_that_calls_tools_nevertheless_fails_the_turn() -> None:
+    driven = started()
     driven.step(inputs.BudgetNearlyExhausted(operation_id=driven.pending(MODEL).id, fault=NEAR))
     decisions = driven.answer(text_answer("", call("find")))
     (limit,) = (d.limit for d in decisions if isinstance(d, LimitReached))
@@ -115,21 +115,21 @@ def test_who_was_told_and_goes_on_fails() -> None:
     assert limit.fault.metadata == {"budget": "tokens", "limit": "1000", "used": "705", "of": "agent"}
 
 
-def test_a_call_that_cannot_be_afforded_fails_the_turn() -> None:
-    driven = begun()
+def test_a_call_beyond_the_budget_fails_the_turn() -> None:
+    driven = started()
     decisions = driven.fail(MODEL, GONE)
     assert kinds(decisions) == ["CancelOperation", "LimitReached", "FailTurn", "ReleaseTurn"]
     assert driven.turn.fault == GONE and driven.turn.model_calls == 0
 
 
-def test_a_poor_agent_begins_no_turn() -> None:
+def test_an_agent_without_budget_starts_no_turn() -> None:
     driven = Driven(begin=False)
     (refusal,) = driven.step(replace(send(), unaffordable=GONE))
     assert CONVERSATION.rejection((refusal,)) == GONE
 
 
-def test_a_turn_charges_what_it_spends_once() -> None:
-    driven = begun()
+def test_a_turn_charges_its_usage_once() -> None:
+    driven = started()
     event = inputs.ModelAnswered(operation_id=driven.pending(MODEL).id, result=text_answer("", call("find")))
     first = charged(driven, event)
     assert first == Account(input_tokens=3, output_tokens=2, model_calls=1, unpriced_calls=1)
@@ -141,18 +141,18 @@ def test_a_turn_charges_what_it_spends_once() -> None:
     )
 
 
-def test_time_is_charged_if_the_budget_asks() -> None:
-    driven = begun(Budget(max_duration_ms=10_000))
+def test_time_is_charged_if_the_budget_limits_it() -> None:
+    driven = started(Budget(max_duration_ms=10_000))
     driven.now += 500
     took = charged(driven, inputs.CancelTurn(turn_id=driven.turn.id))
     assert took.busy_ms == driven.turn.completed_ms - driven.turn.created_ms > 500
     assert took.model_calls == driven.turn.model_calls == 1
-    driven = begun()
+    driven = started()
     assert charged(driven, inputs.CancelTurn(turn_id=driven.turn.id)) == Account(model_calls=1)
 
 
-def test_a_call_that_was_told_is_dispatched_again_after_a_restart_as_told() -> None:
-    driven = begun()
+def test_a_last_call_stays_the_last_call_after_a_restart() -> None:
+    driven = started()
     driven.step(inputs.BudgetNearlyExhausted(operation_id=driven.pending(MODEL).id, fault=NEAR))
     again = driven.step(inputs.Restarted(operation_id=driven.pending(MODEL).id))
-    assert asked(driven, again).is_last and not any(isinstance(each, DispatchModel) for each in again)
+    assert model_command(driven, again).is_last and not any(isinstance(each, DispatchModel) for each in again)

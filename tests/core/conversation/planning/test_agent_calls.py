@@ -1,4 +1,4 @@
-"""A turn that a run waits for: begun once, answered when it ends, stopped when nobody waits any more."""
+"""Tests of a turn that a run waits for: one start, one answer, cancellation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from tests.core.conversation.conversation_kit import (
     ASSEMBLED,
     BUSINESS,
-    ROOM,
+    CONVERSATION_ID,
     RUN_ID,
     TRANSIENT,
     Driven,
@@ -41,8 +41,8 @@ ASSEMBLY, MODEL = OperationKind.ASSEMBLY, OperationKind.MODEL
 PARENT = Parent(actor_id=RUN_ID, operation_id="op_parent")
 
 
-def begun(**fields: Any) -> Driven:
-    """A called turn whose model is being asked."""
+def started(**fields: Any) -> Driven:
+    """Return a called turn with a pending model call."""
     driven = Driven(begin=False)
     driven.step(called(**fields))
     driven.succeed(ASSEMBLY, ASSEMBLED)
@@ -61,14 +61,14 @@ def answer(driven: Driven, decisions: tuple[Decision, ...]) -> Answer:
 
 
 def test_the_answer_goes_to_the_parent_without_waiting_for_memory_extraction() -> None:
-    driven = begun()
+    driven = started()
     decisions = driven.answer(text_answer("Use two."))
-    told = answer(driven, decisions)
-    assert told.fault is None
-    assert told.output == {
+    answered = answer(driven, decisions)
+    assert answered.fault is None
+    assert answered.output == {
         "text": "Use two.",
         "agent_id": "agt_1",
-        "conversation_id": ROOM,
+        "conversation_id": CONVERSATION_ID,
         "turn_id": driven.turn.id,
         "usage": {"input_tokens": 3, "output_tokens": 2, "model_calls": 1, "cost_micros": None},
     }
@@ -78,43 +78,43 @@ def test_the_answer_goes_to_the_parent_without_waiting_for_memory_extraction() -
     assert answers(driven, after) == []
 
 
-def test_the_text_is_the_last_that_was_said_even_if_the_last_move_said_nothing() -> None:
-    driven = begun(extraction=False)
+def test_the_output_is_the_last_text_even_if_the_last_move_has_none() -> None:
+    driven = started(extraction=False)
     driven.answer(text_answer("Let me see.", call("nothing")))
     driven.answer(text_answer("It is three.", call("nothing")))
     assert answer(driven, driven.answer(text_answer(""))).output["text"] == "It is three."
 
 
-def test_a_turn_that_nobody_waits_for_answers_nobody_and_keeps_no_output() -> None:
+def test_a_turn_without_a_parent_sends_no_answer_and_keeps_no_output() -> None:
     driven = Driven(extraction=False)
     driven.succeed(ASSEMBLY, ASSEMBLED)
     assert answers(driven, driven.answer(text_answer("hi"))) == []
     assert driven.turn.output is None
 
 
-def test_a_failed_turn_is_the_parents_fault_with_where_it_happened() -> None:
+def test_the_fault_of_a_failed_turn_names_its_ids_for_the_parent() -> None:
     driven = Driven(begin=False)
     driven.step(called())
-    told = answer(driven, driven.fail(ASSEMBLY, BUSINESS))
-    assert told.fault is not None
-    assert told.fault.reason is Reason.CONTEXT_ASSEMBLY_FAILED
-    assert told.fault.metadata["turn_id"] == driven.turn.id
-    assert told.fault.metadata["conversation_id"] == ROOM
+    answered = answer(driven, driven.fail(ASSEMBLY, BUSINESS))
+    assert answered.fault is not None
+    assert answered.fault.reason is Reason.CONTEXT_ASSEMBLY_FAILED
+    assert answered.fault.metadata["turn_id"] == driven.turn.id
+    assert answered.fault.metadata["conversation_id"] == CONVERSATION_ID
 
 
 def test_the_limit_of_moves_reaches_the_parent() -> None:
-    driven = begun(max_moves=1)
-    told = answer(driven, driven.answer(text_answer("", call("find"))))
-    assert told.fault is not None and told.fault.reason is Reason.MAX_MOVES_REACHED
+    driven = started(max_moves=1)
+    answered = answer(driven, driven.answer(text_answer("", call("find"))))
+    assert answered.fault is not None and answered.fault.reason is Reason.MAX_MOVES_REACHED
 
 
-def test_a_model_that_refuses_fails_the_call_but_not_a_turn_of_a_person() -> None:
+def test_a_refusal_of_the_model_fails_a_call_but_not_a_turn_of_a_person() -> None:
     refusal = replace(text_answer("I would rather not."), stop_reason="refusal")
-    driven = begun()
-    told = answer(driven, driven.answer(refusal))
-    assert told.fault is not None
-    assert told.fault.reason is Reason.MODEL_FAILED
-    assert told.fault.message == "The agent `helper` declined: I would rather not."
+    driven = started()
+    answered = answer(driven, driven.answer(refusal))
+    assert answered.fault is not None
+    assert answered.fault.reason is Reason.MODEL_FAILED
+    assert answered.fault.message == "The agent `helper` declined: I would rather not."
     assert driven.turn.status is TurnStatus.FAILED
     plain = Driven(extraction=False)
     plain.succeed(ASSEMBLY, ASSEMBLED)
@@ -122,23 +122,23 @@ def test_a_model_that_refuses_fails_the_call_but_not_a_turn_of_a_person() -> Non
     assert plain.turn.status is TurnStatus.COMPLETED
 
 
-def test_a_turn_that_a_person_cancels_is_told_to_its_parent() -> None:
-    driven = begun()
-    told = answer(driven, driven.step(inputs.CancelTurn(turn_id=driven.turn.id)))
-    assert told.fault is not None and told.fault.reason is Reason.CANCELLED
+def test_the_parent_gets_an_answer_if_a_person_cancels_the_turn() -> None:
+    driven = started()
+    answered = answer(driven, driven.step(inputs.CancelTurn(turn_id=driven.turn.id)))
+    assert answered.fault is not None and answered.fault.reason is Reason.CANCELLED
 
 
-# --- asked again ------------------------------------------------------------------------------------
+# --- repeated calls ---------------------------------------------------------------------------------
 
 
-def test_a_call_that_is_made_again_while_it_is_worked_on_changes_nothing() -> None:
-    driven = begun()
+def test_a_repeated_call_of_an_active_turn_changes_nothing() -> None:
+    driven = started()
     assert driven.step(called()) == ()
 
 
 @pytest.mark.parametrize("end", ["answered", "failed", "cancelled"])
-def test_a_call_that_is_made_again_after_its_end_is_told_the_same(end: str) -> None:
-    driven = begun()
+def test_a_repeated_call_of_an_ended_turn_gets_the_same_answer(end: str) -> None:
+    driven = started()
     if end == "answered":
         first = answer(driven, driven.answer(text_answer("Use two.")))
     elif end == "failed":
@@ -151,29 +151,29 @@ def test_a_call_that_is_made_again_after_its_end_is_told_the_same(end: str) -> N
     assert len(driven.state.turns) == 1
 
 
-def test_a_call_that_failed_for_want_of_infrastructure_is_made_anew() -> None:
-    driven = begun()
+def test_a_repeated_call_after_a_transient_fault_starts_a_new_turn() -> None:
+    driven = started()
     while driven.turn.status is TurnStatus.ACTIVE:
         if not driven.fail(MODEL, TRANSIENT):
             driven.wait_for_timer(MODEL)
     assert driven.turn.fault is not None and driven.turn.fault.transient
     assert "StartTurn" in kinds(driven.step(called()))
     assert len(driven.state.turns) == 2
-    # Of the two, the new one counts.
+    # The new turn counts.
     assert driven.step(called()) == ()
 
 
 def test_calls_of_different_operations_are_different_turns() -> None:
-    driven = begun()
+    driven = started()
     driven.step(called("op_other"))
     assert len(driven.state.active_turns()) == 2
 
 
-# --- nobody waits any more --------------------------------------------------------------------------
+# --- cancelled calls --------------------------------------------------------------------------------
 
 
-def test_a_parent_that_gives_up_stops_the_turn_and_hears_nothing() -> None:
-    driven = begun()
+def test_a_cancelled_call_stops_the_turn_without_an_answer() -> None:
+    driven = started()
     model = driven.pending(MODEL)
     decisions = driven.step(inputs.CancelCall(operation_id="op_parent", partial_text="Use t"))
     assert kinds(decisions) == ["CancelOperation", "AppendMessage", "EndTurnByCancel", "ReleaseTurn"]
@@ -182,32 +182,32 @@ def test_a_parent_that_gives_up_stops_the_turn_and_hears_nothing() -> None:
     assert driven.turn.status is TurnStatus.CANCELLED
     (_, half) = driven.state.messages[driven.turn.id]
     assert (half.content, half.partial) == ("Use t", True)
-    # An attempt that comes after is another turn.
+    # A later attempt starts another turn.
     assert "StartTurn" in kinds(driven.step(called()))
 
 
-def test_giving_up_what_is_not_there_or_has_ended_changes_nothing() -> None:
-    driven = begun()
+def test_cancelling_an_unknown_or_ended_call_changes_nothing() -> None:
+    driven = started()
     assert driven.step(inputs.CancelCall(operation_id="op_other")) == ()
     driven.answer(text_answer("Use two."))
     assert driven.step(inputs.CancelCall(operation_id="op_parent")) == ()
     assert CONVERSATION.plan(ConversationState(), inputs.CancelCall(operation_id="op_parent"), 1) == ()
 
 
-# --- calls that cannot be ---------------------------------------------------------------------------
+# --- invalid calls ----------------------------------------------------------------------------------
 
 
 def refused_reason(driven: Driven) -> Reason:
     decisions = driven.step(called("op_refused"))
     (decision,) = decisions
     assert isinstance(decision, RefuseCall)
-    assert CONVERSATION.rejection(decisions) is None, "the loop would tell nobody"
-    (told,) = answers(driven, decisions)
-    assert told.parent.operation_id == "op_refused" and told.fault == decision.fault
+    assert CONVERSATION.rejection(decisions) is None, "the loop would send no answer"
+    (answered,) = answers(driven, decisions)
+    assert answered.parent.operation_id == "op_refused" and answered.fault == decision.fault
     return decision.fault.reason
 
 
-def test_a_call_that_cannot_be_is_told_to_its_parent() -> None:
+def test_the_parent_of_an_invalid_call_gets_its_fault() -> None:
     nowhere = Driven(begin=False)
     nowhere.state = ConversationState()
     assert refused_reason(nowhere) is Reason.CONVERSATION_NOT_FOUND
@@ -224,7 +224,7 @@ def test_a_call_that_cannot_be_is_told_to_its_parent() -> None:
 # --- loop in ----------------------------------------------------------------------------------------
 
 
-def test_a_looped_in_agent_takes_part_sees_what_was_said_and_stays() -> None:
+def test_a_looped_in_agent_joins_sees_the_history_and_stays() -> None:
     driven = Driven(extraction=False)
     driven.succeed(ASSEMBLY, ASSEMBLED)
     driven.answer(text_answer("One."))
@@ -247,20 +247,20 @@ def test_a_looped_in_agent_takes_part_sees_what_was_said_and_stays() -> None:
     assert answer(driven, driven.answer(text_answer("Eins."))).output["text"] == "Eins."
     assert driven.state.conversation is not None
     assert [p.id for p in driven.state.conversation.participants] == ["agt_1", "ann", "agt_2"]
-    # Looped in again, it joins no second time.
+    # A second call adds no second participant.
     assert kinds(driven.step(called("op_2", loop_in=True, agent=poet)))[0] == "StartTurn"
 
 
-def test_a_full_room_takes_nobody_in() -> None:
+def test_a_full_conversation_rejects_a_looped_in_agent() -> None:
     driven = Driven(begin=False)
     assert driven.state.conversation is not None
-    crowd = tuple(Participant(type="user", id=f"user {n}") for n in range(MAX_PARTICIPANTS))
-    driven.state.conversation = replace(driven.state.conversation, participants=crowd)
+    users = tuple(Participant(type="user", id=f"user {n}") for n in range(MAX_PARTICIPANTS))
+    driven.state.conversation = replace(driven.state.conversation, participants=users)
     (decision,) = driven.step(called(loop_in=True))
     assert isinstance(decision, RefuseCall) and decision.fault.reason is Reason.LIMIT_EXCEEDED
 
 
-# --- in whose name ----------------------------------------------------------------------------------
+# --- project and scope ------------------------------------------------------------------------------
 
 
 def test_a_delegated_turn_works_in_its_callers_project_one_call_deeper() -> None:

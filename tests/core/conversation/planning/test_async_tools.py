@@ -1,4 +1,4 @@
-"""Tools in the background and agents as tools, planned: what is waited for, what is told, and when."""
+"""Tests of asynchronous tools and of agents as tools."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from tests.core.conversation.conversation_kit import (
     ASSEMBLED,
     BUSINESS,
+    CONVERSATION_ID,
     NOW,
-    ROOM,
     TOOLS,
     TRANSIENT,
     Driven,
@@ -51,14 +51,14 @@ def commands(driven: Driven, decisions: tuple[Decision, ...]) -> list[Any]:
 
 
 def last(driven: Driven) -> str:
-    """The last message of the request."""
+    """Return the last message of the request."""
     return str(driven.request()["messages"][-1])
 
 
-# --- tools in the background ------------------------------------------------------------------------
+# --- asynchronous tools -----------------------------------------------------------------------------
 
 
-def test_the_model_is_told_at_once_that_it_runs_and_the_turn_waits_after_its_answer() -> None:
+def test_the_model_gets_a_running_result_at_once_and_the_turn_waits_after_its_answer() -> None:
     driven = assembled()
     decisions = driven.answer(text_answer("", call("slow")))
     assert kinds(decisions) == ["RecordMove", "DispatchTask", "TrackAsyncOperation", "DispatchModel"]
@@ -66,7 +66,7 @@ def test_the_model_is_told_at_once_that_it_runs_and_the_turn_waits_after_its_ans
     assert "running" in last(driven) and operation.id in last(driven)
     assert kinds(driven.answer(text_answer("I am at it."))) == ["RecordMove", "AppendMessage"]
     assert driven.turn.status is TurnStatus.ACTIVE
-    decisions = driven.back("slow", {"n": 1})
+    decisions = driven.complete("slow", {"n": 1})
     assert kinds(decisions) == ["AsyncOperationCompleted", "DispatchModel"]
     assert driven.request()["messages"][-1]["role"] == "user"
     assert '{"n":1}' in last(driven) and operation.id in last(driven)
@@ -74,12 +74,12 @@ def test_the_model_is_told_at_once_that_it_runs_and_the_turn_waits_after_its_ans
     assert driven.turn.moves == 3
 
 
-def test_a_result_that_comes_while_the_model_speaks_is_told_when_it_has_spoken() -> None:
+def test_a_result_that_arrives_during_a_model_call_is_reported_after_it() -> None:
     driven = assembled()
     driven.answer(text_answer("", call("slow"), call("slow_flow")))
-    assert kinds(driven.back("slow", 1)) == ["AsyncOperationCompleted"]
-    assert kinds(driven.back("slow_flow", fault=BUSINESS)) == ["WorkflowEnded", "AsyncOperationCompleted"]
-    # Both at once, in the order of their arrival.
+    assert kinds(driven.complete("slow", 1)) == ["AsyncOperationCompleted"]
+    assert kinds(driven.complete("slow_flow", fault=BUSINESS)) == ["WorkflowEnded", "AsyncOperationCompleted"]
+    # Report both together, in the order of arrival.
     assert kinds(driven.answer(text_answer("Started."))) == ["RecordMove", "AppendMessage", "DispatchModel"]
     assert last(driven).index("`slow`") < last(driven).index("EXECUTION_FAILED")
     assert len(driven.pending(MODEL).reports) == 2
@@ -87,54 +87,54 @@ def test_a_result_that_comes_while_the_model_speaks_is_told_when_it_has_spoken()
     assert driven.turn.status is TurnStatus.COMPLETED and driven.turn.tool_failures == 1
 
 
-def test_a_call_of_the_model_that_is_tried_again_still_tells_and_tells_once() -> None:
+def test_a_retried_model_call_reports_a_result_once() -> None:
     driven = assembled()
     driven.answer(text_answer("", call("slow")))
     driven.answer(text_answer("Started."))
-    driven.back("slow", 1)
+    driven.complete("slow", 1)
     driven.fail(MODEL, TRANSIENT)
     driven.wait_for_timer(MODEL)
     driven.answer(text_answer("", call("find")))
-    decisions = driven.back("find", {})
+    decisions = driven.complete("find", {})
     assert kinds(decisions) == ["ResumeFromTool", "DispatchModel"]
     assert driven.pending(MODEL).reports == ()
 
 
-def test_what_is_waited_for_is_waited_for_although_something_else_came_back() -> None:
+def test_an_awaited_result_is_awaited_although_another_one_arrived() -> None:
     driven = assembled()
     driven.answer(text_answer("", call("slow"), call("find")))
-    (came,) = driven.back("slow", 1)
+    (came,) = driven.complete("slow", 1)
     assert isinstance(came, AsyncOperationCompleted) and not came.move.completed_ms
-    assert kinds(driven.back("find", 2)) == ["ResumeFromTool", "DispatchModel"]
+    assert kinds(driven.complete("find", 2)) == ["ResumeFromTool", "DispatchModel"]
     messages = driven.request()["messages"]
     assert [m["role"] for m in messages[-3:]] == ["tool", "tool", "user"]
     assert "running" in str(messages[-3]) and messages[-2]["content"] == "2"
 
 
-def test_the_last_move_waits_for_everything_that_is_still_to_come() -> None:
+def test_the_last_move_waits_for_all_pending_results() -> None:
     driven = assembled(max_moves=2)
     assert "DispatchModel" not in kinds(driven.answer(text_answer("", call("slow"), call("slow_flow"))))
-    assert kinds(driven.back("slow", 1)) == ["AsyncOperationCompleted"]
-    decisions = driven.back("slow_flow", 2)
-    told = ["WorkflowEnded", "AsyncOperationCompleted", "LimitReached", "DispatchModel"]
-    assert kinds(decisions) == told
+    assert kinds(driven.complete("slow", 1)) == ["AsyncOperationCompleted"]
+    decisions = driven.complete("slow_flow", 2)
+    completed = ["WorkflowEnded", "AsyncOperationCompleted", "LimitReached", "DispatchModel"]
+    assert kinds(decisions) == completed
     assert "CompleteTurn" in kinds(driven.answer(text_answer("All of it.")))
 
 
-def test_a_tool_in_the_background_is_tried_again_like_any_other() -> None:
+def test_an_asynchronous_tool_is_retried_like_any_other() -> None:
     driven = assembled()
     driven.answer(text_answer("", call("slow")))
     driven.answer(text_answer("Started."))
-    (retry,) = driven.back("slow", fault=TRANSIENT)
+    (retry,) = driven.complete("slow", fault=TRANSIENT)
     assert isinstance(retry, RetryOperation)
     driven.wait_for_timer(OperationKind.TASK)
-    driven.back("slow", 1)
-    (told,) = (e.invocations[0] for e in driven.state.moves[driven.turn.id] if e.invocations)
-    assert told.result is not None and told.result.attempts == 2
+    driven.complete("slow", 1)
+    (completed,) = (e.invocations[0] for e in driven.state.moves[driven.turn.id] if e.invocations)
+    assert completed.result is not None and completed.result.attempts == 2
 
 
 @pytest.mark.parametrize("end", ["cancel", "fail"])
-def test_the_end_of_a_turn_stops_what_runs_in_the_background(end: str) -> None:
+def test_the_end_of_a_turn_stops_its_asynchronous_tools(end: str) -> None:
     driven = assembled()
     driven.answer(text_answer("", call("slow_flow"), call("slow_peer")))
     flow, peer = driven.operation("slow_flow"), driven.operation("slow_peer")
@@ -149,7 +149,7 @@ def test_the_end_of_a_turn_stops_what_runs_in_the_background(end: str) -> None:
     assert not driven.state.operations
 
 
-def test_another_turn_sees_what_runs() -> None:
+def test_another_turn_sees_running_tools() -> None:
     driven = assembled()
     driven.answer(text_answer("", call("slow")))
     driven.answer(text_answer("Started."))
@@ -171,23 +171,23 @@ def test_calls_of_an_answer_that_was_cut_off_do_not_run() -> None:
 # --- agents as tools --------------------------------------------------------------------------------
 
 
-def asked(driven: Driven, *calls: ToolCall) -> CallAgent:
-    """The call of an agent that these lead to."""
+def agent_command(driven: Driven, *calls: ToolCall) -> CallAgent:
+    """Return the agent call that these tool calls lead to."""
     (only,) = (
         c for c in commands(driven, driven.answer(text_answer("", *calls))) if isinstance(c, CallAgent)
     )
     return only
 
 
-def test_a_delegate_has_a_conversation_of_its_own_and_its_answer_is_the_result() -> None:
+def test_a_delegate_has_its_own_conversation_and_its_answer_is_the_result() -> None:
     driven = assembled()
-    command = asked(driven, call("peer"))
+    command = agent_command(driven, call("peer"))
     assert (command.agent_id, command.mode, command.input) == ("agt_2", "delegate", {"q": "x"})
-    assert command.conversation_id.startswith("conv_") and command.conversation_id != ROOM
-    assert command.conversation_id[-1] == ROOM[-1], "both live in one shard"
+    assert command.conversation_id.startswith("conv_") and command.conversation_id != CONVERSATION_ID
+    assert command.conversation_id[-1] == CONVERSATION_ID[-1], "both live in one shard"
     assert (command.scope.agent_id, command.scope.call_chain) == ("agt_1", ("agt_1",))
     usage = {"input_tokens": 10, "output_tokens": 5, "model_calls": 2, "cost_micros": 7}
-    decisions = driven.back(
+    decisions = driven.complete(
         "peer", {"text": "Red.", "turn_id": "turn_9", "agent_id": "agt_2", "usage": usage}
     )
     assert kinds(decisions) == ["ChargeTurn", "AgentCallEnded", "ResumeFromTool", "DispatchModel"]
@@ -195,25 +195,25 @@ def test_a_delegate_has_a_conversation_of_its_own_and_its_answer_is_the_result()
     assert '"text":"Red."' in last(driven).replace("\\", "") and "usage" not in last(driven)
 
 
-def test_who_is_looped_in_joins_this_conversation_and_is_not_charged_twice() -> None:
+def test_a_looped_in_agent_joins_this_conversation_and_is_not_charged_twice() -> None:
     driven = assembled()
-    command = asked(driven, call("guest"))
-    assert (command.mode, command.conversation_id) == ("loop_in", ROOM)
-    decisions = driven.back("guest", {"text": "Hi.", "turn_id": "turn_9", "usage": {"input_tokens": 10}})
+    command = agent_command(driven, call("guest"))
+    assert (command.mode, command.conversation_id) == ("loop_in", CONVERSATION_ID)
+    decisions = driven.complete("guest", {"text": "Hi.", "turn_id": "turn_9", "usage": {"input_tokens": 10}})
     assert "ChargeTurn" not in kinds(decisions) and "joined" in last(driven)
 
 
 @pytest.mark.parametrize(("tool", "mode"), [("peer", "loop_in"), ("guest", "delegate")])
 def test_the_model_chooses_the_mode_of_a_call(tool: str, mode: str) -> None:
     driven = assembled()
-    command = asked(driven, call(tool, arguments={"q": "x", "invocation_mode": mode}))
+    command = agent_command(driven, call(tool, arguments={"q": "x", "invocation_mode": mode}))
     assert (command.mode, command.input) == (mode, {"q": "x"})
-    assert (command.conversation_id == ROOM) is (mode == "loop_in")
+    assert (command.conversation_id == CONVERSATION_ID) is (mode == "loop_in")
 
 
-def test_who_is_looped_in_is_waited_for_even_if_the_tool_runs_in_the_background() -> None:
+def test_a_looped_in_agent_is_awaited_even_if_its_tool_is_asynchronous() -> None:
     driven = assembled()
-    asked(driven, call("slow_peer", arguments={"q": "x", "invocation_mode": "loop_in"}))
+    agent_command(driven, call("slow_peer", arguments={"q": "x", "invocation_mode": "loop_in"}))
     assert not driven.operation("slow_peer").is_async
 
 
@@ -243,19 +243,19 @@ def test_the_mode_is_offered_unless_the_tool_has_a_field_of_that_name() -> None:
         (Fault(reason=Reason.INTERNAL, message="Ours."), ToolErrorCode.INTERNAL_ERROR),
     ],
 )  # fmt: skip
-def test_why_an_agent_did_not_answer(fault: Fault, code: ToolErrorCode) -> None:
+def test_a_failed_agent_call_has_an_error_code(fault: Fault, code: ToolErrorCode) -> None:
     driven = assembled()
     driven.answer(text_answer("", call("guest")))
-    decisions = driven.back("guest", fault=fault)
+    decisions = driven.complete("guest", fault=fault)
     (ended,) = (d.call for d in decisions if isinstance(d, AgentCallEnded))
     assert (ended.fault, ended.turn_id) == (fault, fault.metadata.get("turn_id", ""))
     assert code in last(driven)
 
 
-def test_each_attempt_of_a_delegate_has_a_conversation_of_its_own() -> None:
+def test_each_attempt_of_a_delegate_has_its_own_conversation() -> None:
     driven = assembled()
-    first = asked(driven, call("peer"))
-    driven.back("peer", fault=TRANSIENT)
+    first = agent_command(driven, call("peer"))
+    driven.complete("peer", fault=TRANSIENT)
     (again,) = commands(driven, driven.wait_for_timer(OperationKind.AGENT))
     assert isinstance(again, CallAgent) and again.conversation_id != first.conversation_id
     late = inputs.Succeeded(
@@ -268,7 +268,7 @@ def test_each_attempt_of_a_delegate_has_a_conversation_of_its_own() -> None:
     ("limit", "depth", "inherited", "may"),
     [(5, 0, 9, True), (1, 0, 9, True), (0, 0, 9, False), (5, 2, 3, True), (5, 3, 3, False), (1, 3, 9, True)],
 )
-def test_how_deep_agents_call_agents(limit: int, depth: int, inherited: int, may: bool) -> None:
+def test_the_depth_of_agent_calls_is_limited(limit: int, depth: int, inherited: int, may: bool) -> None:
     driven = Driven(begin=False)
     asking = agent(extraction=False, max_delegation_depth=limit)
     driven.step(replace(called(agent=asking), depth=depth, max_depth=inherited))
@@ -300,7 +300,7 @@ def test_tools_use_only_what_the_persona_allows(allowed: tuple[str, ...], refuse
 def test_the_times_of_a_result() -> None:
     driven = assembled()
     driven.answer(text_answer("", call("find"), call("nothing")))
-    driven.back("find", {})
+    driven.complete("find", {})
     find, nothing = driven.state.moves[driven.turn.id][0].invocations
     assert find.result is not None and nothing.result is not None
     assert find.result.created_ms > NOW and find.result.duration_ms == 1 and find.result.attempts == 1

@@ -1,4 +1,4 @@
-"""How many tool calls one answer, and one turn, may have: the others are answered as refused."""
+"""Tests of the limits of tool calls in one answer and in one turn."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ def finds(number: int, *, since: int = 0) -> list[ToolCall]:
     return [call("find", f"call_{since + index}") for index in range(number)]
 
 
-def begun(**constraints: int) -> Driven:
+def started(**constraints: int) -> Driven:
     driven = Driven(**constraints)
     driven.succeed(ASSEMBLY, ASSEMBLED)
     return driven
 
 
-def come_back(driven: Driven) -> None:
+def return_results(driven: Driven) -> None:
     for operation in [op for op in driven.state.operations.values() if op.kind is TASK]:
-        driven.back_by_id(operation.id)
+        driven.complete_by_id(operation.id)
 
 
 def invocations(driven: Driven) -> list[Invocation]:
@@ -34,8 +34,8 @@ def limits(driven: Driven) -> list[LimitReached]:
     return [each for each in driven.decided if isinstance(each, LimitReached)]
 
 
-def test_of_two_thousand_calls_in_one_answer_the_first_sixty_four_are_carried_out() -> None:
-    driven = begun()
+def test_of_two_thousand_calls_in_one_answer_the_first_sixty_four_run() -> None:
+    driven = started()
     decided = driven.answer(text_answer("", *finds(2000)))
     assert kinds(decided).count("DispatchTask") == 64
     refused = [entry.result for entry in invocations(driven) if entry.result is not None]
@@ -45,36 +45,36 @@ def test_of_two_thousand_calls_in_one_answer_the_first_sixty_four_are_carried_ou
     assert limit.limit.enforced and limit.limit.fault.reason is Reason.LIMIT_EXCEEDED
     assert limit.limit.fault.metadata == {"limit": "64", "calls": "2000", "of": "answer"}
     assert driven.turn.tool_failures == 1936
-    # What is refused is a part of the move, not a thousand changes of it.
+    # Refused calls are part of the move, not a thousand changes of it.
     assert len(decided) < 200
 
 
-def test_the_model_hears_of_every_call_that_was_not_carried_out() -> None:
-    driven = begun(max_tool_calls_per_answer=2)
+def test_the_model_gets_a_result_for_every_refused_call() -> None:
+    driven = started(max_tool_calls_per_answer=2)
     driven.answer(text_answer("", *finds(5)))
-    come_back(driven)
+    return_results(driven)
     answers = [each for each in driven.request()["messages"] if each["role"] == "tool"]
     assert [each["tool_call_id"] for each in answers] == [f"call_{index}" for index in range(5)]
     assert ["PERMISSION_DENIED" in each["content"] for each in answers] == [False, False, True, True, True]
 
 
-def test_a_turn_has_so_many_calls_and_no_more() -> None:
-    driven = begun(max_tool_calls_per_turn=3)
+def test_a_turn_has_a_maximum_number_of_calls() -> None:
+    driven = started(max_tool_calls_per_turn=3)
     driven.answer(text_answer("", *finds(2)))
-    come_back(driven)
+    return_results(driven)
     driven.answer(text_answer("", *finds(2, since=2)))
-    come_back(driven)
+    return_results(driven)
     driven.answer(text_answer("", *finds(2, since=4)))
     carried_out = [bool(entry.operation_id) for entry in invocations(driven)]
     assert carried_out == [True, True, True, False, False, False]
     assert [each.limit.fault.metadata["of"] for each in limits(driven)] == ["turn", "turn"]
-    # Nothing of the last answer was carried out: the model is asked again at once.
+    # No call of the last answer ran, so the model is called again at once.
     assert driven.pending(MODEL)
     driven.answer(text_answer("Done."))
     assert driven.turn.status.value == "completed"
 
 
-def test_zero_is_no_limit() -> None:
-    driven = begun(max_tool_calls_per_answer=0, max_tool_calls_per_turn=0)
+def test_zero_means_unlimited() -> None:
+    driven = started(max_tool_calls_per_answer=0, max_tool_calls_per_turn=0)
     assert kinds(driven.answer(text_answer("", *finds(400)))).count("DispatchTask") == 400
     assert limits(driven) == []

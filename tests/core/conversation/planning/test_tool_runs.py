@@ -1,11 +1,11 @@
-"""What is told of the runs that tools start, and whose answer counts when a call is tried again."""
+"""Tests of the events of tools' runs, and of answers of earlier attempts."""
 
 from __future__ import annotations
 
 from tests.core.conversation.conversation_kit import (
     ASSEMBLED,
     BUSINESS,
-    ROOM,
+    CONVERSATION_ID,
     TRANSIENT,
     Driven,
     agent,
@@ -34,7 +34,7 @@ def assembled(**fields: object) -> Driven:
 
 
 def events(driven: Driven, decisions: tuple[Decision, ...]) -> list[tuple[str, WorkflowRun]]:
-    """What was told of runs."""
+    """Return the events of runs."""
     changes = [change for decision in decisions for change in CONVERSATION.record(driven.state, decision)]
     emitted = [change for change in changes if isinstance(change, Emit)]
     return [(each.name, each.value) for each in emitted if each.name.startswith("workflow_")]
@@ -43,12 +43,12 @@ def events(driven: Driven, decisions: tuple[Decision, ...]) -> list[tuple[str, W
 # --- runs -------------------------------------------------------------------------------------------
 
 
-def test_a_run_of_a_tool_is_told_at_its_start_and_at_its_end() -> None:
+def test_a_run_of_a_tool_has_an_event_at_its_start_and_its_end() -> None:
     driven = assembled()
     ((began, first),) = events(driven, driven.answer(text_answer("", call("flow"))))
     run_id = driven.pending(WORKFLOW).run_id
     assert (began, first.run_id, first.workflow) == ("workflow_started", run_id, "team/w@1")
-    ((ended, last),) = events(driven, driven.back("flow", {"ok": True}))
+    ((ended, last),) = events(driven, driven.complete("flow", {"ok": True}))
     assert (ended, last.run_id, last.operation_id) == ("workflow_completed", run_id, first.operation_id)
     assert last.fault is None and last.duration_ms > 0
 
@@ -56,41 +56,41 @@ def test_a_run_of_a_tool_is_told_at_its_start_and_at_its_end() -> None:
 def test_each_attempt_is_a_run_of_its_own() -> None:
     driven = assembled()
     ((_, first),) = events(driven, driven.answer(text_answer("", call("flow"))))
-    ((failed, told),) = events(driven, driven.back("flow", fault=TRANSIENT))
-    assert (failed, told.run_id, told.fault) == ("workflow_failed", first.run_id, TRANSIENT)
+    ((failed, answer),) = events(driven, driven.complete("flow", fault=TRANSIENT))
+    assert (failed, answer.run_id, answer.fault) == ("workflow_failed", first.run_id, TRANSIENT)
     ((began, second),) = events(driven, driven.wait_for_timer(WORKFLOW))
     assert began == "workflow_started" and second.run_id != first.run_id
-    ((failed, told),) = events(driven, driven.back("flow", fault=BUSINESS))
-    assert (failed, told.run_id, told.fault) == ("workflow_failed", second.run_id, BUSINESS)
+    ((failed, answer),) = events(driven, driven.complete("flow", fault=BUSINESS))
+    assert (failed, answer.run_id, answer.fault) == ("workflow_failed", second.run_id, BUSINESS)
 
 
-def test_a_restart_begins_no_other_run() -> None:
+def test_a_restart_starts_no_other_run() -> None:
     driven = assembled()
     driven.answer(text_answer("", call("flow")))
     again = driven.step(inputs.Restarted(operation_id=driven.pending(WORKFLOW).id))
     assert kinds(again) == ["Redispatch"]
 
 
-def test_a_run_that_nobody_waits_for_any_more_is_told_to_have_failed() -> None:
+def test_an_abandoned_run_has_a_failure_event() -> None:
     driven = assembled()
     driven.answer(text_answer("", call("flow")))
-    ((failed, told),) = events(driven, driven.step(inputs.CancelTurn(turn_id=driven.turn.id)))
+    ((failed, answer),) = events(driven, driven.step(inputs.CancelTurn(turn_id=driven.turn.id)))
     assert failed == "workflow_failed"
-    assert told.fault is not None and told.fault.reason is Reason.CANCELLED
+    assert answer.fault is not None and answer.fault.reason is Reason.CANCELLED
 
 
 def test_between_two_attempts_there_is_no_run_to_end() -> None:
     driven = assembled()
     driven.answer(text_answer("", call("flow")))
-    driven.back("flow", fault=TRANSIENT)
+    driven.complete("flow", fault=TRANSIENT)
     assert events(driven, driven.step(inputs.CancelTurn(turn_id=driven.turn.id))) == []
 
 
-# --- an agent that is looped in, asked twice --------------------------------------------------------
+# --- two attempts to call a looped-in agent ---------------------------------------------------------
 
 
-class Meeting:
-    """A host that loops a guest in, who may be asked twice."""
+class LoopedInCall:
+    """A turn that calls a looped-in agent, up to twice."""
 
     def __init__(self) -> None:
         tools = (agent_tool("guest", attempts=2, invocation_mode="loop_in"),)
@@ -104,7 +104,7 @@ class Meeting:
         return command
 
     def begin(self, command: CallAgent) -> tuple[Decision, ...]:
-        """The guest's turn begins, or is known already."""
+        """Start the called turn, or repeat the call."""
         guest = replace(agent(tools=(), extraction=False), agent_id="agt_2", name="guest")
         event = replace(
             send(f"seed of {command.parent.child_id}", agent=guest),
@@ -115,7 +115,7 @@ class Meeting:
         return self.driven.step(event)
 
     def speak(self, text: str) -> Answer:
-        """The guest's turn comes to its end; what its parent is told."""
+        """End the called turn and return the answer to its parent."""
         turn_id = self.driven.turn.id
         for kind, result in ((ASSEMBLY, ASSEMBLED), (OperationKind.MODEL, None)):
             (operation,) = (op for op in self.driven.state.pending(turn_id) if op.kind is kind)
@@ -124,58 +124,58 @@ class Meeting:
             else:
                 event = inputs.ModelAnswered(operation_id=operation.id, result=text_answer(text))
                 return self.answered(self.driven.step(event))
-        raise AssertionError("it has spoken")
+        raise AssertionError("the turn has no model call")
 
     def answered(self, decisions: tuple[Decision, ...]) -> Answer:
         found = [c for d in decisions for c in CONVERSATION.commands(self.driven.state, d)]
-        (told,) = (each for each in found if isinstance(each, Answer))
-        return told
+        (answer,) = (each for each in found if isinstance(each, Answer))
+        return answer
 
-    def tell(self, told: Answer) -> tuple[Decision, ...]:
+    def deliver(self, answer: Answer) -> tuple[Decision, ...]:
         event = inputs.Succeeded(
-            operation_id=told.parent.operation_id, output=told.output, run_id=told.run_id
+            operation_id=answer.parent.operation_id, output=answer.output, run_id=answer.run_id
         )
         return self.driven.step(event)
 
     def second(self) -> CallAgent:
-        """The first attempt takes too long; the second begins."""
+        """Let the first attempt time out and return the second call."""
         self.driven.wait_for_timer(OperationKind.AGENT)
         return self.called(self.driven.wait_for_timer(OperationKind.AGENT))
 
 
 def test_an_answer_of_the_first_attempt_does_not_count_for_the_second() -> None:
-    meeting = Meeting()
-    meeting.begin(meeting.first)
-    first = meeting.driven.turn.id
-    late = meeting.answered(meeting.driven.step(inputs.CancelTurn(turn_id=first)))
-    assert late.fault is not None and late.parent == meeting.first.parent
-    second = meeting.second()
-    assert (second.parent.operation_id, second.conversation_id) == (late.parent.operation_id, ROOM)
+    looped_in = LoopedInCall()
+    looped_in.begin(looped_in.first)
+    first = looped_in.driven.turn.id
+    late = looped_in.answered(looped_in.driven.step(inputs.CancelTurn(turn_id=first)))
+    assert late.fault is not None and late.parent == looped_in.first.parent
+    second = looped_in.second()
+    assert (second.parent.operation_id, second.conversation_id) == (late.parent.operation_id, CONVERSATION_ID)
     assert second.parent != late.parent
     failed = inputs.Failed(operation_id=late.parent.operation_id, fault=late.fault, run_id=late.run_id)
-    assert meeting.driven.step(failed) == ()
+    assert looped_in.driven.step(failed) == ()
 
 
-def test_what_the_first_attempt_said_in_time_is_what_the_second_is_told() -> None:
-    meeting = Meeting()
-    meeting.begin(meeting.first)
-    late = meeting.speak("I say yes.")
-    second = meeting.second()
-    assert meeting.tell(late) == ()
-    told = meeting.answered(meeting.begin(second))
-    assert told.run_id == second.parent.child_id != late.run_id and told.output == late.output
-    assert "ResumeFromTool" in kinds(meeting.tell(told))
-    assert len([m for each in meeting.driven.state.messages.values() for m in each]) == 3
+def test_the_second_attempt_gets_the_answer_of_the_first() -> None:
+    looped_in = LoopedInCall()
+    looped_in.begin(looped_in.first)
+    late = looped_in.speak("I say yes.")
+    second = looped_in.second()
+    assert looped_in.deliver(late) == ()
+    answer = looped_in.answered(looped_in.begin(second))
+    assert answer.run_id == second.parent.child_id != late.run_id and answer.output == late.output
+    assert "ResumeFromTool" in kinds(looped_in.deliver(answer))
+    assert len([m for each in looped_in.driven.state.messages.values() for m in each]) == 3
 
 
-def test_a_turn_whose_attempt_was_given_up_in_a_crash_answers_the_next() -> None:
-    meeting = Meeting()
-    meeting.begin(meeting.first)
-    turn_id = meeting.driven.turn.id
-    second = meeting.second()
-    assert kinds(meeting.begin(second)) == ["AdoptTurn"]
-    assert meeting.begin(second) == ()
-    told = meeting.speak("I say yes.")
-    assert told.parent == second.parent and told.output["turn_id"] == turn_id
-    assert "ResumeFromTool" in kinds(meeting.tell(told))
-    assert meeting.driven.state.turns[turn_id].status is TurnStatus.COMPLETED
+def test_a_turn_whose_attempt_a_crash_abandoned_answers_the_next_attempt() -> None:
+    looped_in = LoopedInCall()
+    looped_in.begin(looped_in.first)
+    turn_id = looped_in.driven.turn.id
+    second = looped_in.second()
+    assert kinds(looped_in.begin(second)) == ["AdoptTurn"]
+    assert looped_in.begin(second) == ()
+    answer = looped_in.speak("I say yes.")
+    assert answer.parent == second.parent and answer.output["turn_id"] == turn_id
+    assert "ResumeFromTool" in kinds(looped_in.deliver(answer))
+    assert looped_in.driven.state.turns[turn_id].status is TurnStatus.COMPLETED
