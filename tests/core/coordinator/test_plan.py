@@ -344,7 +344,7 @@ EVERYWHERE = graph(
     transitions=[*(transition(f"a>{to}") for to in "bcdefg"), each("g>h", "[1, 2, 3]", max_concurrency=2)],
     timeout_ms=90_000,
 )
-"""A run that waits for everything that there is."""
+"""A workflow whose run waits for every kind of operation."""
 
 
 def everywhere() -> Driven:

@@ -317,7 +317,7 @@ def test_nesting_of_fan_outs_is_limited() -> None:
 
 
 def ladder(steps: int) -> JsonDict:
-    """Return a graph in which each step opens a fan-out or skips it, so that every combination can be open."""
+    """Return a graph whose steps each open a fan-out or skip it, so that every combination can be open."""
     ways, edges = [], {}
     for step in range(steps):
         ways += [f"n{step}>f{step}", f"n{step}>n{step + 1}", f"f{step}>n{step + 1}"]
