@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.core.conversation.conversation_kit import NOW, new_conversation, send
+from tests.core.conversation.conversation_kit import ASSEMBLED, NOW, new_conversation, send
 from wonder_server.actors.directory import Directory
+from wonder_server.actors.runs.replay import replay
 from wonder_server.actors.runtime.actor import Outcome
 from wonder_server.actors.runtime.limits import LoopLimits
 from wonder_server.actors.runtime.loop import LoopPorts
@@ -20,7 +21,7 @@ from wonder_server.core.conversation.model.state import ConversationState
 from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.coordinator.inputs import Start
 from wonder_server.core.coordinator.planner import RUN
-from wonder_server.core.errors import Reason, error
+from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.idempotency import Request
 from wonder_server.ports.journal import Commit, Event, Journal, Loaded
 
@@ -235,3 +236,25 @@ class Stage:
 
     def names(self, actor: str = CONVERSATION_ID) -> list[str]:
         return [event.emit.name for event in self.events if event.actor_id == actor]
+
+
+async def error_reason(asking: asyncio.Task[Any]) -> Reason:
+    with pytest.raises(WonderError) as refused:
+        await asking
+    return refused.value.fault.reason
+
+
+async def wait_for_assembly(stage: Stage, **fields: Any) -> str:
+    """A conversation with a turn that waits for its model; the id of that operation."""
+    await stage.open()
+    await stage.send(**fields)
+    stage.loop.report_success(CONVERSATION_ID, stage.run_commands()[-1].operation_id, ASSEMBLED)
+    await run_ready_tasks()
+    return stage.model_calls()[-1].operation_id
+
+
+async def assert_replays(stage: Stage, actor: str = CONVERSATION_ID) -> None:
+    planner = RUN if actor.startswith("run_") else CONVERSATION
+    verdict = replay(planner, await stage.journal.entries(actor, planner, 0, 1000))
+    assert verdict.difference is None
+    assert verdict.steps

@@ -1,133 +1,32 @@
-"""Conversations that expire: put away whole, brought back whole, and nothing lost on the way (B11)."""
+"""The archive: expired conversations are archived and restored without loss (B11)."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
 import sqlite3
-import zlib
-from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import pytest_asyncio
 
-from tests.actors.kit import CONVERSATION_ID, LIMITS, FakeClock
-from tests.conformance.ports.journal_subjects import ROW_TYPES
-from tests.core.conversation.conversation_kit import ASSEMBLED, agent, new_conversation, send, text_answer
-from wonder_server.actors.access import ActorAccess
-from wonder_server.actors.archive.archiver import Archiver, unpack
-from wonder_server.actors.conversation.conversations import Conversations, SendRequest
-from wonder_server.actors.conversation.expiry_sweeper import ExpirySweeper
-from wonder_server.actors.conversation.lifecycle import ConversationLifecycle
-from wonder_server.actors.directory import Directory
+from tests.actors.archive.archive_stage import HOUR, ArchiveStage, archived
+from tests.actors.kit import CONVERSATION_ID
+from tests.core.conversation.conversation_kit import send
+from wonder_server.actors.conversation.conversations import SendRequest
 from wonder_server.actors.runs.replay import replay
-from wonder_server.actors.runtime.loop import LoopPorts
-from wonder_server.actors.streaming.hub import StreamHub
-from wonder_server.adapters.in_memory.blobs import MemoryBlobs
 from wonder_server.adapters.sqlite.connection import connect
-from wonder_server.adapters.sqlite.shard.archives import _KEYS, SqliteArchives
+from wonder_server.adapters.sqlite.shard.archives import _KEYS
 from wonder_server.adapters.sqlite.shard.schema import MIGRATIONS
-from wonder_server.adapters.sqlite.shard.shards import SqliteShards
 from wonder_server.core.actor.changes import Put
-from wonder_server.core.actor.commands import Command
-from wonder_server.core.conversation.model import inputs
-from wonder_server.core.conversation.model.lifecycle_inputs import BeginDeletion, Update
+from wonder_server.core.conversation.model.lifecycle_inputs import BeginDeletion
 from wonder_server.core.conversation.model.state import ConversationState
-from wonder_server.core.conversation.model.values import OperationKind, Participant
+from wonder_server.core.conversation.model.values import Participant
 from wonder_server.core.conversation.planner import CONVERSATION
-from wonder_server.core.coordinator.planner import RUN
-from wonder_server.core.definitions.specs import PinnedAgent
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.ports.journal import Commit
 from wonder_server.ports.records import EventQuery, Query
 
-HOUR = 3_600_000
-
-
 pytestmark = pytest.mark.disk
-
-
-class Agents:
-    """A library of one agent."""
-
-    async def pin_agent(self, _: str) -> PinnedAgent:
-        return agent(extraction=False)
-
-
-class ArchiveStage:
-    """A server's inside on real shards, with the test for a model; ``restart`` is a crash and a new start."""
-
-    def __init__(self, shards: SqliteShards, blobs: MemoryBlobs) -> None:
-        self.shards, self.blobs, self.clock = shards, blobs, FakeClock()
-        self.restart()
-
-    def restart(self) -> None:
-        access = ActorAccess(
-            directory=Directory(),
-            journals=self.shards,
-            records=self.shards,
-            streams=StreamHub(100, 1 << 20),
-            clock=self.clock,
-        )
-        ports = LoopPorts(
-            journal_of=self.shards.of,
-            clock=self.clock,
-            dispatch=self._dispatch,
-            publish=lambda *_: None,
-        )
-        self.loop = access.directory.start_loop((CONVERSATION, RUN), ports, LIMITS)
-        self.archives = SqliteArchives(self.shards)
-        self.archiver = Archiver(
-            directory=access.directory, records=self.shards, archives=self.archives, blobs=self.blobs
-        )
-        self.conversations = Conversations(access=access, agents=Agents(), archive=self.archiver)
-        self.lifecycle = ConversationLifecycle(
-            access=access, agents=Agents(), conversations=self.conversations
-        )
-        self.sweeper = ExpirySweeper(
-            archiver=self.archiver, lifecycle=self.lifecycle, records=self.shards, clock=self.clock
-        )
-
-    def _dispatch(self, _actor_id: str, _command: Command) -> None:
-        """Nothing is carried out: the test says what comes of it."""
-
-    def pending_operation(self, kind: OperationKind) -> str:
-        state = self.loop.peek(CONVERSATION_ID)
-        assert isinstance(state, ConversationState)
-        return next(op.id for op in state.operations.values() if op.kind is kind)
-
-    async def turn(self, text: str) -> None:
-        """A whole turn."""
-        await self.loop.ask(CONVERSATION_ID, send(f"seed {text}", text, extraction=False))
-        assembly = self.pending_operation(OperationKind.ASSEMBLY)
-        await self.loop.ask(CONVERSATION_ID, inputs.Succeeded(operation_id=assembly, output=ASSEMBLED))
-        model = self.pending_operation(OperationKind.MODEL)
-        await self.loop.ask(
-            CONVERSATION_ID, inputs.ModelAnswered(operation_id=model, result=text_answer(f"To {text}."))
-        )
-
-    async def lines(self, *tables: str) -> dict[str, list[Any]]:
-        """What is written of the room, table by table."""
-        found: dict[str, list[Any]] = {}
-        async for page in self.archives.export(CONVERSATION_ID, ()):
-            for table, row in page:
-                found.setdefault(table, []).append(dict(row))
-        return {table: rows for table, rows in found.items() if not tables or table in tables}
-
-    async def expire(self, after_ms: int = HOUR) -> None:
-        await self.loop.ask(CONVERSATION_ID, Update(expire_ms=self.clock.now + after_ms))
-
-
-@pytest_asyncio.fixture
-async def house(tmp_path: Path) -> AsyncIterator[ArchiveStage]:
-    shards = await SqliteShards.open(tmp_path / "shards", 1, ROW_TYPES)
-    house = ArchiveStage(shards, MemoryBlobs())
-    await house.loop.ask(CONVERSATION_ID, new_conversation(CONVERSATION_ID))
-    yield house
-    await house.loop.stop()
-    await shards.close()
 
 
 async def test_an_expired_conversation_is_archived_and_restored_row_for_row(house: ArchiveStage) -> None:
@@ -283,111 +182,6 @@ async def test_concurrent_reads_restore_the_conversation_once(
     ]
     # Given a time, put away, brought back.
     assert names.count("conversation.updated") == 3
-
-
-# --- what is damaged or lost is said, and never made worse ------------------------------------------
-
-
-async def archived(house: ArchiveStage) -> str:
-    await house.turn("turn 1")
-    await house.expire()
-    house.clock.now += HOUR
-    await house.sweeper.sweep()
-    (key,) = house.blobs.contents
-    return key
-
-
-@pytest.mark.parametrize("loss", ["gone", "damaged"])
-async def test_a_lost_or_damaged_object_is_reported_and_nothing_changes(
-    house: ArchiveStage, loss: str
-) -> None:
-    key = await archived(house)
-    whole = house.blobs.contents[key]
-    if loss == "gone":
-        del house.blobs.contents[key]
-    else:
-        house.blobs.contents[key] = whole[:-1] + b"x"
-    for _ in range(2):
-        with pytest.raises(WonderError) as problem:
-            await house.conversations.open(CONVERSATION_ID)
-        assert problem.value.fault.reason is Reason.STORAGE_UNAVAILABLE
-    # It can still be looked at, and comes back when its object does.
-    assert (await house.conversations.lookup.get(CONVERSATION_ID)).archive_key == key
-    house.blobs.contents[key] = whole
-    assert (await house.conversations.open(CONVERSATION_ID)).turn_count == 1
-
-
-def pack_lines(*lines: str) -> bytes:
-    packer = zlib.compressobj(wbits=31)
-    return packer.compress("\n".join(lines).encode() + b"\n") + packer.flush()
-
-
-HEADER = '{"format": "wonder-conversation", "version": 1, "id": "c", "runs": []}'
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"", b"no gzip", pack_lines(""), pack_lines("{}"), pack_lines(HEADER),
-        pack_lines(HEADER, '{"lines": 1}'),
-        pack_lines(HEADER, '["turns", {"id": "x"}]', '{"lines": 2}'), pack_lines("[]", '{"lines": 0}'),
-        pack_lines('{"format": "other", "version": 1}', '{"lines": 0}'),
-        pack_lines(HEADER, '{"lines": 0}')[:-9],
-        pack_lines(HEADER.replace('"version": 1', '"version": 99'), '{"lines": 0}'),
-    ],
-)  # fmt: skip
-def test_an_incomplete_archive_is_rejected(content: bytes) -> None:
-    with pytest.raises(WonderError) as problem:
-        list(unpack(content, version=3))
-    assert problem.value.fault.reason is Reason.STORAGE_UNAVAILABLE
-
-
-def test_a_complete_archive_is_read() -> None:
-    whole = pack_lines(HEADER, '["turns", {"id": "x"}]', '{"lines": 1}')
-    assert list(unpack(whole, version=1)) == [("turns", {"id": "x"})]
-
-
-async def test_a_failing_object_store_changes_nothing(
-    house: ArchiveStage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await house.turn("turn 1")
-    await house.expire()
-    house.clock.now += HOUR
-
-    async def full(_: bytes) -> str:
-        raise error(Reason.STORAGE_UNAVAILABLE, "Full.", transient=True)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(house.blobs, "put", full)
-        assert await house.sweeper.sweep() == 0
-    assert len((await house.lines())["turns"]) == 1
-    # The next sweep takes it up.
-    assert await house.sweeper.sweep() == 1
-    assert (await house.conversations.open(CONVERSATION_ID)).turn_count == 1
-
-
-async def test_an_interrupted_restore_is_repeated(
-    house: ArchiveStage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A crash after the rows are back, and before anybody knows."""
-    key = await archived(house)
-
-    class Crash(Exception):
-        pass
-
-    def crash(_: str) -> bool:
-        raise Crash
-
-    monkeypatch.setattr(house.loop, "evict", crash)
-    with pytest.raises(Crash):
-        await house.conversations.open(CONVERSATION_ID)
-    assert key in house.blobs.contents
-    house.restart()
-    assert await house.sweeper.sweep() == 0
-    assert (await house.conversations.open(CONVERSATION_ID)).turn_count == 1
-    assert not house.blobs.contents
-    entries = await house.shards.of(CONVERSATION_ID).entries(CONVERSATION_ID, CONVERSATION, 0, 1000)
-    assert replay(CONVERSATION, entries).difference is None
 
 
 # --- what is of it goes with it ---------------------------------------------------------------------

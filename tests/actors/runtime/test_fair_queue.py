@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.actors.kit import CONVERSATION_ID, nth_conversation_id, run_ready_tasks
-from tests.actors.runtime.test_write_behind import ToyStage
+from tests.actors.toy_stage import ToyStage
 from tests.core.conversation.conversation_kit import new_conversation
 from wonder_server.actors.runtime.committer import MAX_BULK_COMMITS
 from wonder_server.actors.runtime.fair_queue import FairQueue, Lane, current_caller

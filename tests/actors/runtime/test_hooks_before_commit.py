@@ -6,8 +6,14 @@ import asyncio
 
 import pytest
 
-from tests.actors.kit import CONVERSATION_ID, Stage, TestJournal, run_ready_tasks
-from tests.actors.runtime.test_loop import assert_replays, error_reason
+from tests.actors.kit import (
+    CONVERSATION_ID,
+    Stage,
+    TestJournal,
+    assert_replays,
+    error_reason,
+    run_ready_tasks,
+)
 from tests.core.conversation.conversation_kit import agent, send, workflow
 from tests.replacing import replace
 from wonder_server.actors.runtime.actor import Outcome

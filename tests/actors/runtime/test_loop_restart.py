@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from tests.actors.kit import CONVERSATION_ID, Stage, TestJournal, run_ready_tasks
-from tests.actors.runtime.test_loop import assert_replays, wait_for_assembly
+from tests.actors.kit import (
+    CONVERSATION_ID,
+    Stage,
+    TestJournal,
+    assert_replays,
+    run_ready_tasks,
+    wait_for_assembly,
+)
 from tests.core.conversation.conversation_kit import call, text_answer
 from wonder_server.core.conversation.model import inputs
 from wonder_server.core.conversation.model.values import OperationKind

@@ -1,85 +1,18 @@
-"""Write-behind: what may be repeated goes ahead of the disk, nothing else does, and no crash shows it."""
+"""Write-behind: repeatable work runs before its commit, other work waits, and a crash loses no answer."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
-from tests.actors.kit import LIMITS, Stage, TestJournal, run_ready_tasks
-from tests.actors.toy import TOY, Note, OperationSucceeded, StartRun, Step, ToyRun
-from wonder_server.actors.runs.replay import replay
-from wonder_server.actors.runtime.limits import LoopLimits
+from tests.actors.kit import LIMITS, TestJournal, run_ready_tasks
+from tests.actors.toy import Note
+from tests.actors.toy_stage import NESTED, RUN, ToyStage, early
 from wonder_server.actors.runtime.loop import MAX_BATCH_INPUTS
-from wonder_server.core.actor.commands import Command, RunTask, RunWorkflow, Stop
-from wonder_server.core.actor.planner import Planner
-from wonder_server.core.errors import Fault, Reason, WonderError
-
-RUN = "run_a"
-
-
-class ToyStage(Stage):
-    """Does what the handlers do. ``by_hand``: tasks by these names wait for `finish`; others answer at once,
-    from within their dispatch."""
-
-    def __init__(
-        self,
-        journal: TestJournal | None = None,
-        *,
-        by_hand: str = "",
-        run: Planner = TOY,
-        limits: LoopLimits = LIMITS,
-    ) -> None:
-        super().__init__(journal, run=run, limits=replace(limits, idle_actors=0))
-        self.by_hand = by_hand
-        self.effects: Counter[str] = Counter()
-        """How often each task was done, by its key."""
-        self.waiting: dict[str, tuple[str, str]] = {}
-        """Tasks by hand: name -> actor and operation."""
-        self.stopped: list[str] = []
-
-    def _dispatch(self, actor_id: str, command: Command) -> None:
-        super()._dispatch(actor_id, command)
-        if isinstance(command, RunWorkflow):
-            if command.fresh:
-                self.loop.register_new(command.run_id)
-            steps, parent = command.input["steps"], command.parent
-            self.loop.tell(
-                command.run_id, StartRun(run_id=command.run_id, steps=steps, parent=parent, volatile=True)
-            )
-        elif isinstance(command, RunTask):
-            self.effects[command.scope.key] += 1
-            self.waiting[command.input["name"]] = actor_id, command.operation_id
-            if command.input["name"] not in self.by_hand:
-                self.finish(command.input["name"])
-        elif isinstance(command, Stop):
-            self.stopped.append(command.operation_id)
-
-    def finish(self, name: str, output: Any = "ok") -> None:
-        """The task comes to its end."""
-        self.loop.report_success(*self.waiting.pop(name), output)
-
-    def begin(self, *steps: Step, run_id: str = RUN) -> asyncio.Task[Any]:
-        self.loop.register_new(run_id)
-        return self.ask_in_background(StartRun(run_id=run_id, steps=steps), actor=run_id)
-
-    def committed_run(self, run_id: str = RUN) -> ToyRun | None:
-        written = self.journal.actors.get(run_id)
-        put = None if written is None else written.table("runs").get(run_id)
-        return None if put is None else put.value
-
-    async def assert_replays(self, run_id: str = RUN) -> None:
-        verdict = replay(TOY, await self.journal.entries(run_id, TOY, 0, 1000))
-        assert verdict.difference is None
-        assert verdict.steps
-
-
-def early(*names: str) -> tuple[Step, ...]:
-    return tuple(("early", name) for name in names)
-
+from wonder_server.core.errors import WonderError
 
 # --- ahead of the disk ------------------------------------------------------------------------------
 
@@ -223,8 +156,6 @@ async def test_a_volatile_run_that_goes_on_and_on_is_written_all_the_same() -> N
 
 # --- parents before children ------------------------------------------------------------------------
 
-NESTED = (("early", "a"), ("child", "v", (("early", "x"), ("child", "g", (("held", "h"), ("early", "i"))))))
-
 
 async def test_a_volatile_parent_is_written_ahead_of_its_child() -> None:
     world = ToyStage(by_hand="h")
@@ -300,131 +231,6 @@ async def test_when_the_joint_first_commit_fails_both_begin_again() -> None:
     run = world.committed_run()
     assert run is not None and run.ended
     await world.assert_replays("run_g")
-
-
-# --- failures ---------------------------------------------------------------------------------------
-
-
-async def test_early_work_of_a_commit_that_failed_is_stopped_and_forgotten() -> None:
-    world = ToyStage(by_hand="ab")
-    world.journal.hold()
-    beginning = world.begin(*early("a", "b"))
-    await run_ready_tasks()
-    world.finish("a")
-    await run_ready_tasks()
-    world.journal.fails = True
-    world.journal.release()
-    with pytest.raises(WonderError) as failed:
-        await beginning
-    assert failed.value.fault.reason is Reason.STORAGE_UNAVAILABLE
-    await run_ready_tasks()
-    assert "op_1_run_a" in world.stopped
-    world.journal.fails = False
-    world.finish("b")
-    await run_ready_tasks()
-    assert world.committed_run() is None and world.events == [], "a result of what never was changes nothing"
-    assert world.loop.actor_count == 0
-    await world.begin(*early("c"))
-    assert world.sequences(RUN) == list(range(1, len(world.events) + 1))
-
-
-async def test_a_run_on_disk_begins_its_early_work_again_after_a_failed_commit() -> None:
-    world = ToyStage(by_hand="abc")
-    await world.begin(*early("a", "b", "c"))
-    world.journal.hold()
-    world.finish("a", 1)
-    await run_ready_tasks()
-    world.finish("b", 2)
-    await run_ready_tasks()
-    assert list(world.waiting) == ["c"]
-    world.journal.fails = True
-    world.journal.release()
-    await run_ready_tasks()
-    world.journal.fails = False
-    await run_ready_tasks()
-    # The result of `a` was of what is on disk: it is told again. That of `b` was not: it is done again.
-    assert world.effects == {"run_a/a": 1, "run_a/b": 2, "run_a/c": 1}
-    world.finish("b", 3)
-    await run_ready_tasks()
-    world.finish("c")
-    await run_ready_tasks()
-    run = world.committed_run()
-    assert run is not None and run.output == {"a": 1, "b": 3, "c": "ok"}
-    await world.assert_replays()
-
-
-async def test_one_result_that_cannot_be_written_fails_alone() -> None:
-    world = ToyStage(by_hand="b")
-    world.journal.unwritable_output = "poison"
-    beginning = world.begin(*early("a", "b", "c"))
-    await run_ready_tasks()
-    world.finish("b", "poison")
-    await run_ready_tasks()
-    await beginning
-    run = world.committed_run()
-    assert run is not None and run.output == {"a": "ok", "b": "INTERNAL", "c": "ok"}
-    await world.assert_replays()
-
-
-async def test_the_parent_of_an_unwritable_run_is_not_failed() -> None:
-    world = ToyStage(by_hand="b")
-    world.journal.unwritable_output = "poison"
-    world.journal.hold()
-    first = world.begin(("early", "a"))
-    await run_ready_tasks()
-    other = world.ask_in_background(Note(text="!"), actor=RUN)
-    world.journal.release()
-    await first
-    await other
-    world.journal.hold()
-    beginning = world.begin(*early("b"), run_id="run_b")
-    await run_ready_tasks()
-    world.finish("b", "poison")
-    world.ask_in_background(Note(text="?"), actor="run_b")
-    await run_ready_tasks()
-    world.journal.release()
-    await beginning
-    await run_ready_tasks()
-    run = world.committed_run("run_b")
-    assert run is not None and run.output == {"b": "INTERNAL"}
-    assert world.names("run_b").count("noted") == 1
-    await world.assert_replays("run_b")
-
-
-async def test_an_input_that_breaks_the_planner_leaves_the_others_of_its_commit_alone() -> None:
-    def plan(state: Any, event: Any, now_ms: int) -> Any:
-        if isinstance(event, OperationSucceeded) and event.output == "break":
-            raise ZeroDivisionError
-        return TOY.plan(state, event, now_ms)
-
-    world = ToyStage(by_hand="b", run=replace(TOY, plan=plan))
-    world.journal.hold()
-    beginning = world.begin(*early("a", "b", "c"))
-    await run_ready_tasks()
-    noting = world.ask_in_background(Note(text="!"), actor=RUN)
-    world.finish("b", "break")
-    await run_ready_tasks()
-    assert not beginning.done()
-    world.journal.release()
-    await beginning
-    await noting
-    await run_ready_tasks()
-    run = world.committed_run()
-    assert run is not None and run.output == {"a": "ok", "b": "INTERNAL", "c": "ok"}
-    await world.assert_replays()
-
-
-async def test_a_store_that_refuses_at_once_is_a_commit_that_fails() -> None:
-    world = ToyStage()
-
-    def closed(commits: Any) -> Any:
-        raise WonderError(Fault(reason=Reason.STORAGE_UNAVAILABLE, message=".", transient=True))
-
-    world.journal.submit = closed  # type: ignore[method-assign]
-    with pytest.raises(WonderError):
-        await world.begin(*early("a"))
-    await run_ready_tasks()
-    assert world.loop.actor_count == 0
 
 
 # --- parked -----------------------------------------------------------------------------------------

@@ -1,0 +1,109 @@
+"""A stage for tests of the archive, on real shards."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.actors.kit import CONVERSATION_ID, LIMITS, FakeClock
+from tests.core.conversation.conversation_kit import ASSEMBLED, agent, send, text_answer
+from wonder_server.actors.access import ActorAccess
+from wonder_server.actors.archive.archiver import Archiver
+from wonder_server.actors.conversation.conversations import Conversations
+from wonder_server.actors.conversation.expiry_sweeper import ExpirySweeper
+from wonder_server.actors.conversation.lifecycle import ConversationLifecycle
+from wonder_server.actors.directory import Directory
+from wonder_server.actors.runtime.loop import LoopPorts
+from wonder_server.actors.streaming.hub import StreamHub
+from wonder_server.adapters.in_memory.blobs import MemoryBlobs
+from wonder_server.adapters.sqlite.shard.archives import SqliteArchives
+from wonder_server.adapters.sqlite.shard.shards import SqliteShards
+from wonder_server.core.actor.commands import Command
+from wonder_server.core.conversation.model import inputs
+from wonder_server.core.conversation.model.lifecycle_inputs import Update
+from wonder_server.core.conversation.model.state import ConversationState
+from wonder_server.core.conversation.model.values import OperationKind
+from wonder_server.core.conversation.planner import CONVERSATION
+from wonder_server.core.coordinator.planner import RUN
+from wonder_server.core.definitions.specs import PinnedAgent
+
+HOUR = 3_600_000
+
+
+class Agents:
+    """A library of one agent."""
+
+    async def pin_agent(self, _: str) -> PinnedAgent:
+        return agent(extraction=False)
+
+
+class ArchiveStage:
+    """A server's inside on real shards, with the test for a model; ``restart`` is a crash and a new start."""
+
+    def __init__(self, shards: SqliteShards, blobs: MemoryBlobs) -> None:
+        self.shards, self.blobs, self.clock = shards, blobs, FakeClock()
+        self.restart()
+
+    def restart(self) -> None:
+        access = ActorAccess(
+            directory=Directory(),
+            journals=self.shards,
+            records=self.shards,
+            streams=StreamHub(100, 1 << 20),
+            clock=self.clock,
+        )
+        ports = LoopPorts(
+            journal_of=self.shards.of,
+            clock=self.clock,
+            dispatch=self._dispatch,
+            publish=lambda *_: None,
+        )
+        self.loop = access.directory.start_loop((CONVERSATION, RUN), ports, LIMITS)
+        self.archives = SqliteArchives(self.shards)
+        self.archiver = Archiver(
+            directory=access.directory, records=self.shards, archives=self.archives, blobs=self.blobs
+        )
+        self.conversations = Conversations(access=access, agents=Agents(), archive=self.archiver)
+        self.lifecycle = ConversationLifecycle(
+            access=access, agents=Agents(), conversations=self.conversations
+        )
+        self.sweeper = ExpirySweeper(
+            archiver=self.archiver, lifecycle=self.lifecycle, records=self.shards, clock=self.clock
+        )
+
+    def _dispatch(self, _actor_id: str, _command: Command) -> None:
+        """Nothing is carried out: the test says what comes of it."""
+
+    def pending_operation(self, kind: OperationKind) -> str:
+        state = self.loop.peek(CONVERSATION_ID)
+        assert isinstance(state, ConversationState)
+        return next(op.id for op in state.operations.values() if op.kind is kind)
+
+    async def turn(self, text: str) -> None:
+        """A whole turn."""
+        await self.loop.ask(CONVERSATION_ID, send(f"seed {text}", text, extraction=False))
+        assembly = self.pending_operation(OperationKind.ASSEMBLY)
+        await self.loop.ask(CONVERSATION_ID, inputs.Succeeded(operation_id=assembly, output=ASSEMBLED))
+        model = self.pending_operation(OperationKind.MODEL)
+        await self.loop.ask(
+            CONVERSATION_ID, inputs.ModelAnswered(operation_id=model, result=text_answer(f"To {text}."))
+        )
+
+    async def lines(self, *tables: str) -> dict[str, list[Any]]:
+        """What is written of the room, table by table."""
+        found: dict[str, list[Any]] = {}
+        async for page in self.archives.export(CONVERSATION_ID, ()):
+            for table, row in page:
+                found.setdefault(table, []).append(dict(row))
+        return {table: rows for table, rows in found.items() if not tables or table in tables}
+
+    async def expire(self, after_ms: int = HOUR) -> None:
+        await self.loop.ask(CONVERSATION_ID, Update(expire_ms=self.clock.now + after_ms))
+
+
+async def archived(house: ArchiveStage) -> str:
+    await house.turn("turn 1")
+    await house.expire()
+    house.clock.now += HOUR
+    await house.sweeper.sweep()
+    (key,) = house.blobs.contents
+    return key

@@ -1,0 +1,25 @@
+"""Fixtures of the archive's tests."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest_asyncio
+
+from tests.actors.archive.archive_stage import ArchiveStage
+from tests.actors.kit import CONVERSATION_ID
+from tests.conformance.ports.journal_subjects import ROW_TYPES
+from tests.core.conversation.conversation_kit import new_conversation
+from wonder_server.adapters.in_memory.blobs import MemoryBlobs
+from wonder_server.adapters.sqlite.shard.shards import SqliteShards
+
+
+@pytest_asyncio.fixture
+async def house(tmp_path: Path) -> AsyncIterator[ArchiveStage]:
+    shards = await SqliteShards.open(tmp_path / "shards", 1, ROW_TYPES)
+    house = ArchiveStage(shards, MemoryBlobs())
+    await house.loop.ask(CONVERSATION_ID, new_conversation(CONVERSATION_ID))
+    yield house
+    await house.loop.stop()
+    await shards.close()

@@ -1,0 +1,109 @@
+"""Lost, damaged and unreachable archive objects, and interrupted restores."""
+
+from __future__ import annotations
+
+import zlib
+
+import pytest
+
+from tests.actors.archive.archive_stage import HOUR, ArchiveStage, archived
+from tests.actors.kit import CONVERSATION_ID
+from wonder_server.actors.archive.archiver import unpack
+from wonder_server.actors.runs.replay import replay
+from wonder_server.core.conversation.planner import CONVERSATION
+from wonder_server.core.errors import Reason, WonderError, error
+
+pytestmark = pytest.mark.disk
+
+
+@pytest.mark.parametrize("loss", ["gone", "damaged"])
+async def test_a_lost_or_damaged_object_is_reported_and_nothing_changes(
+    house: ArchiveStage, loss: str
+) -> None:
+    key = await archived(house)
+    whole = house.blobs.contents[key]
+    if loss == "gone":
+        del house.blobs.contents[key]
+    else:
+        house.blobs.contents[key] = whole[:-1] + b"x"
+    for _ in range(2):
+        with pytest.raises(WonderError) as problem:
+            await house.conversations.open(CONVERSATION_ID)
+        assert problem.value.fault.reason is Reason.STORAGE_UNAVAILABLE
+    # It can still be looked at, and comes back when its object does.
+    assert (await house.conversations.lookup.get(CONVERSATION_ID)).archive_key == key
+    house.blobs.contents[key] = whole
+    assert (await house.conversations.open(CONVERSATION_ID)).turn_count == 1
+
+
+def pack_lines(*lines: str) -> bytes:
+    packer = zlib.compressobj(wbits=31)
+    return packer.compress("\n".join(lines).encode() + b"\n") + packer.flush()
+
+
+HEADER = '{"format": "wonder-conversation", "version": 1, "id": "c", "runs": []}'
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"", b"no gzip", pack_lines(""), pack_lines("{}"), pack_lines(HEADER),
+        pack_lines(HEADER, '{"lines": 1}'),
+        pack_lines(HEADER, '["turns", {"id": "x"}]', '{"lines": 2}'), pack_lines("[]", '{"lines": 0}'),
+        pack_lines('{"format": "other", "version": 1}', '{"lines": 0}'),
+        pack_lines(HEADER, '{"lines": 0}')[:-9],
+        pack_lines(HEADER.replace('"version": 1', '"version": 99'), '{"lines": 0}'),
+    ],
+)  # fmt: skip
+def test_an_incomplete_archive_is_rejected(content: bytes) -> None:
+    with pytest.raises(WonderError) as problem:
+        list(unpack(content, version=3))
+    assert problem.value.fault.reason is Reason.STORAGE_UNAVAILABLE
+
+
+def test_a_complete_archive_is_read() -> None:
+    whole = pack_lines(HEADER, '["turns", {"id": "x"}]', '{"lines": 1}')
+    assert list(unpack(whole, version=1)) == [("turns", {"id": "x"})]
+
+
+async def test_a_failing_object_store_changes_nothing(
+    house: ArchiveStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await house.turn("turn 1")
+    await house.expire()
+    house.clock.now += HOUR
+
+    async def full(_: bytes) -> str:
+        raise error(Reason.STORAGE_UNAVAILABLE, "Full.", transient=True)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(house.blobs, "put", full)
+        assert await house.sweeper.sweep() == 0
+    assert len((await house.lines())["turns"]) == 1
+    # The next sweep takes it up.
+    assert await house.sweeper.sweep() == 1
+    assert (await house.conversations.open(CONVERSATION_ID)).turn_count == 1
+
+
+async def test_an_interrupted_restore_is_repeated(
+    house: ArchiveStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A crash after the rows are back, and before anybody knows."""
+    key = await archived(house)
+
+    class Crash(Exception):
+        pass
+
+    def crash(_: str) -> bool:
+        raise Crash
+
+    monkeypatch.setattr(house.loop, "evict", crash)
+    with pytest.raises(Crash):
+        await house.conversations.open(CONVERSATION_ID)
+    assert key in house.blobs.contents
+    house.restart()
+    assert await house.sweeper.sweep() == 0
+    assert (await house.conversations.open(CONVERSATION_ID)).turn_count == 1
+    assert not house.blobs.contents
+    entries = await house.shards.of(CONVERSATION_ID).entries(CONVERSATION_ID, CONVERSATION, 0, 1000)
+    assert replay(CONVERSATION, entries).difference is None

@@ -1,0 +1,80 @@
+"""A stage whose runs are those of `tests.actors.toy`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+from tests.actors.kit import LIMITS, Stage, TestJournal
+from tests.actors.toy import TOY, StartRun, Step, ToyRun
+from wonder_server.actors.runs.replay import replay
+from wonder_server.actors.runtime.limits import LoopLimits
+from wonder_server.core.actor.commands import Command, RunTask, RunWorkflow, Stop
+from wonder_server.core.actor.planner import Planner
+
+RUN = "run_a"
+
+
+class ToyStage(Stage):
+    """Does what the handlers do. ``by_hand``: tasks by these names wait for `finish`; others answer at once,
+    from within their dispatch."""
+
+    def __init__(
+        self,
+        journal: TestJournal | None = None,
+        *,
+        by_hand: str = "",
+        run: Planner = TOY,
+        limits: LoopLimits = LIMITS,
+    ) -> None:
+        super().__init__(journal, run=run, limits=replace(limits, idle_actors=0))
+        self.by_hand = by_hand
+        self.effects: Counter[str] = Counter()
+        """How often each task was done, by its key."""
+        self.waiting: dict[str, tuple[str, str]] = {}
+        """Tasks by hand: name -> actor and operation."""
+        self.stopped: list[str] = []
+
+    def _dispatch(self, actor_id: str, command: Command) -> None:
+        super()._dispatch(actor_id, command)
+        if isinstance(command, RunWorkflow):
+            if command.fresh:
+                self.loop.register_new(command.run_id)
+            steps, parent = command.input["steps"], command.parent
+            self.loop.tell(
+                command.run_id, StartRun(run_id=command.run_id, steps=steps, parent=parent, volatile=True)
+            )
+        elif isinstance(command, RunTask):
+            self.effects[command.scope.key] += 1
+            self.waiting[command.input["name"]] = actor_id, command.operation_id
+            if command.input["name"] not in self.by_hand:
+                self.finish(command.input["name"])
+        elif isinstance(command, Stop):
+            self.stopped.append(command.operation_id)
+
+    def finish(self, name: str, output: Any = "ok") -> None:
+        """The task comes to its end."""
+        self.loop.report_success(*self.waiting.pop(name), output)
+
+    def begin(self, *steps: Step, run_id: str = RUN) -> asyncio.Task[Any]:
+        self.loop.register_new(run_id)
+        return self.ask_in_background(StartRun(run_id=run_id, steps=steps), actor=run_id)
+
+    def committed_run(self, run_id: str = RUN) -> ToyRun | None:
+        written = self.journal.actors.get(run_id)
+        put = None if written is None else written.table("runs").get(run_id)
+        return None if put is None else put.value
+
+    async def assert_replays(self, run_id: str = RUN) -> None:
+        verdict = replay(TOY, await self.journal.entries(run_id, TOY, 0, 1000))
+        assert verdict.difference is None
+        assert verdict.steps
+
+
+def early(*names: str) -> tuple[Step, ...]:
+    return tuple(("early", name) for name in names)
+
+
+NESTED = (("early", "a"), ("child", "v", (("early", "x"), ("child", "g", (("held", "h"), ("early", "i"))))))
