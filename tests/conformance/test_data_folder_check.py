@@ -1,4 +1,4 @@
-"""The check of a data folder: objects and git repositories, beside the stores."""
+"""The check of a data folder: objects and git repositories besides the stores."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MEMORY = f"mem_{encode(1, 0)}"
 
 @pytest.fixture
 async def folder(tmp_path: Path) -> Path:
-    """Stores, an object that a memory has, and an artifact repository with one document."""
+    """Create stores, an object of a memory, and an artifact repository with one document."""
     async with opened("sqlite", tmp_path, count=1):
         pass
     await (await SqliteCatalog.open(tmp_path / "catalog.db")).close()
@@ -62,7 +62,7 @@ def git(where: Path, *arguments: str, stdin: bytes = b"") -> bytes:
 
 
 def objects(folder: Path) -> list[Path]:
-    """The objects of the artifact repository, the smallest first."""
+    """Return the objects of the artifact repository, the smallest first."""
     found = (folder / "artifacts" / "proj_1.git" / "objects").glob("[0-9a-f][0-9a-f]/*")
     return sorted(found, key=lambda path: (path.stat().st_size, path))
 
@@ -98,10 +98,10 @@ async def test_a_lost_object_is_named_unless_objects_are_elsewhere(folder: Path)
     assert checked(folder, objects_elsewhere=True).problems == []
 
 
-async def test_an_object_in_the_place_of_another_is_a_problem_and_one_that_nobody_has_is_none(
+async def test_an_object_with_the_wrong_content_is_a_problem_and_an_unreferenced_one_is_not(
     folder: Path,
 ) -> None:
-    await (await FileBlobs.open(folder / "blobs")).put(b"nobody has this")
+    await (await FileBlobs.open(folder / "blobs")).put(b"unreferenced")
     assert checked(folder).problems == []
     path = next(path for path in (folder / "blobs").glob("[0-9a-f][0-9a-f]/*") if path.stat().st_size < 100)
     path.rename(path.with_name(path.name[:-1] + ("0" if path.name[-1] != "0" else "1")))
@@ -131,14 +131,14 @@ async def test_a_lost_object_of_a_repository_is_found(folder: Path) -> None:
     ]
 
 
-async def test_without_git_it_says_that_repositories_were_not_checked(
+async def test_without_git_the_report_says_that_repositories_were_not_checked(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(folder))
     assert checked(folder).problems == ["1 git repositories were not checked: git is not installed."]
 
 
-async def test_a_repository_that_names_hooks_and_programs_has_none_of_them_run(folder: Path) -> None:
+async def test_the_check_runs_no_hooks_or_programs_of_a_repository(folder: Path) -> None:
     repository, mark = folder / "artifacts" / "proj_1.git", folder / "ran"
     git(repository, "config", "core.fsmonitor", f"touch {mark}")
     git(repository, "config", "core.sshCommand", f"touch {mark}")

@@ -1,4 +1,4 @@
-"""Embedders that a helper process runs, batching, and what a change of embedder does to memories."""
+"""Embedders in a helper process, batching, and the effect of a change of embedder on memories."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SENTENCE = "We deploy the billing service on Fridays, never on Mondays."
 
 
 class CountingEmbedder(HashingEmbedder):
-    """The built-in embedder; notes its calls, can be held up and can fail."""
+    """The built-in embedder with recorded calls; it can be delayed and can fail."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class CountingEmbedder(HashingEmbedder):
         return await super().embed(texts)
 
 
-async def test_what_is_asked_at_once_goes_in_one_call_and_each_text_once() -> None:
+async def test_concurrent_requests_share_one_call_with_each_text_once() -> None:
     inner = CountingEmbedder()
     embedder = BatchedEmbedder(inner)
     answers = await asyncio.gather(*(embedder.embed([f"text {n % 5}", "same"]) for n in range(20)))
@@ -50,11 +50,11 @@ async def test_what_is_asked_at_once_goes_in_one_call_and_each_text_once() -> No
     [direct] = await HashingEmbedder().embed(["text 3"])
     assert answers[3][0] == answers[8][0] == direct
     await embedder.embed(["same", "text 1"])
-    assert len(inner.calls) == 1, "remembered"
+    assert len(inner.calls) == 1, "cached"
     await embedder.close()
 
 
-async def test_many_texts_go_in_calls_of_bounded_size_in_their_order() -> None:
+async def test_many_texts_are_split_into_calls_of_bounded_size() -> None:
     inner = CountingEmbedder()
     embedder = BatchedEmbedder(inner)
     texts = [f"text {n}" for n in range(3 * MAX_TEXTS + 1)]
@@ -72,7 +72,7 @@ async def test_the_cache_is_bounded() -> None:
     await embedder.close()
 
 
-async def test_who_gives_up_disturbs_nobody_and_an_error_reaches_all_and_is_not_remembered() -> None:
+async def test_cancellation_affects_one_caller_and_an_error_all_and_errors_are_not_cached() -> None:
     inner = CountingEmbedder()
     embedder = BatchedEmbedder(inner)
     inner.resume.clear()
@@ -114,7 +114,7 @@ async def provider() -> AsyncIterator[EmbeddingProvider]:
 async def test_a_provider_is_reached_through_litellm(
     provider: EmbeddingProvider, environment: dict[str, str], egress: Egress
 ) -> None:
-    """One test, because LiteLLM takes seconds to import."""
+    """One test for all, because importing LiteLLM takes seconds."""
     inner = HelperEmbedder(
         HelperConfig(
             kind="litellm",
@@ -144,13 +144,13 @@ async def test_a_provider_is_reached_through_litellm(
     assert starting is not None
     os.kill(starting.result()._process.pid, signal.SIGKILL)
     await starting.result()._disconnected.wait()
-    assert len(await embedder.embed(["milk"])) == 1, "another helper has taken its place"
+    assert len(await embedder.embed(["milk"])) == 1, "another helper was started"
     await embedder.close()
     with pytest.raises(WonderError):
         await inner.embed(["cocoa"])
 
 
-async def test_a_provider_elsewhere_is_not_reached_where_that_is_forbidden(
+async def test_a_remote_provider_is_not_called_if_that_is_forbidden(
     environment: dict[str, str],
     egress: Egress,
 ) -> None:

@@ -1,9 +1,9 @@
-"""A process that remembers and forgets until it is killed: ``killed_memory.py FOLDER ROUNDS SEED``.
+"""A process that writes and deletes memories until it is killed: ``killed_memory.py FOLDER ROUNDS SEED``.
 
-It is its own parent: everything is imported once, then one child after another opens the store, first
-compares every search with the rows, and then writes and forgets, its vector indexes being saved again and
-again, until SIGKILL. Ends with 0 if no child ever found anything but what the rows say; prints how often
-files were there to be read.
+It is its own parent: it imports everything once, then starts one child after another. A child opens the
+store, compares every search with the rows, then writes and deletes memories, with its vector indexes saved
+repeatedly, until SIGKILL. The exit code is 0 if all searches agreed with the rows. The output is the number
+of index files read.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from wonder_server.core.errors import WonderError
 from wonder_server.core.memory.records import Draft, Filter, Memory
 from wonder_server.ports.memories import Entry, StoredText
 
-# Lists from 60 vectors on, all of which are looked at, made anew and saved often.
+# Lists from 60 vectors on, all of them searched, rebuilt and saved often.
 index_module.LARGE, index_module._LISTS, index_module._PROBED_LISTS = 60, 4, 4  # type: ignore[misc]
 index_module._REBUILD_FACTOR, vectors_module._STALE_SHARE = 1, 0.0  # type: ignore[misc]
 DIMENSIONS = 16
@@ -36,14 +36,14 @@ WORDS = [f"word{number}" for number in range(40)]
 
 
 def unit(chance: random.Random) -> bytes:
-    """No two are alike, so that there is one right order."""
+    """Return a random unit vector. No two are alike, so the order of results is unique."""
     values = [chance.gauss(0, 1) for _ in range(DIMENSIONS)]
     length = sum(value * value for value in values) ** 0.5
     return array("f", [value / length for value in values]).tobytes()
 
 
 async def check(store: SqliteMemories, vectors: FaissVectors, chance: random.Random) -> None:
-    """Vectors agree with the rows, and so does full text."""
+    """Raise if vectors or full text disagree with the rows."""
     plain = PlainVectors(store, "e")
     for agent in AGENTS:
         held = {memory.id: memory for memory in await store.page(agent, Filter(), "", 100_000)}
@@ -51,7 +51,7 @@ async def check(store: SqliteMemories, vectors: FaissVectors, chance: random.Ran
             asked = unit(chance)
             expected = await plain.nearest(agent, asked, 10_000)
             found = await vectors.nearest(agent, asked, 10)
-            # Scores and not keys: two may be as near but for the last bit, which is summed up otherwise.
+            # Compare scores, not keys: two may differ only in the last bit, which depends on the summation.
             scores = dict(expected)
             for (key, score), (_, best) in zip(found, expected[:10], strict=True):
                 assert abs(score - best) < 1e-5 and abs(scores[key] - score) < 1e-5, "vectors"
@@ -115,9 +115,9 @@ def main() -> int:
                 print(f"round {round_}: {failure!r}", file=sys.stderr, flush=True)
             os._exit(1)
         os.close(writable)
-        told = os.read(readable, 1)
+        ready = os.read(readable, 1)
         os.close(readable)
-        if told:
+        if ready:
             time.sleep(chance.uniform(0.0, 0.4))
             os.kill(process, signal.SIGKILL)
         _, status = os.waitpid(process, 0)

@@ -1,4 +1,4 @@
-"""Large FAISS indexes: lists made in the background, files that are never trusted, the rows always right."""
+"""Large FAISS indexes: lists built in the background, verified files, and rows as the authority."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ class Rows:
 
 @pytest.fixture(autouse=True)
 def small_lists(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lists from 200 vectors on, all of which are looked at: answers are exact, and can be compared."""
+    """Build lists from 200 vectors on and search all of them: results are exact and comparable."""
     monkeypatch.setattr(index_module, "LARGE", 200)
     monkeypatch.setattr(index_module, "_LISTS", 4)
     monkeypatch.setattr(index_module, "_PROBED_LISTS", 4)
 
 
 async def agree(vectors: FaissVectors, rows: Rows, agent: str = "ada") -> None:
-    """Whatever is asked, the answer is what comparing with every row gives."""
+    """Assert that every search gives the result of comparing with every row."""
     plain = PlainVectors(rows, EMBEDDER)
     for among in (None, [*rows.rows[agent]][::3]):
         asked = rows.vector()
@@ -73,7 +73,7 @@ async def agree(vectors: FaissVectors, rows: Rows, agent: str = "ada") -> None:
 
 
 async def opened(rows: Rows, folder: Path, embedder: str = EMBEDDER) -> FaissVectors:
-    """With the agent's index in memory, in lists, and saved."""
+    """Open vectors with the agent's index in memory, with lists, and saved."""
     vectors = FaissVectors(rows, embedder, DIMENSIONS, folder=folder)
     await vectors.nearest("ada", rows.vector(), 1)
     await vectors.wait_until_idle()
@@ -89,7 +89,7 @@ def saved(folder: Path) -> Path:
     return path
 
 
-async def test_what_changes_while_lists_are_made_is_in_them_afterwards(tmp_path: Path) -> None:
+async def test_changes_during_the_building_of_lists_are_included(tmp_path: Path) -> None:
     rows = Rows()
     vectors = FaissVectors(rows, EMBEDDER, DIMENSIONS, folder=tmp_path)
     await vectors.nearest("ada", rows.vector(), 1)
@@ -104,7 +104,7 @@ async def test_what_changes_while_lists_are_made_is_in_them_afterwards(tmp_path:
     await vectors.close()
 
 
-async def test_a_saved_index_is_read_again_with_what_the_rows_have_gained_and_lost(tmp_path: Path) -> None:
+async def test_a_saved_index_is_read_and_updated_to_the_rows(tmp_path: Path) -> None:
     rows = Rows()
     await (await opened(rows, tmp_path)).close()
     before = saved(tmp_path).stat().st_mtime_ns
@@ -113,15 +113,13 @@ async def test_a_saved_index_is_read_again_with_what_the_rows_have_gained_and_lo
         del rows.rows["ada"][rows.chance.choice([*rows.rows["ada"]])]
     again = FaissVectors(rows, EMBEDDER, DIMENSIONS, folder=tmp_path)
     await agree(again, rows)
-    assert saved(tmp_path).stat().st_mtime_ns == before, "read, and not made anew"
+    assert saved(tmp_path).stat().st_mtime_ns == before, "the file was read, not rebuilt"
     await again.close()
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_fifty_damaged_files_are_made_anew_and_nothing_wrong_is_found(
-    tmp_path: Path, seed: int
-) -> None:
-    """With the four seeds: 200 bit flips and truncations, over all parts of the file."""
+async def test_damaged_index_files_are_rebuilt_and_give_no_wrong_results(tmp_path: Path, seed: int) -> None:
+    """The four seeds together make 200 bit flips and truncations, over all parts of the file."""
     rows, chance = Rows(), random.Random(seed)
     await (await opened(rows, tmp_path)).close()
     path = saved(tmp_path)
@@ -131,7 +129,7 @@ async def test_fifty_damaged_files_are_made_anew_and_nothing_wrong_is_found(
         if round_ % 5 == 4:
             damaged = damaged[: chance.randrange(len(whole))]
         else:
-            # A third of them in the first 200 bytes, where magic, checksum and head are.
+            # A third of them in the first 200 bytes, which contain magic, checksum and head.
             place = chance.randrange(200 if round_ % 3 == 0 else len(whole))
             damaged[place] ^= 1 << chance.randrange(8)
         path.write_bytes(damaged)
@@ -155,7 +153,7 @@ async def test_another_agents_or_embedders_file_is_not_used(tmp_path: Path) -> N
     assert not snapshots.path("ada").exists()
 
 
-async def test_what_is_forgotten_does_not_lie_on_in_a_file(tmp_path: Path) -> None:
+async def test_a_removed_vector_does_not_stay_in_a_file(tmp_path: Path) -> None:
     rows = Rows()
     vectors = await opened(rows, tmp_path)
     key, vector = next(iter(rows.rows["ada"].items()))
@@ -171,7 +169,7 @@ async def test_what_is_forgotten_does_not_lie_on_in_a_file(tmp_path: Path) -> No
     await unloaded.close()
 
 
-async def test_a_disk_that_is_full_costs_the_file_and_not_the_search(
+async def test_a_full_disk_prevents_saving_but_not_searching(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
@@ -184,7 +182,7 @@ async def test_a_disk_that_is_full_costs_the_file_and_not_the_search(
     await vectors.close()
 
 
-async def test_large_indexes_that_make_room_are_saved_and_come_back(tmp_path: Path) -> None:
+async def test_evicted_large_indexes_are_saved_and_read_again(tmp_path: Path) -> None:
     agents = ("ada", "bob", "cyd")
     rows = Rows(agents)
     vectors = FaissVectors(rows, EMBEDDER, DIMENSIONS, max_bytes=MANY * 130, folder=tmp_path)

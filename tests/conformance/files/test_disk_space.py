@@ -1,5 +1,4 @@
-"""The reserve for a full disk: given up when hardly anything else is free, taken back when there is
-enough."""
+"""The reserve for a full disk: released when little else is free, filled again when enough is free."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ RESERVE = 64 * KIB
 
 
 class Disk:
-    """How much is free beside the reserve."""
+    """A disk with a set number of free bytes besides the reserve."""
 
     def __init__(self, folder: Path, free: int) -> None:
         self.free = free
@@ -39,7 +38,7 @@ def test_with_free_space_there_is_a_reserve_and_nothing_is_rejected(tmp_path: Pa
     assert disk.guard.write_rejection() is None
 
 
-def test_the_reserve_is_given_up_when_a_quarter_of_it_is_left_and_taken_back_with_some_to_spare(
+def test_the_reserve_is_released_below_a_quarter_and_filled_again_with_a_margin(
     tmp_path: Path,
 ) -> None:
     disk = Disk(tmp_path, 10 * RESERVE)
@@ -55,7 +54,7 @@ def test_the_reserve_is_given_up_when_a_quarter_of_it_is_left_and_taken_back_wit
     assert refused.fault.transient
     assert "0.1 MiB must be free there, and 0.07 are." in refused.fault.message
     disk.free = RESERVE + RESERVE // 4
-    assert disk.look(), "it would be given up again at once"
+    assert disk.look(), "less would release it again immediately"
     disk.free = RESERVE + RESERVE // 2
     assert not disk.look()
     assert reserved(tmp_path) == RESERVE
@@ -63,7 +62,7 @@ def test_the_reserve_is_given_up_when_a_quarter_of_it_is_left_and_taken_back_wit
 
 
 @pytest.mark.parametrize("left", [0, RESERVE])
-def test_a_start_on_a_full_disk_is_one_with_refusals(tmp_path: Path, left: int) -> None:
+def test_a_start_on_a_full_disk_rejects_writes(tmp_path: Path, left: int) -> None:
     if left:
         Disk(tmp_path, 10 * RESERVE).look()
     disk = Disk(tmp_path, 0)
@@ -71,8 +70,8 @@ def test_a_start_on_a_full_disk_is_one_with_refusals(tmp_path: Path, left: int) 
     assert reserved(tmp_path) == 0
 
 
-def test_without_a_reserve_nothing_is_ever_refused(tmp_path: Path) -> None:
-    room = DiskSpaceGuard(tmp_path, 0, lambda _: 0)
-    assert not room.update()
-    assert room.write_rejection() is None
+def test_without_a_reserve_nothing_is_rejected(tmp_path: Path) -> None:
+    guard = DiskSpaceGuard(tmp_path, 0, lambda _: 0)
+    assert not guard.update()
+    assert guard.write_rejection() is None
     assert not (tmp_path / RESERVE_NAME).exists()

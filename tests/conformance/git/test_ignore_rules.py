@@ -1,4 +1,4 @@
-"""What `.gitignore` keeps out is what git itself keeps out, over many rules made at random."""
+"""Rules of `.gitignore`: the server ignores the same files as git, for many random rules."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PIECES = (
 
 
 @pytest.mark.parametrize("seed", range(ROUNDS))
-def test_as_git_says(tmp_path: Path, seed: int) -> None:
+def test_the_rules_ignore_the_same_files_as_git(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     for path in PATHS:
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Writes of one moment share git's work, and are revisions of their own all the same (feature F1)."""
+"""Concurrent writes share git processes, and each is a revision of its own (feature F1)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ADA = CommitMetadata(author="ada", message="why not")
 
 
 class CountingGit(Git):
-    """Counts the programs that it starts."""
+    """Count the processes that it starts."""
 
     started = 0
 
@@ -64,7 +64,7 @@ def text(path: str, content: str | None) -> Change:
     return Change(path=path, content=None if content is None else content.encode())
 
 
-async def test_writes_of_one_moment_are_revisions_of_their_own(store: Store) -> None:
+async def test_concurrent_writes_are_separate_revisions(store: Store) -> None:
     before = store.git.started
     made = await asyncio.gather(
         *[
@@ -88,7 +88,7 @@ async def test_writes_of_one_moment_are_revisions_of_their_own(store: Store) -> 
     assert [c.id for c in await store.repository.history("main", [], 0, 100)] == [c.id for c in made[::-1]]
 
 
-async def test_of_those_that_expect_the_same_one_is_written(store: Store) -> None:
+async def test_of_writes_that_expect_the_same_state_one_succeeds(store: Store) -> None:
     (there,) = await store.repository.files("main")
     answers = await asyncio.gather(
         *[
@@ -104,7 +104,7 @@ async def test_of_those_that_expect_the_same_one_is_written(store: Store) -> Non
     assert {fault.metadata["etag"] for fault in refused} == {now.id}
 
 
-async def test_a_write_that_is_refused_does_not_take_the_others_with_it(store: Store) -> None:
+async def test_a_rejected_write_does_not_affect_the_others(store: Store) -> None:
     answers = await asyncio.gather(
         store.repository.write("main", [text("b", "1")], ADA),
         store.repository.write("main", [text("a/b", "a is a file")], ADA),
@@ -119,7 +119,7 @@ async def test_a_write_that_is_refused_does_not_take_the_others_with_it(store: S
     assert {"a", "c"} <= {file.path for file in await store.repository.files("draft")}
 
 
-async def test_who_goes_away_does_not_stop_the_others(store: Store) -> None:
+async def test_a_cancelled_caller_does_not_stop_the_other_writes(store: Store) -> None:
     tasks = [
         asyncio.ensure_future(store.repository.write("main", [text(f"f{n}", "1")], ADA)) for n in range(10)
     ]
@@ -131,8 +131,8 @@ async def test_who_goes_away_does_not_stop_the_others(store: Store) -> None:
     assert len(await store.repository.files("main")) == 11
 
 
-async def test_any_writes_leave_what_was_written(store: Store) -> None:
-    """Random writes and deletions, at once, against a plain dictionary."""
+async def test_random_writes_leave_the_expected_files(store: Store) -> None:
+    """Compare concurrent random writes and deletions with a dictionary."""
     chance, there = random.Random(7), {"a": "0"}
     folders = ["", "x/", "x/y/", "x-/", "x./", "xy/", "é/"]
     for _ in range(8):

@@ -1,4 +1,4 @@
-"""The stores that the suites of the ports ``Journal`` and ``Records`` run against, and what they write."""
+"""The stores that the suites of the ports ``Journal`` and ``Records`` test, and the values they write."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def opened(kind: str = "memory", folder: Path | None = None, count: int = 
 
 
 def conversation_id(number: int) -> str:
-    """Ids that take turns in living in three shards."""
+    """Return an id. Consecutive numbers belong to the three shards in turn."""
     return f"conv_01HF7YAT000000000000000{number:02}{number % 3}"
 
 
@@ -69,10 +69,12 @@ def put_conversation(value: Conversation) -> Put:
     )
 
 
-def message(number: int, *, turn: str = "turn_1", role: Role = Role.USER, room: str = CONVERSATION_ID) -> Put:
+def message(
+    number: int, *, turn: str = "turn_1", role: Role = Role.USER, owner: str = CONVERSATION_ID
+) -> Put:
     value = Message(
         id=f"msg_{number:03}",
-        conversation_id=room,
+        conversation_id=owner,
         turn_id=turn,
         ordinal=number,
         role=role,
@@ -97,10 +99,10 @@ def operation(number: int, *, live: bool = True, given: Any = None) -> Put:
 
 
 def emitted(
-    sequence: int, *, room: str = CONVERSATION_ID, name: str = "", turn: str = "", at_ms: int = 0
+    sequence: int, *, owner: str = CONVERSATION_ID, name: str = "", turn: str = "", at_ms: int = 0
 ) -> Event:
     emit = Emit(name or "participant.joined", Participant(type="user", id=f"u{sequence}"), turn)
-    return Event(sequence, at_ms or sequence * 100, room, emit)
+    return Event(sequence, at_ms or sequence * 100, owner, emit)
 
 
 def commit(

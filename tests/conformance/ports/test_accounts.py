@@ -1,4 +1,4 @@
-"""What agents spend is added up the same everywhere: one suite for the port ``Accounts``."""
+"""Accounts of agents: one suite for the port ``Accounts``."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def write(shards: Shards, number: int, *charges: Put, events: tuple[Event,
     await shards.of(conversation_id(number)).commit([made])
 
 
-async def test_who_has_spent_nothing_has_an_account_too(shards: Shards) -> None:
+async def test_an_agent_without_usage_has_an_account(shards: Shards) -> None:
     assert await accounts_of(shards).accounts([A]) == {A: Account()}
 
 
@@ -70,7 +70,7 @@ async def test_charges_add_up_over_conversations_and_shards(shards: Shards) -> N
     assert (found[B].input_tokens, found["agt_c"]) == (30, Account())
 
 
-async def test_a_call_whose_price_is_known_at_last_is_taken_back_from_those_without_one(
+async def test_a_call_priced_later_no_longer_counts_as_unpriced(
     shards: Shards,
 ) -> None:
     begun = Account(model_calls=1, unpriced_calls=1)
@@ -81,7 +81,7 @@ async def test_a_call_whose_price_is_known_at_last_is_taken_back_from_those_with
     assert found == Account(model_calls=2, cost_micros=7)
 
 
-async def test_what_was_spent_outlives_the_conversation(shards: Shards) -> None:
+async def test_usage_outlives_the_conversation(shards: Shards) -> None:
     await write(shards, 0, charge(A, "1"))
     gone = Commit(conversation_id(0), CONVERSATION, changes=[Erase(whole=True)])
     await shards.of(conversation_id(0)).commit([gone])
@@ -91,7 +91,7 @@ async def test_what_was_spent_outlives_the_conversation(shards: Shards) -> None:
 async def test_a_commit_that_fails_charges_nothing(shards: Shards) -> None:
     first = (emitted(1),)
     await write(shards, 0, charge(A, "1"), events=first)
-    with pytest.raises(Exception):  # noqa: B017 (each store has its own)
+    with pytest.raises(Exception):  # noqa: B017 (each store raises its own error)
         await write(shards, 0, charge(A, "2"), events=first)
     assert (await accounts_of(shards).accounts([A]))[A] == ONE
 
@@ -110,7 +110,7 @@ async def test_a_commit_that_fails_charges_nothing(shards: Shards) -> None:
         "seal = NULL",
     ],
 )
-async def test_a_damaged_account_is_named_and_others_are_not_stopped(tmp_path: Path, change: str) -> None:
+async def test_a_damaged_account_is_named_and_does_not_affect_others(tmp_path: Path, change: str) -> None:
     async with opened("sqlite", tmp_path, count=1) as shards:
         await write(shards, 0, charge(A, "1"), charge(B, "2"))
     with closing(sqlite3.connect(tmp_path / "shards" / "00.db")) as connection:
@@ -129,7 +129,7 @@ async def test_a_damaged_account_is_named_and_others_are_not_stopped(tmp_path: P
     assert [line for line in check_shard(tmp_path / "shards" / "00.db").problems if A in line]
 
 
-async def test_accounts_from_before_they_had_a_seal_get_one(tmp_path: Path) -> None:
+async def test_old_accounts_without_a_seal_get_one(tmp_path: Path) -> None:
     path = tmp_path / "00.db"
     connect(path, MIGRATIONS[:8]).close()
     with closing(sqlite3.connect(path)) as connection:

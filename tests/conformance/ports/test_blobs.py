@@ -1,4 +1,4 @@
-"""Every store of objects behaves the same: one suite for the port `wonder_server.ports.blobs.Blobs`."""
+"""Object stores: one suite for the port `wonder_server.ports.blobs.Blobs`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from wonder_server.ports.blobs import Blobs, key_of
 
 @dataclass
 class Subject:
-    """A store, and how to damage one of its objects."""
+    """A store, and a function that damages one of its objects."""
 
     blobs: Blobs
     damage: Callable[[str, bytes], object]
@@ -59,21 +59,21 @@ async def subject(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
 
 
 @pytest.mark.parametrize("content", [b"", b"x", "🎈\0".encode(), bytes(range(256)) * 5000, b"m" * 10_000_000])
-async def test_what_was_put_is_there_by_the_hash_of_its_content(subject: Subject, content: bytes) -> None:
+async def test_an_object_is_stored_under_the_hash_of_its_content(subject: Subject, content: bytes) -> None:
     key = await subject.blobs.put(content)
     assert key == key_of(content)
     assert await subject.blobs.get(key) == content
     assert await subject.blobs.exists(key)
 
 
-async def test_the_same_content_is_there_once(subject: Subject) -> None:
+async def test_equal_contents_are_stored_once(subject: Subject) -> None:
     keys = await asyncio.gather(*(subject.blobs.put(b"same") for _ in range(10)))
     assert len(set(keys)) == 1
     await subject.blobs.delete(keys[0])
     assert await subject.blobs.get(keys[0]) is None
 
 
-async def test_what_is_not_there_is_none(subject: Subject) -> None:
+async def test_a_missing_resource_is_none(subject: Subject) -> None:
     await subject.blobs.put(b"something else")
     for key in (key_of(b"never"), "", "x", "../../etc/passwd", "a" * 63 + "/", key_of(b"x").upper()):
         assert await subject.blobs.get(key) is None
@@ -81,7 +81,7 @@ async def test_what_is_not_there_is_none(subject: Subject) -> None:
         await subject.blobs.delete(key)
 
 
-async def test_what_is_deleted_is_gone_and_the_rest_stays(subject: Subject) -> None:
+async def test_deleting_an_object_keeps_the_others(subject: Subject) -> None:
     one, two = await subject.blobs.put(b"one"), await subject.blobs.put(b"two")
     await subject.blobs.delete(one)
     await subject.blobs.delete(one)
@@ -90,7 +90,7 @@ async def test_what_is_deleted_is_gone_and_the_rest_stays(subject: Subject) -> N
 
 
 @pytest.mark.parametrize("damaged", [b"", b"whole, nearl", b"whole, nearly", b"WHOLE, nearly!", b"x" * 1000])
-async def test_a_damaged_object_is_an_error_and_put_again_is_whole(subject: Subject, damaged: bytes) -> None:
+async def test_a_damaged_object_is_an_error_until_it_is_put_again(subject: Subject, damaged: bytes) -> None:
     key = await subject.blobs.put(b"whole, nearly!")
     subject.damage(key, damaged)
     with pytest.raises(WonderError) as problem:
@@ -100,7 +100,7 @@ async def test_a_damaged_object_is_an_error_and_put_again_is_whole(subject: Subj
     assert await subject.blobs.get(key) == b"whole, nearly!"
 
 
-async def test_files_outlive_their_store_and_half_written_ones_are_cleared_away(tmp_path: Path) -> None:
+async def test_objects_survive_a_restart_and_drafts_are_removed(tmp_path: Path) -> None:
     key = await (await FileBlobs.open(tmp_path)).put(b"kept")
     (tmp_path / "tmp" / "half").write_bytes(b"ke")
     again = await FileBlobs.open(tmp_path)
@@ -108,7 +108,7 @@ async def test_files_outlive_their_store_and_half_written_ones_are_cleared_away(
     assert not list((tmp_path / "tmp").iterdir())
 
 
-async def test_a_folder_that_cannot_be_written_is_storage_that_is_unavailable(tmp_path: Path) -> None:
+async def test_an_unwritable_folder_is_storage_unavailable(tmp_path: Path) -> None:
     blobs = await FileBlobs.open(tmp_path / "blobs")
     (tmp_path / "blobs" / key_of(b"x")[:2]).write_text("in the way")
     with pytest.raises(WonderError) as problem:
@@ -117,7 +117,7 @@ async def test_a_folder_that_cannot_be_written_is_storage_that_is_unavailable(tm
     assert not list((tmp_path / "blobs" / "tmp").iterdir())
 
 
-# --- a store that is elsewhere ------------------------------------------------------------------
+# --- a remote store -----------------------------------------------------------------------------
 
 
 @pytest_asyncio.fixture
@@ -135,7 +135,7 @@ async def unavailable(work: Awaitable[object]) -> Fault:
     return problem.value.fault
 
 
-async def test_a_store_that_is_down_is_an_error_and_is_found_again(s3: S3Server, far: S3Blobs) -> None:
+async def test_an_unreachable_store_is_an_error_until_it_returns(s3: S3Server, far: S3Blobs) -> None:
     key = await far.put(b"kept")
     s3.kill()
     try:
@@ -148,7 +148,7 @@ async def test_a_store_that_is_down_is_an_error_and_is_found_again(s3: S3Server,
     assert await far.get(await far.put(b"new")) == b"new"
 
 
-async def test_a_store_that_does_not_answer_holds_nobody_up(s3: S3Server) -> None:
+async def test_a_silent_store_fails_within_the_deadline(s3: S3Server) -> None:
     blobs = S3Blobs(s3.store(new_bucket()), deadline_s=0.2)
     key = key_of(b"first")
     s3.hold(still=True)
@@ -172,7 +172,7 @@ async def test_a_store_that_dies_while_it_writes_has_all_or_nothing(s3: S3Server
     assert await far.get(key_of(content)) == content
 
 
-async def test_a_bucket_is_made_by_whoever_is_first_and_reading_needs_one(s3: S3Server) -> None:
+async def test_the_first_put_creates_the_bucket_and_reading_needs_one(s3: S3Server) -> None:
     one, two = (S3Blobs(store) for store in [s3.store(new_bucket())] * 2)
     assert "no bucket" in (await unavailable(one.get(key_of(b"x")))).message
     await asyncio.gather(*(blobs.put(b"%d" % number) for number in range(20) for blobs in (one, two)))
@@ -180,8 +180,8 @@ async def test_a_bucket_is_made_by_whoever_is_first_and_reading_needs_one(s3: S3
     await asyncio.gather(one.close(), two.close())
 
 
-async def test_wrong_keys_are_said_to_be_wrong_and_never_shown(s3: S3Server, far: S3Blobs) -> None:
-    for wrong in ({"secret_key": "not-the-secret"}, {"access_key": "nobody-known"}):
+async def test_wrong_keys_are_reported_and_never_shown(s3: S3Server, far: S3Blobs) -> None:
+    for wrong in ({"secret_key": "not-the-secret"}, {"access_key": "unknown-key"}):
         store = s3.store(far._store.bucket, **wrong)
         blobs = S3Blobs(store)
         fault = await unavailable(blobs.put(b"x"))
@@ -191,7 +191,7 @@ async def test_wrong_keys_are_said_to_be_wrong_and_never_shown(s3: S3Server, far
         await blobs.close()
 
 
-async def test_nobody_listens_where_the_store_should_be() -> None:
+async def test_a_store_without_a_listener_is_unavailable() -> None:
     blobs = S3Blobs(S3Config(endpoint="http://127.0.0.1:9", bucket="none", access_key="a", secret_key="b"))
     assert (await unavailable(blobs.put(b"x"))).transient
     await blobs.close()

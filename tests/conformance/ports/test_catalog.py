@@ -1,4 +1,4 @@
-"""Every catalog behaves the same: one suite for the port `wonder_server.ports.catalog.Catalog`."""
+"""Catalogs: one suite for the port `wonder_server.ports.catalog.Catalog`."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def refused(catalog: Catalog, *changes: Put | Drop, answer: Answer | None 
     return refusal.value.fault.reason
 
 
-async def test_what_is_put_is_found_by_id_and_by_name(catalog: Catalog) -> None:
+async def test_a_resource_is_found_by_id_and_by_name(catalog: Catalog) -> None:
     full = Project(
         id="proj_9",
         name="full",
@@ -88,7 +88,7 @@ async def test_what_is_put_is_found_by_id_and_by_name(catalog: Catalog) -> None:
     assert by_name == await catalog.definition(Reference(definition_id="def_1")) == definition(1, "a")
 
 
-async def test_what_is_not_there_is_none(catalog: Catalog) -> None:
+async def test_a_missing_resource_is_none(catalog: Catalog) -> None:
     assert await catalog.library("x") is None
     assert await catalog.definition(Reference(library="team", name="a")) is None
     assert await catalog.definition(Reference(definition_id="def_1")) is None
@@ -170,7 +170,7 @@ async def test_a_version_that_does_not_follow_is_stale(catalog: Catalog) -> None
     assert await refused(catalog, Drop(project(2, "q"))) is stale
 
 
-async def test_what_is_dropped_is_gone_with_all_its_revisions(catalog: Catalog) -> None:
+async def test_a_dropped_definition_is_deleted_with_all_revisions(catalog: Catalog) -> None:
     first = definition(1, "a")
     second = replace(first, revision=2)
     await catalog.commit([Put(TEAM), Put(first), Put(second), Put(project(1, "p"))])
@@ -205,7 +205,7 @@ async def test_an_answer_is_kept_with_its_changes_and_only_once(catalog: Catalog
     assert await catalog.library("acme/bots") is None
 
 
-async def test_old_answers_are_forgotten(catalog: Catalog) -> None:
+async def test_old_answers_are_deleted(catalog: Catalog) -> None:
     old = Answer(request_id="old", fingerprint="f", result={}, created_ms=1)
     new = Answer(request_id="new", fingerprint="f", result={}, created_ms=2 + ANSWER_TTL_MS)
     await catalog.commit([], old)

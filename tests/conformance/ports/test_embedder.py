@@ -1,4 +1,4 @@
-"""Every embedder: unit vectors, the same each time, near for what is alike."""
+"""Embedders: unit vectors, the same each time, near each other for similar texts."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ async def test_a_text_without_words_is_near_to_nothing(embedder: Embedder) -> No
     assert abs(cosine(blank, other)) < 0.1
 
 
-async def test_a_text_gets_the_same_vector_alone_and_in_company(embedder: Embedder) -> None:
+async def test_a_text_gets_the_same_vector_alone_and_in_a_batch(embedder: Embedder) -> None:
     [alone] = await embedder.embed([SENTENCE])
     assert (await embedder.embed(["other", SENTENCE]))[1] == alone
 
 
-async def test_what_shares_words_or_most_letters_is_nearer_than_what_does_not(embedder: Embedder) -> None:
+async def test_texts_with_shared_words_or_letters_are_nearer_than_others(embedder: Embedder) -> None:
     base, same_words, misspelt, other = await embedder.embed(
         [
             SENTENCE,

@@ -1,4 +1,4 @@
-"""Every journal behaves the same: one suite for the port `wonder_server.ports.journal.Journal`."""
+"""Journals: one suite for the port `wonder_server.ports.journal.Journal`."""
 
 from __future__ import annotations
 
@@ -87,14 +87,14 @@ def turn(number: int, status: TurnStatus = TurnStatus.COMPLETED, **fields: Any) 
     return Put("turns", value.id, value, parent=CONVERSATION_ID, ordinal=number, status=status.value)
 
 
-async def test_who_was_never_written_is_not_there(journal: Journal) -> None:
+async def test_an_actor_that_was_never_written_is_none(journal: Journal) -> None:
     assert await journal.load(CONVERSATION_ID, CONVERSATION) is None
     assert await journal.events(CONVERSATION_ID, CONVERSATION, 0, 10) == []
     assert await journal.entries(CONVERSATION_ID, CONVERSATION, 0, 10) == []
     assert await journal.unfinished() == []
 
 
-async def test_what_is_written_is_loaded_with_how_far_it_goes(journal: Journal) -> None:
+async def test_an_actor_is_loaded_with_its_heads(journal: Journal) -> None:
     kept = conversation(0, title="é🙂\x00\u2028", metadata={"a": [1, None, {"b": 2.5}], "": True})
     entry = Entry(1, 7, inputs.Create(conversation=kept), ())
     await journal.commit(
@@ -129,7 +129,7 @@ async def test_only_live_rows_make_up_the_working_set(journal: Journal) -> None:
     assert await journal.unfinished() == []
 
 
-async def test_the_newest_turns_are_loaded_and_older_ones_with_work_with_what_hangs_on_them(
+async def test_the_newest_turns_and_those_with_work_are_loaded_with_their_rows(
     journal: Journal,
 ) -> None:
     work = TurnWork(turn_id="turn_002", agent=agent())
@@ -154,7 +154,7 @@ async def test_the_newest_turns_are_loaded_and_older_ones_with_work_with_what_ha
     assert rows["works"] == [work]
 
 
-async def test_values_come_back_as_they_were_dollars_and_all(journal: Journal) -> None:
+async def test_values_with_dollar_signs_are_loaded_unchanged(journal: Journal) -> None:
     strange = {"$": "0123", "$ref": "#/a", "$$": {"$": {"$": 1}}, "a": {"$": "x" * 3000}}
     request = Request(turn_id="turn_1", body={"messages": [strange, strange]})
     raw = text_answer("", replace(call("find"), arguments=strange))
@@ -210,13 +210,13 @@ async def test_large_events_are_read_a_few_at_a_time(journal: Journal) -> None:
     await journal.commit([commit(CONVERSATION_ID, events=tuple(large))])
     seen: list[Event] = []
     while page := await journal.events(CONVERSATION_ID, CONVERSATION, len(seen), 200):
-        # What lies in memory anyhow may come at once.
+        # A store in memory may return all at once.
         assert len(page) <= 3 or not isinstance(journal, SqliteShard)
         seen += page
     assert seen == large
 
 
-async def test_entries_come_back_as_they_were(journal: Journal) -> None:
+async def test_entries_are_read_unchanged(journal: Journal) -> None:
     driven = Driven()
     events: list[inputs.Input] = [
         inputs.Succeeded(operation_id=driven.pending(OperationKind.ASSEMBLY).id, output=ASSEMBLED)
@@ -260,7 +260,7 @@ async def test_a_journal_replays_to_the_same_decisions(journal: Journal) -> None
 
 
 def run_commit(run_id: str, *, root: str) -> tuple[Commit, Any]:
-    """A run that has started, as the loop would write it."""
+    """Return the commit of a run that has started, as the loop writes it."""
     state = RUN.new_state()
     start = run_inputs.Start(
         run_id=run_id,
@@ -301,7 +301,7 @@ async def test_a_run_and_its_conversation_are_written_together(journal: Journal)
 
 
 async def test_one_definition_is_shared_by_actors_of_different_roots(journal: Journal) -> None:
-    """Each root must be able to be read, and one day removed, on its own."""
+    """Each root must be readable and removable on its own."""
     first, second = "run_01HF7YAT0000000000000000A0", "run_01HF7YAT0000000000000000B0"
     shared = workflow("assembly")
     for run_id in (first, second):
@@ -320,7 +320,7 @@ async def test_a_commit_that_contradicts_the_record_writes_nothing(journal: Jour
     before = await loaded(journal)
     wrong = (ValueError, sqlite3.IntegrityError)
     other = commit(
-        conversation_id(3), put_conversation(conversation(3)), events=(emitted(1, room=conversation_id(3)),)
+        conversation_id(3), put_conversation(conversation(3)), events=(emitted(1, owner=conversation_id(3)),)
     )
     for contradiction in (
         commit(CONVERSATION_ID, Delete("operations", "op_1"), entries=(entry,)),
@@ -332,7 +332,7 @@ async def test_a_commit_that_contradicts_the_record_writes_nothing(journal: Jour
     assert await journal.load(conversation_id(3), CONVERSATION) is None
 
 
-async def test_requests_are_answered_by_scope_and_id(journal: Journal) -> None:
+async def test_completed_requests_are_found_by_scope_and_id(journal: Journal) -> None:
     made = commit(CONVERSATION_ID, put_conversation(conversation(0)))
     asked = port.Request(CONVERSATION_ID, "r1", "print")
     made.requests.append((asked, {"turn_id": "turn_1"}))
@@ -351,30 +351,30 @@ async def test_requests_are_answered_by_scope_and_id(journal: Journal) -> None:
 
 
 async def test_many_rows_of_many_actors_go_in_one_commit(shards: Shards, journal: Journal) -> None:
-    rooms = [conversation_id(number) for number in range(0, 60, 3)]
+    owners = [conversation_id(number) for number in range(0, 60, 3)]
     commits = []
-    for number, room in zip(range(0, 60, 3), rooms, strict=True):
-        rows = [message(each, room=room) for each in range(1, 12)]
+    for number, owner in zip(range(0, 60, 3), owners, strict=True):
+        rows = [message(each, owner=owner) for each in range(1, 12)]
         commits.append(
             commit(
-                room,
+                owner,
                 put_conversation(conversation(number)),
                 *rows,
-                events=tuple(emitted(each, room=room) for each in range(1, 6)),
+                events=tuple(emitted(each, owner=owner) for each in range(1, 6)),
             )
         )
     before = shards.journal.commits if not hasattr(shards, "commits") else shards.commits
     await journal.commit(commits)
     after = shards.journal.commits if not hasattr(shards, "commits") else shards.commits
     assert after == before + 1
-    for room in rooms:
-        found = await loaded(journal, room)
+    for owner in owners:
+        found = await loaded(journal, owner)
         assert found.event_head == 5
-        shown = await journal.events(room, CONVERSATION, 0, 99)
+        shown = await journal.events(owner, CONVERSATION, 0, 99)
         assert [event.sequence for event in shown] == [1, 2, 3, 4, 5]
 
 
-async def test_what_was_written_is_there_when_the_store_is_opened_again(tmp_path: Path) -> None:
+async def test_a_reopened_store_has_what_was_written(tmp_path: Path) -> None:
     async with opened("sqlite", tmp_path) as store:
         driven = Driven()
         decisions = driven.succeed(OperationKind.ASSEMBLY, ASSEMBLED)
@@ -383,7 +383,7 @@ async def test_what_was_written_is_there_when_the_store_is_opened_again(tmp_path
         put = Put("requests", model.request.turn_id, model.request, live=True)
         await store.of(CONVERSATION_ID).commit([commit(CONVERSATION_ID, put, entries=(entry,))])
     async with opened("sqlite", tmp_path, count=7) as store:
-        assert store.count == 3, "the number of shards is fixed when the folder is made"
+        assert store.count == 3, "the number of shards is fixed when the folder is created"
         assert (await loaded(store.of(CONVERSATION_ID))).rows["requests"] == [model.request]
         assert await store.of(CONVERSATION_ID).entries(CONVERSATION_ID, CONVERSATION, 0, 9) == [entry]
 

@@ -1,4 +1,4 @@
-"""Every store of memories: one transaction for record, text and vector; agents apart."""
+"""Memory stores: one transaction for record, text and vector; agents are separate."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteMemories]:
 
 
 class Writer:
-    """Writes memories with ids that count up."""
+    """Write memories with consecutive ids."""
 
     def __init__(self, store: SqliteMemories) -> None:
         self.store = store
@@ -58,7 +58,7 @@ async def found(store: SqliteMemories, agent: str, query: str, *types: str) -> l
     return sorted(memory.content for memory in memories)
 
 
-async def test_what_is_written_is_read_back_whole(store: SqliteMemories, writer: Writer) -> None:
+async def test_a_memory_is_read_as_it_was_written(store: SqliteMemories, writer: Writer) -> None:
     draft = Draft(
         type="décision",
         content="Tea 🍵 with\x00nulls\nand lines",
@@ -73,7 +73,7 @@ async def test_what_is_written_is_read_back_whole(store: SqliteMemories, writer:
     assert (read.created_ms, read.version, read.etag) == (1000, 1, "1")
 
 
-async def test_an_agent_sees_nothing_of_anothers(store: SqliteMemories, writer: Writer) -> None:
+async def test_an_agent_reads_no_memories_of_another(store: SqliteMemories, writer: Writer) -> None:
     [mine] = await writer.add("ada", "the secret word is plum")
     [theirs] = await writer.add("bob", "the secret word is pear")
     assert await store.get("ada", [theirs.memory.id]) == []
@@ -89,16 +89,16 @@ async def test_an_agent_sees_nothing_of_anothers(store: SqliteMemories, writer: 
         await store.replace(dataclasses.replace(theirs.memory, agent_id="ada"), 1, None, EMBEDDER)
 
 
-async def test_that_an_agent_has_none_is_known_from_a_look_until_the_first_is_written(
+async def test_an_empty_agent_is_known_from_a_search_until_its_first_memory(
     store: SqliteMemories, writer: Writer
 ) -> None:
-    assert not store.is_empty("ada"), "nobody has looked"
+    assert not store.is_empty("ada"), "no search has run"
     await writer.add("bob", "tea")
     assert await found(store, "ada", "tea") == []
-    assert await found(store, "bob", "coffee") == [], "there is something else"
+    assert await found(store, "bob", "coffee") == [], "bob has another memory"
     assert (store.is_empty("ada"), store.is_empty("bob")) == (True, False)
     [[stored], known] = await asyncio.gather(writer.add("ada", "tea"), is_empty_soon(store, "ada"))
-    assert not known, "one is being written"
+    assert not known, "a write is queued"
     assert not store.is_empty("ada")
     assert await found(store, "ada", "tea") == ["tea"]
     await store.remove("ada", stored.memory.id, None, 2000)
@@ -111,7 +111,7 @@ async def is_empty_soon(store: SqliteMemories, agent: str) -> bool:
 
 
 @pytest.mark.parametrize("first", ["look", "write"])
-async def test_a_look_that_a_write_overtakes_does_not_know_that_there_are_none(
+async def test_a_search_overtaken_by_a_write_does_not_mark_the_agent_as_empty(
     store: SqliteMemories, writer: Writer, first: str
 ) -> None:
     for number in range(20):
@@ -123,7 +123,7 @@ async def test_a_look_that_a_write_overtakes_does_not_know_that_there_are_none(
         assert await found(store, agent, "tea") == ["tea"]
 
 
-async def test_a_write_that_fails_is_none(store: SqliteMemories, writer: Writer) -> None:
+async def test_a_failed_write_stores_nothing(store: SqliteMemories, writer: Writer) -> None:
     wrong = Draft(type="fact", content="tea", contradicts_ids=("mem_unknown",))
     write = asyncio.create_task(writer.add("ada", wrong))
     looks = [await found(store, "ada", "tea") for _ in range(3)]
@@ -133,7 +133,7 @@ async def test_a_write_that_fails_is_none(store: SqliteMemories, writer: Writer)
     assert store.is_empty("ada")
 
 
-async def test_the_same_key_answers_the_first_record_for_each_agent(
+async def test_an_idempotency_key_returns_the_first_memory_of_the_agent(
     store: SqliteMemories, writer: Writer
 ) -> None:
     [first] = await writer.add("ada", Draft(type="fact", content="one", idempotency_key="op_1"))
@@ -145,14 +145,18 @@ async def test_the_same_key_answers_the_first_record_for_each_agent(
     assert len(await store.page("ada", Filter(), "", 10)) == 1
 
 
-async def test_at_once_the_same_key_still_writes_once(store: SqliteMemories, writer: Writer) -> None:
+async def test_concurrent_writes_with_one_idempotency_key_store_one_memory(
+    store: SqliteMemories, writer: Writer
+) -> None:
     draft = Draft(type="fact", content="one", idempotency_key="op_1")
     results = await asyncio.gather(*(writer.add("ada", draft) for _ in range(20)))
     assert len({result[0].memory.id for result in results}) == 1
     assert len(await store.vectors("ada", EMBEDDER)) == 1
 
 
-async def test_what_is_known_is_not_stored_twice_when_asked_so(store: SqliteMemories, writer: Writer) -> None:
+async def test_a_known_memory_is_not_stored_twice_if_unless_known_is_set(
+    store: SqliteMemories, writer: Writer
+) -> None:
     def draft(content: str, kind: str = "fact") -> Draft:
         return Draft(type=kind, content=content, unless_known=True)
 
@@ -168,7 +172,7 @@ async def test_what_is_known_is_not_stored_twice_when_asked_so(store: SqliteMemo
     [elsewhere] = await writer.add("bob", draft("Anna likes tea"))
     assert elsewhere.memory.id != first.memory.id
     [twice] = await writer.add("ada", "Anna likes tea")
-    assert twice.written, "a plain write stores what it is given"
+    assert twice.written, "a plain write always stores"
 
 
 async def test_pages_go_from_new_to_old_and_keep_to_their_types(
@@ -230,10 +234,10 @@ async def test_a_huge_query_is_cut_to_its_longest_words() -> None:
     assert any("extraordinarily" in word for word in words)
 
 
-async def test_what_others_wrote_does_not_change_an_agents_order(
+async def test_memories_of_others_do_not_change_an_agents_ranking(
     store: SqliteMemories, writer: Writer
 ) -> None:
-    """Words that are common to this agent stay common, however rare they are elsewhere."""
+    """Words that are common for this agent stay common, however rare they are for others."""
     await writer.add("ada", *(f"she said that it is the thing number {i}" for i in range(30)), "drink tea")
 
     async def order() -> list[str]:
@@ -247,7 +251,7 @@ async def test_what_others_wrote_does_not_change_an_agents_order(
     assert await order() == alone
 
 
-async def test_a_change_moves_text_and_vector_along(store: SqliteMemories, writer: Writer) -> None:
+async def test_a_change_updates_text_and_vector(store: SqliteMemories, writer: Writer) -> None:
     [stored] = await writer.add("ada", "Anna likes tea")
     new = dataclasses.replace(stored.memory, content="Anna likes coffee", version=2, updated_ms=2000)
     new = dataclasses.replace(new, size_bytes=len(new.content))
@@ -263,7 +267,7 @@ async def test_a_change_moves_text_and_vector_along(store: SqliteMemories, write
     assert caught.value.fault.reason is Reason.ETAG_MISMATCH
 
 
-async def test_what_is_forgotten_is_gone_everywhere(store: SqliteMemories, writer: Writer) -> None:
+async def test_a_deleted_memory_is_removed_everywhere(store: SqliteMemories, writer: Writer) -> None:
     [stored, kept] = await writer.add("ada", "Anna likes tea", "Bo likes tea")
     with pytest.raises(WonderError) as caught:
         await store.remove("ada", stored.memory.id, 7, 2000)
@@ -284,7 +288,7 @@ async def test_entries_are_stored_together_or_not_at_all(store: SqliteMemories, 
     assert await found(store, "ada", "n0 n1") == []
 
 
-async def test_keys_are_those_of_the_types_asked_for(store: SqliteMemories, writer: Writer) -> None:
+async def test_keys_are_filtered_by_type(store: SqliteMemories, writer: Writer) -> None:
     fact, plan = await writer.add("ada", "one", Draft(type="plan", content="two"))
     assert await store.keys("ada", EMBEDDER, Filter(types=("plan",))) == [*plan.vector_keys]
     assert await store.keys("ada", EMBEDDER, Filter(types=("plan", "fact"))) == [
@@ -294,7 +298,7 @@ async def test_keys_are_those_of_the_types_asked_for(store: SqliteMemories, writ
     assert await store.keys("ada", "another", Filter(types=("plan",))) == []
 
 
-async def test_it_is_all_there_after_a_restart(tmp_path: Path) -> None:
+async def test_a_reopened_store_has_all_memories(tmp_path: Path) -> None:
     first = await SqliteMemories.open(tmp_path / "memory.db")
     [stored] = await Writer(first).add("ada", "Anna likes tea")
     await first.close()

@@ -1,4 +1,4 @@
-"""Every store of memories: what was said just before and after, filters, links, long contents."""
+"""Memory stores: neighbours, filters, links, long contents."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteMemories]:
 
 
 class Writer:
-    """Writes memories with ids that count up."""
+    """Write memories with consecutive ids."""
 
     def __init__(self, store: SqliteMemories) -> None:
         self.store = store
@@ -52,7 +52,7 @@ class Writer:
         return stored.memory
 
     async def say(self, *contents: str, first: int = 1, together: bool = False) -> list[Memory]:
-        """A conversation, message by message."""
+        """Write a conversation, message by message."""
         entries = [
             self.entry(content, conversation_id="conv_1", ordinal=ordinal)
             for ordinal, content in enumerate(contents, first)
@@ -68,7 +68,7 @@ def writer(store: SqliteMemories) -> Writer:
 
 
 async def holding(store: SqliteMemories, column: str, word: str, agent: str = "ada") -> list[int]:
-    """Rows of the index that hold a word in this column."""
+    """Return the rows of the index with a word in this column."""
     [quoted] = query_words(agent, word)
 
     def work(connection: sqlite3.Connection) -> list[int]:
@@ -87,7 +87,7 @@ async def contents(store: SqliteMemories, wanted: Filter = EVERYTHING, agent: st
 
 
 async def whole(store: SqliteMemories) -> None:
-    """The index holds what the rows say, to the last word."""
+    """Assert that the index contains exactly the words of the rows."""
 
     def work(connection: sqlite3.Connection) -> None:
         connection.execute("INSERT INTO memories_text (memories_text) VALUES ('integrity-check')")
@@ -110,7 +110,7 @@ async def refused(work: Any) -> Reason:
 
 
 @pytest.mark.parametrize("together", [True, False], ids=["in one batch", "one by one"])
-async def test_what_was_said_just_before_and_after_is_a_second_column(
+async def test_neighbours_are_indexed_in_a_second_column(
     store: SqliteMemories, writer: Writer, together: bool
 ) -> None:
     await writer.say("apples", "bananas", "cherries", "dates", together=together)
@@ -122,7 +122,7 @@ async def test_what_was_said_just_before_and_after_is_a_second_column(
     await whole(store)
 
 
-async def test_one_that_comes_later_between_two_becomes_the_neighbour_of_both(
+async def test_a_memory_inserted_between_two_becomes_a_neighbour_of_both(
     store: SqliteMemories, writer: Writer
 ) -> None:
     await writer.say("apples")
@@ -133,9 +133,7 @@ async def test_one_that_comes_later_between_two_becomes_the_neighbour_of_both(
     await whole(store)
 
 
-async def test_neighbours_hold_nothing_of_what_is_forgotten_or_was_changed(
-    store: SqliteMemories, writer: Writer
-) -> None:
+async def test_neighbours_lose_text_that_is_deleted_or_changed(store: SqliteMemories, writer: Writer) -> None:
     _, middle, last = await writer.say("apples", "bananas", "cherries")
     new = dataclasses.replace(last, content="plums", version=2)
     await store.replace(new, 1, StoredText(content="plums", vectors=()), EMBEDDER)
@@ -146,9 +144,7 @@ async def test_neighbours_hold_nothing_of_what_is_forgotten_or_was_changed(
     await whole(store)
 
 
-async def test_long_neighbours_are_clipped_and_other_agents_are_none(
-    store: SqliteMemories, writer: Writer
-) -> None:
+async def test_long_neighbours_are_cut_and_agents_are_separate(store: SqliteMemories, writer: Writer) -> None:
     await writer.say(" ".join(f"word{i}" for i in range(500)), "short")
     await writer.write("theirs", agent="bob", conversation_id="conv_1", ordinal=1)
     assert await holding(store, "around", "word3") == [2]
@@ -156,7 +152,7 @@ async def test_long_neighbours_are_clipped_and_other_agents_are_none(
     assert await holding(store, "around", "theirs") == []
 
 
-async def test_an_older_store_is_taken_over_whole(tmp_path: Path) -> None:
+async def test_an_older_store_is_migrated_completely(tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
     [name, script] = schema.MIGRATIONS[0]
     with sqlite3.connect(path) as old:
@@ -201,7 +197,7 @@ async def test_an_older_store_is_taken_over_whole(tmp_path: Path) -> None:
     ],
     ids=str,
 )
-async def test_metadata_is_filtered_by_all_that_is_asked_for(
+async def test_metadata_filters_require_every_value(
     store: SqliteMemories, writer: Writer, metadata: dict[str, Any], found: list[str]
 ) -> None:
     await writer.write("a", metadata={"topic": "tea", "n": 1, "who": {"name": "Anna", "age": None}})
@@ -249,7 +245,7 @@ async def test_filters_on_place_and_time_narrow_lists_searches_and_keys(
 # --- links ----------------------------------------------------------------------------------------
 
 
-async def test_what_was_replaced_is_read_but_not_found(store: SqliteMemories, writer: Writer) -> None:
+async def test_a_superseded_memory_can_be_read_but_not_found(store: SqliteMemories, writer: Writer) -> None:
     old = await writer.write("Anna likes tea")
     new = await writer.write("Anna likes coffee", supersedes=old.id)
     [old, new] = await store.get("ada", [old.id, new.id])
@@ -264,14 +260,14 @@ async def test_what_was_replaced_is_read_but_not_found(store: SqliteMemories, wr
     assert await refused(writer.write("x", agent="bob", supersedes=new.id)) is Reason.MEMORY_NOT_FOUND
 
 
-async def test_what_was_replaced_may_be_said_again(store: SqliteMemories, writer: Writer) -> None:
+async def test_a_superseded_memory_may_be_stated_again(store: SqliteMemories, writer: Writer) -> None:
     old = await writer.write("Anna likes tea", unless_known=True)
     await writer.write("Anna likes coffee", supersedes=old.id)
     again = await writer.write("anna likes tea", unless_known=True)
     assert again.id != old.id
 
 
-async def test_contradictions_are_told_from_both_sides(store: SqliteMemories, writer: Writer) -> None:
+async def test_contradictions_are_listed_on_both_sides(store: SqliteMemories, writer: Writer) -> None:
     one, two = await writer.write("yes"), await writer.write("no")
     three = await writer.write("perhaps", contradicts_ids=(one.id, two.id))
     assert three.contradicts_ids == (one.id, two.id)
@@ -300,7 +296,9 @@ async def test_only_other_memories_of_the_agent_are_contradicted(
     assert await contents(store) == ["mine"]
 
 
-async def test_forgetting_the_new_does_not_bring_back_the_old(store: SqliteMemories, writer: Writer) -> None:
+async def test_deleting_a_memory_does_not_bring_back_the_superseded_one(
+    store: SqliteMemories, writer: Writer
+) -> None:
     one = await writer.write("one")
     two = await writer.write("two", supersedes=one.id)
     three = await writer.write("three", supersedes=two.id)
@@ -332,7 +330,7 @@ async def test_long_contents_stay_out_of_the_row_and_are_found(store: SqliteMemo
     await whole(store)
 
 
-async def test_a_request_is_carried_out_once(store: SqliteMemories, writer: Writer) -> None:
+async def test_a_request_is_executed_once(store: SqliteMemories, writer: Writer) -> None:
     memory = await writer.write("one")
     request = Request(id="r1", fingerprint="f1")
 

@@ -1,4 +1,4 @@
-"""Every record is queried the same: one suite for the port `wonder_server.ports.records.Records`."""
+"""Records: one suite for the port `wonder_server.ports.records.Records`."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def shards(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
 
 
 async def fill(shards: Shards) -> None:
-    """Nine conversations over three shards: every second of project 2, every third completed."""
+    """Create nine conversations in three shards: every second in project 2, every third completed."""
     commits: dict[int, list[Commit]] = {0: [], 1: [], 2: []}
     for number in range(9):
         value = conversation(
@@ -68,18 +68,18 @@ async def fill(shards: Shards) -> None:
             title="long" * 400,
             **({"status": COMPLETED} if number % 3 == 0 else {}),
         )
-        room = value.id
+        owner = value.id
         events = tuple(
             emitted(
                 each,
-                room=room,
+                owner=owner,
                 at_ms=1000 * each + number,
                 turn=f"turn_{each}",
                 name=("participant.left", "participant.joined")[each % 2],
             )
             for each in range(1, 4)
         )
-        commits[number % 3].append(commit(room, put_conversation(value), events=events))
+        commits[number % 3].append(commit(owner, put_conversation(value), events=events))
     await asyncio.gather(*(shards.of(conversation_id(shard)).commit(made) for shard, made in commits.items()))
 
 
@@ -119,10 +119,10 @@ async def test_pages_fit_together_whatever_their_size(shards: Shards, limit: int
 
 async def test_rows_of_one_moment_are_distinguished_by_id(shards: Shards) -> None:
     for number in range(6):
-        room = conversation_id(number)
+        owner = conversation_id(number)
         value = put_conversation(conversation(number))
         at_once = Put(**{name: getattr(value, name) for name in Put.__slots__} | {"created_ms": 7})
-        await shards.of(room).commit([commit(room, at_once)])
+        await shards.of(owner).commit([commit(owner, at_once)])
     first = await shards.find(Query(table="conversations", limit=3))
     second = await shards.find(Query(table="conversations", limit=3, after=(7, first[-1].id)))
     assert [value.id for value in first + second] == sorted(
@@ -157,7 +157,7 @@ async def test_rows_are_filtered(shards: Shards, query: dict[str, Any], wanted: 
 
 
 @pytest.mark.parametrize("text", ["'; DROP TABLE conversations; --", '"', "%", "proj\x00", "$"])
-async def test_what_a_caller_gives_is_only_ever_compared(shards: Shards, text: str) -> None:
+async def test_values_of_a_caller_are_only_compared(shards: Shards, text: str) -> None:
     await fill(shards)
     for query in (
         {"parent": text},
@@ -188,14 +188,14 @@ async def test_rows_of_one_actor_are_in_their_own_order(shards: Shards) -> None:
     assert await ordinals(after=(2, "msg_002"), limit=2) == [3, 4]
 
 
-async def test_one_row_is_got_by_id_with_or_without_its_actor(shards: Shards) -> None:
+async def test_a_row_is_read_by_id_with_or_without_its_actor(shards: Shards) -> None:
     await shards.of(CONVERSATION_ID).commit([commit(CONVERSATION_ID, message(1))])
     other = conversation_id(1)
-    await shards.of(other).commit([commit(other, message(2, room=other))])
-    for number, room in ((1, CONVERSATION_ID), (2, other)):
+    await shards.of(other).commit([commit(other, message(2, owner=other))])
+    for number, owner in ((1, CONVERSATION_ID), (2, other)):
         row_id = f"msg_{number:03}"
         assert (await shards.get("messages", row_id)).ordinal == number  # type: ignore[union-attr]
-        assert (await shards.get("messages", row_id, room)).ordinal == number  # type: ignore[union-attr]
+        assert (await shards.get("messages", row_id, owner)).ordinal == number  # type: ignore[union-attr]
     assert await shards.get("messages", "msg_001", other) is None
     assert await shards.get("messages", "msg_9") is None
 
@@ -222,12 +222,12 @@ async def test_rows_without_a_time_or_number_of_their_own_are_found_too(shards: 
 
 
 def run_id(number: int) -> str:
-    """Ids that take turns in living in three shards."""
+    """Return an id. Consecutive numbers belong to the three shards in turn."""
     return f"run_01HF7YAT000000000000000{number:02}{number % 3}"
 
 
 def a_run(number: int, **fields: Any) -> Put:
-    """Every second of project 2; every third a child of run 0; 2 and 5 wait for somebody."""
+    """Create a run: every second in project 2, every third a child of run 0; 2 and 5 wait for a person."""
     scope = Scope(
         project_id=f"proj_{number % 2 + 1}", conversation_id="conv_1" if number == 7 else "", key="k" * 200
     )
@@ -269,7 +269,7 @@ def a_gate(number: int, *user_ids: str, status: GateStatus = GateStatus.PENDING)
 
 
 async def write(shards: Shards, *puts: Put, **fields: Any) -> None:
-    """Each row for the run that it is of."""
+    """Write each row for its run."""
     for put in puts:
         actor = getattr(put.value, "run_id", put.id)
         await shards.of(actor).commit([commit(actor, put, planner=RUN, **fields)])
@@ -303,11 +303,11 @@ async def test_runs_are_filtered(shards: Shards, query: dict[str, Any], wanted: 
     await write(shards, *map(a_run, range(8)))
     found = numbers(await shards.find(Query(table="runs", **query)))
     if "colocated_with" in query and shards.count == 1:
-        wanted = [7, 6, 5, 4, 3, 2, 1, 0]  # all share one shard
+        wanted = [7, 6, 5, 4, 3, 2, 1, 0]  # All share one shard.
     assert found == wanted
 
 
-async def test_a_run_keeps_its_place_when_it_is_written_again(shards: Shards) -> None:
+async def test_a_run_keeps_its_position_after_an_update(shards: Shards) -> None:
     await write(shards, a_run(2))
     (run,) = await shards.find(Query(table="runs"))
     await write(shards, Put("runs", run.id, run, status="cancelled", created_ms=run.created_ms))
@@ -316,7 +316,7 @@ async def test_a_run_keeps_its_place_when_it_is_written_again(shards: Shards) ->
     assert await shards.find(Query(table="runs", statuses=("waiting",))) == []
 
 
-async def test_gates_are_found_by_who_may_resolve_them(shards: Shards) -> None:
+async def test_gates_are_found_by_the_users_that_may_resolve_them(shards: Shards) -> None:
     await write(
         shards, a_gate(1, "ann", "bob"), a_gate(2), a_gate(3, "bob"), a_gate(4, status=GateStatus.APPROVED)
     )
@@ -334,7 +334,7 @@ async def test_gates_are_found_by_who_may_resolve_them(shards: Shards) -> None:
     assert await found(id=gate_id, colocated_with=gate_id) == [3]
 
 
-async def test_heads_are_of_those_that_there_are(shards: Shards) -> None:
+async def test_heads_exist_for_existing_actors_only(shards: Shards) -> None:
     one, other, absent = run_id(1), run_id(2), run_id(3)
     token = Token(id="t", run_id=one, node_id="n", status=TokenStatus.COMPLETED)
     events = tuple(Event(n, 100 * n, one, Emit("token.moved", token)) for n in (1, 2))
@@ -358,7 +358,7 @@ async def test_a_snapshot_is_of_one_actor(shards: Shards) -> None:
 
 @pytest.fixture(scope="module")
 def empty_shard(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A shard with its tables and nothing in them."""
+    """Create a shard with empty tables."""
     path = tmp_path_factory.mktemp("shard") / "00.db"
     connect(path, MIGRATIONS).close()
     return path
@@ -399,7 +399,7 @@ def test_few_of_many_rows_are_found_by_an_index(
 
 
 def places(found: list[Event]) -> list[tuple[int, int]]:
-    """Which conversation, which sequence."""
+    """Return the conversation number and the sequence of each event."""
     return [(int(event.actor_id[-3:-1]), event.sequence) for event in found]
 
 
@@ -409,11 +409,11 @@ async def events(shards: Shards, **query: Any) -> list[tuple[int, int]]:
 
 async def test_events_of_one_actor_come_oldest_first(shards: Shards) -> None:
     await fill(shards)
-    room = conversation_id(4)
-    assert await events(shards, actor=room) == [(4, 1), (4, 2), (4, 3)]
-    assert await events(shards, actor=room, after_sequence=1) == [(4, 2), (4, 3)]
-    assert await events(shards, actor=room, limit=2) == [(4, 1), (4, 2)]
-    assert await events(shards, actor=room, after=(0, "", 2)) == [(4, 3)]
+    owner = conversation_id(4)
+    assert await events(shards, actor=owner) == [(4, 1), (4, 2), (4, 3)]
+    assert await events(shards, actor=owner, after_sequence=1) == [(4, 2), (4, 3)]
+    assert await events(shards, actor=owner, limit=2) == [(4, 1), (4, 2)]
+    assert await events(shards, actor=owner, after=(0, "", 2)) == [(4, 3)]
     assert await events(shards, actor=conversation_id(10)) == []
 
 
@@ -471,8 +471,8 @@ async def test_the_head_is_the_last_event_written(shards: Shards) -> None:
     assert await shards.head(conversation_id(10)) is None
 
 
-async def test_what_is_unfinished_is_found_in_every_shard(shards: Shards) -> None:
+async def test_unfinished_actors_of_every_shard_are_found(shards: Shards) -> None:
     for number in range(6):
-        room = conversation_id(number)
-        await shards.of(room).commit([commit(room, operation(1, live=number != 2))])
+        owner = conversation_id(number)
+        await shards.of(owner).commit([commit(owner, operation(1, live=number != 2))])
     assert sorted(await shards.unfinished()) == [conversation_id(number) for number in (0, 1, 3, 4, 5)]

@@ -1,4 +1,4 @@
-"""Every store of repositories behaves the same: one suite for `wonder_server.ports.repositories`."""
+"""Repositories: one suite for `wonder_server.ports.repositories`."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def names_in(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-async def test_what_is_not_there_yet_is_empty(repository: Repository) -> None:
+async def test_a_repository_that_does_not_exist_is_empty(repository: Repository) -> None:
     assert await repository.commit("main") is None
     assert await repository.files("main") == []
     assert await repository.read("main", "a", 10) is None
@@ -62,7 +62,7 @@ async def test_what_is_not_there_yet_is_empty(repository: Repository) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"x", b"\0\xff" * 10, "käse\n".encode(), bytes(range(256)) * 9_000])
-async def test_what_is_written_can_be_read(repository: Repository, content: bytes) -> None:
+async def test_a_written_file_can_be_read(repository: Repository, content: bytes) -> None:
     made = await repository.write("main", [Change(path="a/b.md", content=content)], ADA)
     found = await repository.read("main", "a/b.md", 4 << 20)
     assert found is not None and found.content == content and found.size == len(content)
@@ -72,7 +72,7 @@ async def test_what_is_written_can_be_read(repository: Repository, content: byte
 
 @pytest.mark.parametrize("author", ["Ada <ada@x>", "  ", "", "a\nb\0", "käse", "100%", ".;,'", "é" * 200])
 @pytest.mark.parametrize("message", ["", "tree 0\n\nparent x", "a\0b", "\ud800", "- ✓"])
-async def test_whoever_writes_and_whatever_for(repository: Repository, author: str, message: str) -> None:
+async def test_any_author_and_message_is_stored(repository: Repository, author: str, message: str) -> None:
     made = await repository.write("main", [text("a", "1")], CommitMetadata(author=author, message=message))
     assert made.author == (author.strip(" .") or "anonymous")
     again = await repository.commit(made.id)
@@ -100,7 +100,7 @@ async def test_files_come_in_pages_by_path(repository: Repository) -> None:
     assert await repository.files("main", "x/y") == []
 
 
-async def test_a_change_can_insist_on_what_it_changes(repository: Repository) -> None:
+async def test_a_write_can_expect_the_content_it_changes(repository: Repository) -> None:
     await repository.write("main", [text("a", "1")], ADA, expected={"a": ""})
     found = await repository.read("main", "a", 9)
     assert found is not None
@@ -111,14 +111,14 @@ async def test_a_change_can_insist_on_what_it_changes(repository: Repository) ->
     assert len(await repository.history("main", [], 0, 9)) == 2
 
 
-async def test_many_who_write_at_once_each_get_their_commit(repository: Repository) -> None:
+async def test_concurrent_writes_each_get_a_commit(repository: Repository) -> None:
     made = await asyncio.gather(*(repository.write("main", [text(f"f{n}", str(n))], ADA) for n in range(20)))
     assert len({commit.id for commit in made}) == 20
     assert len(await repository.files("main")) == 20
     assert len(await repository.history("main", [], 0, 100)) == 20
 
 
-async def test_of_many_who_insist_one_wins(repository: Repository) -> None:
+async def test_of_concurrent_writes_with_one_expectation_one_succeeds(repository: Repository) -> None:
     async def write(n: int) -> bool:
         try:
             await repository.write("main", [text("a", str(n))], ADA, expected={"a": ""})
@@ -138,14 +138,14 @@ async def test_a_file_is_no_folder(repository: Repository) -> None:
     assert [file.path for file in await repository.files("main")] == ["a", "d/e"]
 
 
-async def test_what_changes_nothing_makes_no_commit(repository: Repository) -> None:
+async def test_a_write_without_a_change_creates_no_commit(repository: Repository) -> None:
     first = await repository.write("main", [text("a", "1")], ADA)
     assert (await repository.write("main", [text("a", "1")], ADA)).id == first.id
     await repository.write("main", [Change(path="a", content=None)], ADA)
     assert await repository.files("main") == []
 
 
-async def test_a_request_is_recognised_by_its_key(repository: Repository) -> None:
+async def test_a_request_is_found_by_its_key(repository: Repository) -> None:
     signed = CommitMetadata(author="ada", message="m", key="abc1", fingerprint="f00d")
     made = await repository.write("main", [text("a", "1")], signed)
     await repository.write("main", [text("a", "2")], ADA)
@@ -154,7 +154,7 @@ async def test_a_request_is_recognised_by_its_key(repository: Repository) -> Non
     assert await repository.find_by_key("f00d") is None
 
 
-async def test_branches_part_and_meet(repository: Repository) -> None:
+async def test_branches_diverge_and_merge(repository: Repository) -> None:
     await repository.write("main", [text("a", "1\n"), text("b", "1\n")], ADA)
     await repository.write("work/one", [text("a", "2\n")], ADA, begin="main")
     await repository.write("main", [text("b", "2\n")], ADA)
@@ -200,10 +200,10 @@ async def test_a_file_in_the_way_of_a_folder_is_a_conflict(repository: Repositor
 
 @pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize(("target", "source"), [("main", "work"), ("work", "main")])
-async def test_a_file_that_gave_way_to_a_folder_has_its_own_name(
+async def test_a_file_in_conflict_with_a_folder_keeps_its_path(
     repository: Repository, known: bool, target: str, source: str
 ) -> None:
-    """git keeps it beside the folder as ``d/p~main``; nobody has called it so."""
+    """git keeps the file beside the folder as ``d/p~main``. Users know it as ``d/p``."""
     await repository.write("main", [text("a", "1"), *([text("d/p", "0\n")] if known else [])], ADA)
     gone = [Change(path="d/p", content=None)] if known else []
     await repository.write("work", gone, ADA, begin="main")
@@ -227,7 +227,7 @@ async def test_texts_of_conflicts_are_bounded(repository: Repository) -> None:
     assert conflict.truncated and not conflict.ours
 
 
-async def test_branches_that_never_met_can_merge(repository: Repository) -> None:
+async def test_branches_without_a_common_ancestor_can_merge(repository: Repository) -> None:
     await repository.write("one", [text("a", "1")], ADA)
     await repository.write("two", [text("b", "2")], ADA)
     assert (await repository.merge("one", "two", ADA)).commit is not None
@@ -236,7 +236,7 @@ async def test_branches_that_never_met_can_merge(repository: Repository) -> None
     assert [file.path for file in await repository.files("three")] == ["b"]
 
 
-async def test_a_branch_in_the_way_of_another(repository: Repository) -> None:
+async def test_a_branch_cannot_continue_the_name_of_another(repository: Repository) -> None:
     await repository.write("a", [text("a", "1")], ADA)
     wrong = await refusal(repository.write("a/b", [text("a", "1")], ADA))
     assert wrong.fault.reason is Reason.FIELD_INVALID
@@ -308,7 +308,7 @@ async def test_differences_file_by_file(repository: Repository) -> None:
     assert short.truncated and len(short.files) == 4 and not any(f.patch for f in short.files)
 
 
-async def test_a_name_does_not_see_anothers(repositories: Repositories) -> None:
+async def test_repositories_are_separate(repositories: Repositories) -> None:
     made = await repositories.of("one").write("main", [text("a", "secret")], ADA)
     other = repositories.of("two")
     assert await other.read(made.id, "a", 99) is None and await other.commit(made.id) is None
@@ -318,9 +318,7 @@ async def test_a_name_does_not_see_anothers(repositories: Repositories) -> None:
     assert await repositories.of("one").commit("main") is None
 
 
-async def test_what_became_many_small_files_is_packed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_many_loose_objects_are_packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(repositories_of_git, "PACK_THRESHOLD", 1)
     pool = ThreadPool(2, "git")
     repositories = GitRepositories(git, pool, tmp_path)
@@ -335,7 +333,7 @@ async def test_what_became_many_small_files_is_packed(
     await pool.close()
 
 
-async def test_what_a_crash_left_locked_is_unlocked(tmp_path: Path) -> None:
+async def test_locks_left_by_a_crash_are_removed(tmp_path: Path) -> None:
     pool = ThreadPool(2, "git")
     first = GitRepositories(git, pool, tmp_path)
     made = await first.of("one").write("main", [text("a", "1")], ADA)

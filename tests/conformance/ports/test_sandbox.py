@@ -1,5 +1,7 @@
-"""Every sandbox runs commands alike: one suite for the port `wonder_server.ports.sandbox.Sandbox`.
-What only a real one can keep apart is in `test_sandbox_isolation.py`."""
+"""Sandboxes: one suite for the port `wonder_server.ports.sandbox.Sandbox`.
+
+`tests/conformance/sandbox` tests the isolation of the real one.
+"""
 
 from __future__ import annotations
 
@@ -36,13 +38,13 @@ def sh(line: str, *, timeout_ms: int = 20_000, max_output_bytes: int = 1 << 20) 
 
 
 async def begun(sandbox: Sandbox, place: SandboxSpec) -> asyncio.Task[Finished]:
-    """A command that surely runs, and for long: it has said something."""
-    heard = asyncio.Event()
+    """Start a command that runs for long, and wait for its first output."""
+    reported = asyncio.Event()
     line = sh("echo begun ; sleep 60", timeout_ms=60_000)
-    task = asyncio.create_task(sandbox.run("k", place, line, lambda _: heard.set()))
-    hearing = asyncio.create_task(heard.wait())
-    await asyncio.wait({task, hearing}, return_when=asyncio.FIRST_COMPLETED)
-    hearing.cancel()
+    task = asyncio.create_task(sandbox.run("k", place, line, lambda _: reported.set()))
+    first_output = asyncio.create_task(reported.wait())
+    await asyncio.wait({task, first_output}, return_when=asyncio.FIRST_COMPLETED)
+    first_output.cancel()
     assert not task.done(), task.result()
     return task
 
@@ -58,13 +60,13 @@ async def test_a_program_is_run_without_a_shell(sandbox: Sandbox, place: Sandbox
     assert finished.stdout.head == b"$HOME; a  b\n" and finished.stderr.head == b""
 
 
-async def test_what_goes_in_comes_out(sandbox: Sandbox, place: SandboxSpec) -> None:
+async def test_standard_input_reaches_the_command(sandbox: Sandbox, place: SandboxSpec) -> None:
     content = bytes(range(256)) * 2000
     finished = await sandbox.run("k", place, Command(argv=("cat",), stdin=content, timeout_ms=20_000))
     assert finished.stdout.head == content and finished.stdout.dropped_bytes == 0
 
 
-async def test_files_stay_in_the_folder_and_commands_begin_where_they_are_told(
+async def test_files_stay_in_the_folder_and_commands_start_in_their_working_directory(
     sandbox: Sandbox, place: SandboxSpec
 ) -> None:
     command = Command(argv=("tee", "note"), stdin=b"kept", working_dir="below", timeout_ms=20_000)
@@ -78,7 +80,7 @@ async def test_a_command_is_given_its_environment(sandbox: Sandbox, place: Sandb
     assert b"COLOUR=blue\n" in (await sandbox.run("k", place, command)).stdout.head
 
 
-async def test_what_is_not_there_is_refused_and_the_next_command_runs(
+async def test_a_missing_program_or_folder_is_rejected_and_the_next_command_runs(
     sandbox: Sandbox, place: SandboxSpec
 ) -> None:
     for command in (
@@ -91,35 +93,35 @@ async def test_what_is_not_there_is_refused_and_the_next_command_runs(
     assert (await sandbox.run("k", place, sh("echo on"))).stdout.head == b"on\n"
 
 
-async def test_output_is_told_as_it_comes(sandbox: Sandbox, place: SandboxSpec) -> None:
-    told: list[bytes] = []
-    await sandbox.run("k", place, sh("echo soon"), told.append)
-    assert b"".join(told) == b"soon\n"
+async def test_output_is_reported_as_it_arrives(sandbox: Sandbox, place: SandboxSpec) -> None:
+    reported: list[bytes] = []
+    await sandbox.run("k", place, sh("echo soon"), reported.append)
+    assert b"".join(reported) == b"soon\n"
 
 
-async def test_too_much_output_leaves_out_its_middle(sandbox: Sandbox, place: SandboxSpec) -> None:
-    told: list[bytes] = []
+async def test_the_middle_of_too_much_output_is_dropped(sandbox: Sandbox, place: SandboxSpec) -> None:
+    reported: list[bytes] = []
     content = b"".join(b"%07d\n" % number for number in range(10_000))
     command = Command(argv=("cat",), stdin=content, timeout_ms=20_000, max_output_bytes=1000)
-    output = (await sandbox.run("k", place, command, told.append)).stdout
-    assert output.head == content[:1000] == b"".join(told)
+    output = (await sandbox.run("k", place, command, reported.append)).stdout
+    assert output.head == content[:1000] == b"".join(reported)
     assert output.tail and len(output.tail) <= 250 and content.endswith(output.tail)
     assert output.dropped_bytes == len(content) - 1000 - len(output.tail)
 
 
-async def test_output_without_end_is_ended(sandbox: Sandbox, place: SandboxSpec) -> None:
+async def test_a_command_with_endless_output_is_killed(sandbox: Sandbox, place: SandboxSpec) -> None:
     finished = await sandbox.run("k", place, sh("yes", max_output_bytes=5000))
     assert (finished.stopped, finished.exit_code) == ("output", 137)
     assert len(finished.stdout.head) == 5000
 
 
-async def test_a_command_that_takes_too_long_is_ended(sandbox: Sandbox, place: SandboxSpec) -> None:
+async def test_a_command_is_killed_at_its_timeout(sandbox: Sandbox, place: SandboxSpec) -> None:
     finished = await sandbox.run("k", place, sh("sleep 60", timeout_ms=50))
     assert (finished.stopped, finished.exit_code) == ("timeout", 137)
     assert (await sandbox.run("k", place, sh("echo on"))).stdout.head == b"on\n"
 
 
-async def test_commands_of_one_key_run_one_after_another_and_of_two_together(
+async def test_commands_of_one_key_run_in_turn_and_of_two_keys_concurrently(
     sandbox: Sandbox, place: SandboxSpec
 ) -> None:
     running = await begun(sandbox, place)
@@ -130,7 +132,7 @@ async def test_commands_of_one_key_run_one_after_another_and_of_two_together(
     assert (await after).stdout.head == b"after\n"
 
 
-async def test_a_cancelled_command_is_ended_and_the_next_runs(sandbox: Sandbox, place: SandboxSpec) -> None:
+async def test_a_cancelled_command_is_killed_and_the_next_runs(sandbox: Sandbox, place: SandboxSpec) -> None:
     running = await begun(sandbox, place)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -138,7 +140,7 @@ async def test_a_cancelled_command_is_ended_and_the_next_runs(sandbox: Sandbox, 
     assert (await sandbox.run("k", place, sh("echo on"))).stdout.head == b"on\n"
 
 
-async def test_what_is_released_while_it_runs_is_lost(sandbox: Sandbox, place: SandboxSpec) -> None:
+async def test_releasing_a_sandbox_fails_its_running_command(sandbox: Sandbox, place: SandboxSpec) -> None:
     running = await begun(sandbox, place)
     await sandbox.release("k")
     with pytest.raises(WonderError) as problem:
@@ -148,14 +150,16 @@ async def test_what_is_released_while_it_runs_is_lost(sandbox: Sandbox, place: S
     assert (await sandbox.run("k", place, sh("echo on"))).stdout.head == b"on\n"
 
 
-async def test_what_is_closed_takes_no_commands(sandbox: Sandbox, place: SandboxSpec) -> None:
+async def test_a_closed_sandbox_rejects_commands(sandbox: Sandbox, place: SandboxSpec) -> None:
     await sandbox.close()
     with pytest.raises(NotStartedError) as problem:
         await sandbox.run("k", place, sh("echo no"))
     assert problem.value.fault.reason is Reason.SERVER_DRAINING
 
 
-async def test_what_cannot_begin_within_its_time_has_not_begun(sandbox: Sandbox, place: SandboxSpec) -> None:
+async def test_a_command_that_cannot_start_in_time_is_not_started(
+    sandbox: Sandbox, place: SandboxSpec
+) -> None:
     running = await begun(sandbox, place)
     with pytest.raises(NotStartedError):
         await sandbox.run("k", place, sh("echo late", timeout_ms=20))
@@ -164,9 +168,7 @@ async def test_what_cannot_begin_within_its_time_has_not_begun(sandbox: Sandbox,
 
 
 @pytest.mark.parametrize("wrong", [Command(argv=("echo", "\0"), timeout_ms=9_000)])
-async def test_what_no_program_can_be_given_is_refused(
-    sandbox: Sandbox, place: SandboxSpec, wrong: Command
-) -> None:
+async def test_invalid_arguments_are_rejected(sandbox: Sandbox, place: SandboxSpec, wrong: Command) -> None:
     if isinstance(sandbox, MemorySandbox):
         return
     with pytest.raises(WonderError) as problem:

@@ -1,4 +1,5 @@
-"""Every vectors adapter, over one source: per agent, exact, and in step with what is committed."""
+"""Vectors: one suite for all adapters over one source. Results are exact, per agent, and follow the
+commits."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ EMBEDDER = "test-4"
 
 
 class Rows:
-    """A `VectorSource` in a dict, whose reads can be held up."""
+    """A `VectorSource` in a dict, whose reads can be delayed."""
 
     def __init__(self) -> None:
         self.rows: dict[str, dict[int, bytes]] = {}
@@ -78,15 +79,15 @@ async def test_the_nearest_come_best_first_with_their_cosine(vectors: Vectors, r
 
 
 async def test_an_agent_without_vectors_finds_nothing(vectors: Vectors) -> None:
-    assert await vectors.nearest("nobody", unit(1, 0, 0, 0), 5) == []
+    assert await vectors.nearest("unknown", unit(1, 0, 0, 0), 5) == []
 
 
-async def test_more_than_there_are_is_all_there_are(vectors: Vectors, rows: Rows) -> None:
+async def test_a_limit_above_the_count_returns_all_vectors(vectors: Vectors, rows: Rows) -> None:
     rows.put("ada", 7, 1, 0, 0, 0)
     assert [key for key, _ in await vectors.nearest("ada", unit(1, 0, 0, 0), 50)] == [7]
 
 
-async def test_only_those_asked_for_are_answered(vectors: Vectors, rows: Rows) -> None:
+async def test_only_keys_of_the_given_set_are_returned(vectors: Vectors, rows: Rows) -> None:
     for key in range(1, 20):
         rows.put("ada", key, 1, key / 20, 0, 0)
     found = await vectors.nearest("ada", unit(1, 0, 0, 0), 5, among=[12, 15, 900])
@@ -94,7 +95,7 @@ async def test_only_those_asked_for_are_answered(vectors: Vectors, rows: Rows) -
     assert await vectors.nearest("ada", unit(1, 0, 0, 0), 5, among=[]) == []
 
 
-async def test_what_is_added_and_removed_shows_in_the_next_search(vectors: Vectors, rows: Rows) -> None:
+async def test_added_and_removed_vectors_affect_the_next_search(vectors: Vectors, rows: Rows) -> None:
     rows.put("ada", 1, 1, 0, 0, 0)
     await vectors.nearest("ada", unit(1, 0, 0, 0), 5)
     await vectors.add("ada", [rows.put("ada", 2, 1, 0.1, 0, 0)])
@@ -105,8 +106,8 @@ async def test_what_is_added_and_removed_shows_in_the_next_search(vectors: Vecto
     assert [key for key, _ in await vectors.nearest("ada", unit(1, 0, 0, 0), 5)] == [2]
 
 
-async def test_a_vector_committed_while_the_index_is_read_is_there_once(vectors: Vectors, rows: Rows) -> None:
-    """Both ways round: committed before the read began, and after."""
+async def test_a_vector_committed_while_the_index_is_read_is_found_once(vectors: Vectors, rows: Rows) -> None:
+    """Cover a commit before the read began, and one after."""
     added = [rows.put("ada", 1, 1, 0, 0, 0)]
     rows.resume.clear()
     search = asyncio.create_task(vectors.nearest("ada", unit(1, 0, 0, 0), 5))
@@ -119,7 +120,7 @@ async def test_a_vector_committed_while_the_index_is_read_is_there_once(vectors:
     assert [key for key, _ in await vectors.nearest("ada", unit(1, 0, 0, 0), 5)] == [1, 2]
 
 
-async def test_no_agent_is_ever_given_anothers_key(vectors: Vectors, rows: Rows) -> None:
+async def test_a_search_never_returns_keys_of_another_agent(vectors: Vectors, rows: Rows) -> None:
     chance = random.Random(7)
     owner: dict[int, str] = {}
     for key in range(1, 400):
@@ -145,7 +146,7 @@ async def test_an_index_is_read_once_and_only_when_needed(rows: Rows) -> None:
     await vectors.close()
 
 
-async def test_the_least_recently_used_index_makes_room(rows: Rows) -> None:
+async def test_the_least_recently_used_index_is_evicted(rows: Rows) -> None:
     for agent in ("ada", "bob", "cyd"):
         rows.put(agent, 1, 1, 0, 0, 0)
     vectors = FaissVectors(rows, EMBEDDER, 4, max_bytes=2 * 32)
@@ -156,7 +157,7 @@ async def test_the_least_recently_used_index_makes_room(rows: Rows) -> None:
     await vectors.close()
 
 
-async def test_a_search_given_up_while_the_index_is_read_leaves_the_others_alone(rows: Rows) -> None:
+async def test_a_search_cancelled_while_the_index_is_read_does_not_affect_others(rows: Rows) -> None:
     rows.put("ada", 1, 1, 0, 0, 0)
     rows.resume.clear()
     vectors = FaissVectors(rows, EMBEDDER, 4)

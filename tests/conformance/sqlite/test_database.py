@@ -50,7 +50,7 @@ def texts(connection: sqlite3.Connection) -> list[str]:
 
 
 def hold(database: Database) -> Callable[[], None]:
-    """Keeps the writer thread busy until the returned function is called."""
+    """Keep the writer thread busy until the returned function is called."""
     gate = threading.Event()
     waiting = asyncio.ensure_future(database.read(lambda _: gate.wait(10)))
 
@@ -83,7 +83,7 @@ async def test_writes_that_wait_together_share_one_commit_in_the_order_they_came
     assert await database.read(texts) == [f"n{i}" for i in range(50)]
 
 
-async def test_a_write_that_raises_is_undone_alone_and_only_its_caller_hears(
+async def test_a_write_that_raises_is_undone_alone_and_only_its_caller_gets_the_error(
     database: Database,
 ) -> None:
     def half(connection: sqlite3.Connection) -> None:
@@ -103,7 +103,7 @@ async def test_a_write_that_raises_is_undone_alone_and_only_its_caller_hears(
 
 
 class Together:
-    """Notes that are written by one call, however many ask for it."""
+    """Notes that one call writes, for any number of writes."""
 
     def __init__(self) -> None:
         self.calls: list[list[str]] = []
@@ -117,7 +117,7 @@ class Together:
         return len(found)
 
 
-async def test_writes_of_one_kind_that_follow_each_other_are_one_call(database: Database) -> None:
+async def test_adjacent_writes_of_one_kind_share_one_call(database: Database) -> None:
     one, other = Together(), Together()
     release = hold(database)
     writes = [
@@ -134,7 +134,7 @@ async def test_writes_of_one_kind_that_follow_each_other_are_one_call(database: 
     assert await database.read(texts) == ["a", "b", "c", "d", "e", "f"]
 
 
-async def test_of_writes_that_went_together_only_those_fail_that_cannot_go_alone(database: Database) -> None:
+async def test_after_a_failed_group_each_write_is_tried_alone(database: Database) -> None:
     together = Together()
     release = hold(database)
     writes = [database.submit_with(together, [text]) for text in ("a", "broken", "b", "a", "c")]
@@ -147,10 +147,8 @@ async def test_of_writes_that_went_together_only_those_fail_that_cannot_go_alone
 
 
 @pytest.mark.parametrize("kinds", [*product(("alone", "together"), repeat=3)])
-async def test_whichever_of_some_writes_raise_the_others_are_kept(
-    database: Database, kinds: tuple[str, ...]
-) -> None:
-    """The first of a transaction is undone in another way than those after it."""
+async def test_writes_that_raise_do_not_affect_the_others(database: Database, kinds: tuple[str, ...]) -> None:
+    """The first write of a transaction is undone in another way than later ones."""
     together, expected = Together(), list[str]()
 
     def alone(text: str) -> Callable[[sqlite3.Connection], int]:
@@ -159,7 +157,7 @@ async def test_whichever_of_some_writes_raise_the_others_are_kept(
     for broken in product((False, True), repeat=3):
         names = ["broken" if bad else f"{broken} {at}" for at, bad in enumerate(broken)]
         release = hold(database)
-        await asyncio.sleep(0)  # Lets it be queued.
+        await asyncio.sleep(0)  # Queues the write.
         writes = [
             database.submit(alone(name)) if kind == "alone" else database.submit_with(together, [name])
             for kind, name in zip(kinds, names, strict=True)
@@ -174,7 +172,7 @@ async def test_whichever_of_some_writes_raise_the_others_are_kept(
 async def test_a_read_sees_every_write_submitted_before_it(database: Database) -> None:
     release = hold(database)
     early = asyncio.ensure_future(database.read(texts))
-    await asyncio.sleep(0)  # Lets it be queued.
+    await asyncio.sleep(0)  # Queues the write.
     write = database.submit(note("one"))
     late = asyncio.ensure_future(database.read(texts))
     await asyncio.sleep(0)
@@ -184,8 +182,8 @@ async def test_a_read_sees_every_write_submitted_before_it(database: Database) -
     assert await write == 1
 
 
-async def test_nothing_is_answered_before_the_commit(database: Database) -> None:
-    """At the moment its caller hears of it, a second look at the file already finds the write."""
+async def test_no_result_is_delivered_before_the_commit(database: Database) -> None:
+    """A second connection finds the write in the file by the time its caller gets the result."""
     commits: list[int] = []
     write = database.submit(note("one"))
     write.add_done_callback(lambda _: commits.append(database.commits))
@@ -198,7 +196,7 @@ async def test_a_commit_that_fails_fails_all_its_writes_and_the_next_one_works(
     database: Database,
 ) -> None:
     def dangling(connection: sqlite3.Connection) -> None:
-        connection.execute("INSERT INTO links (note) VALUES (999)")  # Checked at COMMIT only.
+        connection.execute("INSERT INTO links (note) VALUES (999)")  # SQLite checks this at COMMIT.
 
     release = hold(database)
     writes = [database.submit(fn) for fn in (note("a"), dangling)]
@@ -231,17 +229,17 @@ async def test_a_full_disk_is_storage_unavailable_and_passes(
     assert await database.read(texts) == ["before", "after"]
 
 
-async def test_a_full_disk_ends_the_transaction_and_what_comes_first_in_it_takes_none_along(
+async def test_a_full_disk_fails_the_transaction_and_keeps_earlier_commits(
     database: Database,
 ) -> None:
-    """SQLite undoes the transaction by itself when there is no room for a page."""
+    """SQLite rolls back the whole transaction if there is no space for a page."""
 
     def pages(most: int) -> Callable[[sqlite3.Connection], object]:
         return lambda connection: connection.execute(f"PRAGMA max_page_count = {most}").fetchone()
 
     async def written(*names: str) -> list[bool]:
         release = hold(database)
-        await asyncio.sleep(0)  # Lets it be queued.
+        await asyncio.sleep(0)  # Queues the writes.
         writes = [database.submit(note(name)) for name in names]
         release()
         return [
@@ -262,7 +260,7 @@ async def test_a_read_that_writes_is_a_bug_and_says_so(database: Database) -> No
         await database.read(note("sneaked in"))
 
 
-async def test_a_caller_that_was_cancelled_leaves_the_others_alone(
+async def test_a_cancelled_caller_does_not_affect_the_others(
     database: Database,
 ) -> None:
     release = hold(database)
@@ -277,7 +275,7 @@ async def test_a_caller_that_was_cancelled_leaves_the_others_alone(
         await lost
 
 
-async def test_close_finishes_what_was_submitted_and_refuses_what_comes_after(
+async def test_close_finishes_submitted_writes_and_rejects_later_ones(
     tmp_path: Path,
 ) -> None:
     database = await Database.open(tmp_path / "notes.db", SCHEMA)
@@ -288,7 +286,7 @@ async def test_close_finishes_what_was_submitted_and_refuses_what_comes_after(
     with pytest.raises(WonderError) as caught:
         await database.write(note("late"))
     assert caught.value.fault.reason is Reason.STORAGE_UNAVAILABLE
-    assert os.listdir(tmp_path) == ["notes.db"], "the WAL is folded in"
+    assert os.listdir(tmp_path) == ["notes.db"], "close has checkpointed the WAL"
 
 
 async def test_migrations_run_once_and_new_ones_are_added(tmp_path: Path) -> None:
@@ -353,7 +351,7 @@ async def test_a_file_that_is_no_database_is_refused_in_plain_words(
 
 
 async def filled_and_emptied(database: Database, kept: int) -> int:
-    """Write about a megabyte and delete all but ``kept`` notes; the size of the file."""
+    """Write about a megabyte and delete all but ``kept`` notes. Return the size of the file."""
 
     def fill(connection: sqlite3.Connection) -> None:
         rows = [(f"{number} {'x' * 4_000}",) for number in range(256)]
@@ -371,7 +369,7 @@ async def filled_and_emptied(database: Database, kept: int) -> int:
     )
 
 
-async def test_shrinking_gives_back_what_was_deleted_and_keeps_the_rest(database: Database) -> None:
+async def test_shrinking_releases_deleted_pages_and_keeps_the_rest(database: Database) -> None:
     size = await filled_and_emptied(database, kept=3)
     given = await database.shrink(1 << 20)
     assert given > size * 3 // 4
@@ -380,14 +378,14 @@ async def test_shrinking_gives_back_what_was_deleted_and_keeps_the_rest(database
     assert [text.split()[0] for text in await database.read(texts)] == ["0", "1", "2"]
     assert await database.read(lambda c: c.execute("PRAGMA integrity_check").fetchone()[0]) == "ok"
     await database.write(note("after"))
-    assert await database.shrink(1 << 20) == 0, "there is nothing more to give back"
+    assert await database.shrink(1 << 20) == 0, "no unused pages are left"
 
 
-async def test_shrinking_is_left_where_it_gains_little_or_has_no_room(database: Database) -> None:
+async def test_shrinking_is_skipped_for_little_gain_or_too_little_space(database: Database) -> None:
     size = await filled_and_emptied(database, kept=240)
-    assert await database.shrink(1 << 30) == 0, "most of it is used"
+    assert await database.shrink(1 << 30) == 0, "most pages are used"
     await database.write(lambda c: c.execute("DELETE FROM notes WHERE id > 100").rowcount, frees_space=True)
-    assert await database.shrink(4_096) == 0, "the rest does not fit into the room"
+    assert await database.shrink(4_096) == 0, "the used pages do not fit into the free space"
     assert await database.shrink(1 << 20) > 0
     assert database.path.stat().st_size < size
 
@@ -408,7 +406,7 @@ async def test_shrinking_that_fails_keeps_everything_and_says_so(database: Datab
     assert await database.shrink(1 << 20) > 0
 
 
-async def test_a_schema_whose_damage_sqlite_words_in_no_text_is_refused_in_plain_words(
+async def test_damage_with_an_undecodable_sqlite_message_is_reported_plainly(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "notes.db"
@@ -420,7 +418,7 @@ async def test_a_schema_whose_damage_sqlite_words_in_no_text_is_refused_in_plain
     assert refused.value.fault.message.startswith("The store notes.db is damaged")
 
 
-async def test_text_that_is_none_is_read_with_marks_in_its_place(database: Database) -> None:
+async def test_invalid_text_is_read_with_replacement_characters(database: Database) -> None:
     await database.write(
         lambda connection: (
             connection.execute("INSERT INTO notes (text) VALUES (CAST(x'61ff62' AS TEXT))").rowcount
@@ -429,7 +427,7 @@ async def test_text_that_is_none_is_read_with_marks_in_its_place(database: Datab
     assert await database.read(texts) == ["a\N{REPLACEMENT CHARACTER}b"]
 
 
-async def test_what_cannot_be_decoded_is_damage_of_the_store(database: Database) -> None:
+async def test_an_undecodable_column_name_is_damage_of_the_store(database: Database) -> None:
     with pytest.raises(WonderError) as refused:
         await database.read(lambda _: b"\xff".decode())
     assert refused.value.fault.reason is Reason.STORAGE_UNAVAILABLE

@@ -1,5 +1,4 @@
-"""Checksums of rows: what is old stays readable, what should have one must, and a row in another's place is
-found."""
+"""Checksums of rows: old rows stay readable, newer ones need a seal, swapped rows are found."""
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ MESSAGES = Query(table="messages", actor=CONVERSATION_ID, by_ordinal=True, newes
 
 @contextmanager
 def inside(tmp_path: Path) -> Iterator[sqlite3.Connection]:
-    """The shard's file, while nobody has it."""
+    """Open the shard's file while no server uses it."""
     with closing(sqlite3.connect(tmp_path / "shards" / "00.db")) as connection:
         yield connection
         connection.commit()
@@ -94,14 +93,14 @@ async def test_rows_in_each_others_place_are_damage(folder: Path) -> None:
     assert "msg_001" in await damaged(folder)
 
 
-async def test_a_lenient_query_goes_on_without_damaged_rows(folder: Path) -> None:
+async def test_a_lenient_query_omits_damaged_rows(folder: Path) -> None:
     with inside(folder) as connection:
         connection.execute("UPDATE messages SET data = '{}' WHERE id = 'msg_001'")
     found = await read(folder, Query(table="messages", actor=CONVERSATION_ID, lenient=True))
     assert [each.id for each in found] == ["msg_002"]
 
 
-async def test_rows_from_before_there_were_seals_are_read_and_sealed_when_written_again(folder: Path) -> None:
+async def test_unsealed_old_rows_are_read_and_sealed_at_the_next_write(folder: Path) -> None:
     with inside(folder) as connection:
         connection.execute("UPDATE messages SET seal = NULL")
         connection.execute("UPDATE unsealed SET upto = 2 WHERE name = 'messages'")
@@ -114,7 +113,7 @@ async def test_rows_from_before_there_were_seals_are_read_and_sealed_when_writte
     assert "msg_003" in await damaged(folder)
 
 
-async def test_a_part_that_is_not_what_its_name_says_is_damage(tmp_path: Path) -> None:
+async def test_a_part_that_does_not_match_its_hash_is_damage(tmp_path: Path) -> None:
     given = {"text": "long " * 1_000}
     await write(tmp_path, put_conversation(conversation(0)), operation(1, given=given))
     query = Query(table="operations", actor=CONVERSATION_ID)
@@ -129,9 +128,7 @@ async def test_a_part_that_is_not_what_its_name_says_is_damage(tmp_path: Path) -
     "change",
     ["messages SET created_ms = 77", "conversations SET called_by = 'run_1', created_ms = created_ms"],
 )
-async def test_the_check_compares_what_rows_are_ordered_and_filtered_by_with_their_values(
-    folder: Path, change: str
-) -> None:
+async def test_the_check_compares_copied_columns_with_their_values(folder: Path, change: str) -> None:
     shard = folder / "shards" / "00.db"
     assert check_shard(shard).problems == []
     with inside(folder) as connection:

@@ -1,4 +1,5 @@
-"""What the shard writes it reads again, nobody can forge what it shares, a record grows by what is new."""
+"""Interning: values resolve to what was written, references cannot be forged, a record grows by new
+content."""
 
 from __future__ import annotations
 
@@ -52,13 +53,13 @@ from wonder_server.core.frozen import Value, field
 from wonder_server.ports.journal import Commit, Entry, Event
 
 SHORT = MIN_STRING_BYTES - 8
-"""Bytes of a string that is no part by itself; two of them make something that is."""
+"""Bytes of a string that is no part by itself; two of them make a value that is one."""
 assert 2 * SHORT > INLINE_MAX_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Box:
-    """A row with anything in it."""
+    """A row with any value."""
 
     value: Any
     other: Any = None
@@ -107,12 +108,12 @@ VALUES: st.SearchStrategy[Any] = st.recursive(
 
 
 @given(value=VALUES)
-def test_an_interned_value_resolves_to_the_same(value: Any) -> None:
+def test_an_interned_value_resolves_to_the_same_value(value: Any) -> None:
     assert resolved(*interned(value)) == value
 
 
 @given(value=VALUES)
-def test_a_value_that_is_not_interned_is_read_as_it_would_be_built(value: Any) -> None:
+def test_reading_plain_json_gives_the_same_value_as_building_it(value: Any) -> None:
     driven = Driven(begin=False)
     driven.step(replace(send(), metadata={"value": value}))
     ended = replace(driven.turn, fault=replace(BUSINESS, retry_after_ms=3), completed_ms=NOW, budget=Budget())
@@ -123,9 +124,9 @@ def test_a_value_that_is_not_interned_is_read_as_it_would_be_built(value: Any) -
 
 
 @given(value=VALUES, times=st.integers(2, 4))
-def test_what_repeats_is_shared_and_still_comes_back_each_time(value: Any, times: int) -> None:
+def test_repeated_values_share_a_part_and_all_resolve(value: Any, times: int) -> None:
     big = {"content": value, "filler": "f" * SHORT, "more": "m" * SHORT}
-    # Equal, not the same: sharing goes by content.
+    # Equal, not identical: sharing goes by content.
     repeated = [{**big} for _ in range(times)]
     text, parts = interned({"messages": repeated})
     assert resolved(text, parts) == {"messages": repeated}
@@ -133,7 +134,7 @@ def test_what_repeats_is_shared_and_still_comes_back_each_time(value: Any, times
 
 
 @given(value=VALUES)
-def test_nobody_can_forge_a_reference(value: Any) -> None:
+def test_user_data_cannot_forge_a_reference(value: Any) -> None:
     secret = {"password": "s" * SHORT, "more": "t" * SHORT}
     _, parts = interned(secret)
     (digest,) = (digest for digest, data in parts.items() if b"password" in data)
@@ -143,39 +144,39 @@ def test_nobody_can_forge_a_reference(value: Any) -> None:
 
 
 @given(values=st.lists(VALUES, min_size=1, max_size=4), order=st.lists(st.integers(0, 3), max_size=8))
-def test_what_a_folder_knows_from_before_changes_nothing(values: list[Any], order: list[int]) -> None:
-    """Whether it knows a piece by its identity, by its content or not at all."""
+def test_a_used_interner_gives_the_same_result_as_a_new_one(values: list[Any], order: list[int]) -> None:
+    """The interner may know a value by identity, by content or not at all."""
     long = [{"content": [value, {"filler": "f" * MIN_OBJECT_BYTES}], "more": "m" * SHORT} for value in values]
-    folder = Interner()
+    used = Interner()
     for again in (0, *order):
-        told = [long[again % len(long)], *long, dict(long[0])]
-        folding, fresh = folder.session(), Interner().session()
-        for value in (Box(value=told), Box(value={"told": told}, other=told[0])):
-            assert folding.text(value) == fresh.text(value)
-            assert folding.all_tagged((value, value)) == fresh.all_tagged((value, value))
-        assert folding.parts == fresh.parts
+        history = [long[again % len(long)], *long, dict(long[0])]
+        session, fresh = used.session(), Interner().session()
+        for value in (Box(value=history), Box(value={"history": history}, other=history[0])):
+            assert session.text(value) == fresh.text(value)
+            assert session.all_tagged((value, value)) == fresh.all_tagged((value, value))
+        assert session.parts == fresh.parts
 
 
-def test_a_folder_does_not_hold_on_to_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_of_an_interner_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interning, "_VALUE_LIMIT", 10)
-    folder = Interner()
+    interner = Interner()
     for number in range(100):
-        told = [{"content": f"{number} {place} " + "x" * MIN_OBJECT_BYTES} for place in range(20)]
-        folding = folder.session()
-        assert resolved(folding.text(Box(value=told)), folding.parts) == told
-        assert len(folder._by_identity) <= 10
-        assert len(folder._by_content) <= 10
+        history = [{"content": f"{number} {place} " + "x" * MIN_OBJECT_BYTES} for place in range(20)]
+        session = interner.session()
+        assert resolved(session.text(Box(value=history)), session.parts) == history
+        assert len(interner._by_identity) <= 10
+        assert len(interner._by_content) <= 10
 
 
 class Inner(Value, frozen=True, kw_only=True):
-    """Something with anything in it, which another always has."""
+    """A value with any content, which an `Outer` always has."""
 
     name: str
     value: Any = None
 
 
 class Outer(Value, frozen=True, kw_only=True):
-    """A decision, as it were."""
+    """A value with the shape of a decision."""
 
     inner: Inner
     perhaps: Inner | None = None
@@ -199,29 +200,29 @@ OUTER = st.builds(
 
 
 @given(values=st.lists(OUTER, min_size=1, max_size=3))
-def test_frozen_values_within_frozen_values_come_back(values: list[Outer]) -> None:
-    folding = Interner().session()
-    told = resolved_body(folding.all_tagged(values), folding.parts)
-    assert [name for name, _ in told] == ["Outer"] * len(values)
-    assert [build(body, Outer) for _, body in told] == values
+def test_nested_frozen_values_resolve_to_the_same_values(values: list[Outer]) -> None:
+    session = Interner().session()
+    decided = resolved_body(session.all_tagged(values), session.parts)
+    assert [name for name, _ in decided] == ["Outer"] * len(values)
+    assert [build(body, Outer) for _, body in decided] == values
     for value in values:
-        name, body = resolved_body(folding.tagged(value), folding.parts)
+        name, body = resolved_body(session.tagged(value), session.parts)
         assert (name, build(body, Outer)) == ("Outer", value)
-        assert build(resolved_body(folding.text(value), folding.parts), Outer) == value
-        assert build(decode(folding.plain_text(value)), Outer) == value
+        assert build(resolved_body(session.text(value), session.parts), Outer) == value
+        assert build(decode(session.plain_text(value)), Outer) == value
 
 
 def test_long_texts_of_frozen_values_are_shared() -> None:
     text = "t" * (2 * MIN_STRING_BYTES)
-    folding = Interner().session()
-    told = folding.all_tagged(
+    session = Interner().session()
+    data = session.all_tagged(
         [Outer(inner=Inner(name=text), text=text), Outer(inner=Inner(name="a", value=text))]
     )
-    assert text not in told
-    assert [data for data in folding.parts.values() if text.encode() in data] == [f'"{text}"'.encode()]
+    assert text not in data
+    assert [part for part in session.parts.values() if text.encode() in part] == [f'"{text}"'.encode()]
 
 
-def test_what_is_asked_for_as_text_is_never_a_reference_itself() -> None:
+def test_a_whole_value_is_never_a_reference() -> None:
     big = {"filler": "f" * INLINE_MAX_BYTES}
     for value in (Box(value=big), Box(value=[big, big])):
         assert not interned_text(value).startswith('{"$"')
@@ -245,7 +246,7 @@ def test_a_pinned_definition_comes_back_complete_and_is_interned_once() -> None:
 
 
 class Writer(Driven):
-    """A conversation driven by hand, with all that the loop would write of it."""
+    """A conversation driven by hand, with everything that the loop would write."""
 
     def __init__(self) -> None:
         self.written = Commit(CONVERSATION_ID, CONVERSATION)
@@ -267,7 +268,7 @@ class Writer(Driven):
         return decisions
 
     def taken(self) -> Commit:
-        """What there is to write since the last time."""
+        """Return what has to be written since the last call."""
         made = self.written
         self.written = commit(CONVERSATION_ID, entry_head=made.entry_head, event_head=made.event_head)
         return replace(made, root=CONVERSATION_ID)
@@ -278,7 +279,7 @@ def text_of(number: int) -> str:
 
 
 def live_through(writer: Writer, pinned: PinnedAgent, number: int, history: list[dict[str, Any]]) -> None:
-    """One turn with a tool, whose request repeats the last twenty turns."""
+    """Run one turn with a tool. Its request repeats the last twenty turns."""
     writer.step(send(f"seed {number}", content=text_of(number), agent=pinned))
     history.append({"role": "user", "content": text_of(number)})
     request = {"model": "m", "messages": [dict(each) for each in history[-41:]]}
@@ -292,7 +293,7 @@ def live_through(writer: Writer, pinned: PinnedAgent, number: int, history: list
 
 
 def measured(connection: sqlite3.Connection) -> tuple[int, str]:
-    """Characters in all tables, and all the parts."""
+    """Return the number of characters in all tables, and all parts."""
     size = 0
     for table in ("entries", "events", "parts", "turns", "messages", "moves", "works", "requests"):
         for row in connection.execute(f"SELECT * FROM {table}").fetchall():
@@ -301,7 +302,7 @@ def measured(connection: sqlite3.Connection) -> tuple[int, str]:
     return size, "\n".join(row[0] for row in parts)
 
 
-async def test_a_record_grows_with_what_is_new_not_with_what_is_repeated(tmp_path: Path) -> None:
+async def test_a_record_grows_with_new_content_only(tmp_path: Path) -> None:
     sizes, parts = [], ""
     async with opened("sqlite", tmp_path, count=1) as store:
         shard = store.of(CONVERSATION_ID)
@@ -315,7 +316,7 @@ async def test_a_record_grows_with_what_is_new_not_with_what_is_repeated(tmp_pat
                 size, parts = await shard.database.read(measured)
                 sizes.append(size)
     half, whole = sizes
-    # Twice the turns, twice the bytes; the first twenty had less to repeat.
+    # Twice the turns take twice the bytes; the first twenty had less to repeat.
     assert whole < 2.2 * half
     for number in range(200):
         assert parts.count(f'{{"role":"user","content":"<turn {number:04}>') == 1
@@ -364,8 +365,8 @@ for number in range(40):
 '''
 
 
-def test_threads_that_meet_a_class_for_the_first_time_at_once_do_not_crash() -> None:
-    """In a process of its own: what it guards against ends the process."""
+def test_concurrent_first_uses_of_a_class_do_not_crash() -> None:
+    """Run in a process of its own, since a failure ends the process."""
     environment = {**os.environ, "PYTHONPATH": str(Path(wonder_server.__file__).parents[1])}
     ended = subprocess.run(
         [sys.executable, "-c", FIRST_MEETINGS],

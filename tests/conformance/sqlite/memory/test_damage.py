@@ -1,5 +1,4 @@
-"""Damage in the store of memories: it is found and can be deleted, and what follows from contents is made
-anew."""
+"""Damage in the memory store: the server finds it, can delete it, and rebuilds what follows from contents."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ from wonder_server.core.memory.records import Draft, Filter, Source
 
 @contextmanager
 def inside(folder: Path) -> Iterator[sqlite3.Connection]:
-    """The file, while no server has it."""
+    """Open the file while no server uses it."""
     with closing(sqlite3.connect(folder / "memory.db")) as connection:
         yield connection
         connection.commit()
@@ -40,7 +39,7 @@ async def opened(folder: Path) -> SqliteMemories:
 
 @pytest.fixture
 async def folder(tmp_path: Path) -> Path:
-    """Three memories of one conversation, the second of which replaced a fourth."""
+    """Create three memories of one conversation. The second one superseded a fourth."""
     store = await opened(tmp_path)
     writer = Writer(store)
     said = ("apples are red", "bananas are yellow", "cherries are sweet")
@@ -58,7 +57,7 @@ async def ids(store: SqliteMemories) -> list[str]:
 
 
 async def index_is_whole(store: SqliteMemories) -> None:
-    """The index holds what the rows say, no more and no less."""
+    """Assert that the index contains exactly the words of the rows."""
 
     def words(connection: sqlite3.Connection) -> list[tuple[object, ...]]:
         vocabulary = (
@@ -104,7 +103,7 @@ async def test_every_column_of_a_memory_is_checked(folder: Path, change: str) ->
     assert [line for line in check_memory(folder / "memory.db").problems if damaged in line]
 
 
-async def test_a_memory_that_was_replaced_archived_linked_and_changed_is_whole(folder: Path) -> None:
+async def test_a_superseded_archived_linked_and_changed_memory_is_intact(folder: Path) -> None:
     store = await opened(folder)
     writer = Writer(store)
     writer.count = 10
@@ -135,7 +134,7 @@ async def test_a_memory_that_was_replaced_archived_linked_and_changed_is_whole(f
         "indexed = NULL, content = 'other'",
     ],
 )
-async def test_a_damaged_memory_is_deleted_and_nothing_is_left_of_it(folder: Path, change: str) -> None:
+async def test_deleting_a_damaged_memory_removes_everything_of_it(folder: Path, change: str) -> None:
     with inside(folder) as connection:
         connection.execute(f"UPDATE memories SET {change} WHERE key = 2")
     store = await opened(folder)
@@ -156,7 +155,7 @@ async def test_a_damaged_memory_is_deleted_and_nothing_is_left_of_it(folder: Pat
     assert check_memory(folder / "memory.db").problems == []
 
 
-async def test_a_neighbour_of_a_damaged_memory_is_deleted_and_the_index_does_not_suffer(folder: Path) -> None:
+async def test_deleting_a_neighbour_of_a_damaged_memory_keeps_the_index_correct(folder: Path) -> None:
     with inside(folder) as connection:
         connection.execute("UPDATE memories SET content = x'ff' || content, around = 'x' WHERE key = 2")
     store = await opened(folder)
@@ -171,7 +170,7 @@ async def test_a_neighbour_of_a_damaged_memory_is_deleted_and_the_index_does_not
     await store.close()
 
 
-async def test_with_an_agent_its_damaged_memories_go(folder: Path) -> None:
+async def test_deleting_an_agents_memories_deletes_damaged_ones(folder: Path) -> None:
     with inside(folder) as connection:
         connection.execute("UPDATE memories SET content = x'ff', metadata = '{' WHERE key < 3")
     store = await opened(folder)
@@ -185,7 +184,7 @@ async def test_with_an_agent_its_damaged_memories_go(folder: Path) -> None:
     assert check_memory(folder / "memory.db").problems == []
 
 
-async def test_a_store_with_a_damaged_memory_opens_while_its_index_is_made_anew(folder: Path) -> None:
+async def test_a_store_with_a_damaged_memory_opens_and_rebuilds_its_index(folder: Path) -> None:
     with inside(folder) as connection:
         connection.execute("UPDATE memories SET content = x'ff', metadata = '{' WHERE key = 2")
         connection.execute("UPDATE formats SET format = 0")
@@ -199,9 +198,7 @@ async def test_a_store_with_a_damaged_memory_opens_while_its_index_is_made_anew(
 
 
 @pytest.mark.parametrize("change", ["vector = x'0000803e'", "passage = 1", "seal = NULL", "vector = 'text'"])
-async def test_a_damaged_vector_is_dropped_and_its_memory_waits_for_a_new_one(
-    folder: Path, change: str
-) -> None:
+async def test_a_damaged_vector_is_deleted_and_its_memory_gets_a_new_one(folder: Path, change: str) -> None:
     with inside(folder) as connection:
         connection.execute(f"UPDATE embeddings SET {change} WHERE key = 2")
     assert len(check_memory(folder / "memory.db").problems) == 1
@@ -220,7 +217,7 @@ async def test_a_damaged_vector_is_dropped_and_its_memory_waits_for_a_new_one(
     assert check_memory(folder / "memory.db").problems == []
 
 
-async def test_memories_do_not_wait_for_vectors_behind_a_damaged_one(folder: Path) -> None:
+async def test_a_damaged_memory_does_not_block_the_embedding_of_others(folder: Path) -> None:
     with inside(folder) as connection:
         connection.execute("DELETE FROM embeddings")
         connection.execute("UPDATE memories SET content = 'other' WHERE key = 1")
@@ -242,7 +239,7 @@ async def test_the_check_finds_lost_metadata_terms(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("column", ["turn_id", "type", "metadata", "speaker", "id"])
-async def test_a_short_column_that_is_no_text_names_its_memory(folder: Path, column: str) -> None:
+async def test_the_check_names_the_memory_with_an_invalid_column(folder: Path, column: str) -> None:
     with inside(folder) as connection:
         [(named,)] = connection.execute("SELECT id FROM memories WHERE key = 2").fetchall()
         connection.execute(f"UPDATE memories SET {column} = CAST(x'61FF' AS TEXT) WHERE key = 2")
@@ -257,7 +254,7 @@ async def test_a_short_column_that_is_no_text_names_its_memory(folder: Path, col
     await store.close()
 
 
-async def test_a_check_of_a_store_whose_damage_sqlite_words_in_no_text_is_a_line(folder: Path) -> None:
+async def test_damage_with_an_undecodable_sqlite_message_is_one_problem(folder: Path) -> None:
     path = folder / "memory.db"
     path.write_bytes(
         path.read_bytes()

@@ -1,4 +1,4 @@
-"""Full text of memories as search reads it: what is kept in memory always agrees with the index on disk."""
+"""Ranking of memories: the cached postings always agree with the index on disk."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def best(store: SqliteMemories, query: str) -> str:
 
 
 async def anew(store: SqliteMemories, query: str) -> dict[str, float]:
-    """What a server that has just started would find."""
+    """Return the result of a server that has just started."""
     fresh = Bm25Ranker()
 
     def work(connection: object) -> dict[str, float]:
@@ -59,7 +59,7 @@ async def anew(store: SqliteMemories, query: str) -> dict[str, float]:
     return await store.database.read(work)
 
 
-async def test_what_is_kept_agrees_with_the_index_whatever_is_written(store: SqliteMemories) -> None:
+async def test_cached_postings_agree_with_the_index_after_every_write(store: SqliteMemories) -> None:
     chance = random.Random(11)
     there: dict[str, Memory] = {}
     for step in range(300):
@@ -99,7 +99,7 @@ async def test_a_rare_word_counts_for_more_than_a_common_one(store: SqliteMemori
     assert await best(store, "what do they think about kubernetes") == "mem_0002"
 
 
-async def test_what_was_said_just_before_and_after_counts_a_little(store: SqliteMemories) -> None:
+async def test_words_of_neighbours_count_a_little(store: SqliteMemories) -> None:
     await add(
         store,
         entry(1, "Shall we go to the lake on Sunday?", "Anna", 1),
@@ -111,7 +111,7 @@ async def test_what_was_said_just_before_and_after_counts_a_little(store: Sqlite
     assert "mem_0003" not in scores
 
 
-async def test_who_said_it_counts_where_the_query_names_them(store: SqliteMemories) -> None:
+async def test_the_speaker_counts_if_the_query_names_the_speaker(store: SqliteMemories) -> None:
     await add(
         store,
         entry(1, "I adopted a puppy from the shelter", "Caroline", 1),
@@ -121,7 +121,7 @@ async def test_who_said_it_counts_where_the_query_names_them(store: SqliteMemori
     assert await best(store, "What did Caroline adopt from the shelter?") == "mem_0001"
 
 
-async def test_a_filter_that_leaves_out_the_best_still_finds_the_others(store: SqliteMemories) -> None:
+async def test_a_filter_that_excludes_the_best_finds_the_others(store: SqliteMemories) -> None:
     await add(store, *(entry(number, "tea " * (1 + number % 3)) for number in range(400)))
     await store.add(
         "ada",
@@ -139,7 +139,7 @@ async def test_a_filter_that_leaves_out_the_best_still_finds_the_others(store: S
     assert [hit.id for hit in hits] == ["mem_x"]
 
 
-async def test_agents_that_are_not_in_use_are_let_go(store: SqliteMemories) -> None:
+async def test_postings_of_unused_agents_are_evicted(store: SqliteMemories) -> None:
     for agent in ("ada", "bob", "cyd"):
         await store.add(
             agent,

@@ -1,6 +1,6 @@
-"""Runs written in brief: whoever looks finds what would be there if they had been written whole.
+"""Compact runs: every read finds the same record as for a run that was written whole.
 
-The runs are recorded ones (`tests.golden`), those that have ended.
+The runs are recorded ones that have ended (`tests.golden`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ TABLES = tuple(RUN.row_types)
 
 
 def recorded(file: Path) -> tuple[list[Entry], RunState]:
-    """A run's journal, and the working set it leads to."""
+    """Return a run's journal, and the state it leads to."""
     _, entries = load(file.read_text(encoding="utf-8"))
     state = RunState()
     for entry in entries:
@@ -75,7 +75,7 @@ async def shards(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
 
 @pytest_asyncio.fixture
 async def others(tmp_path: Path) -> AsyncIterator[Shards]:
-    """Where runs are written whole."""
+    """Create shards in which runs are written whole."""
     async with opened("sqlite", tmp_path / "whole") as shards:
         yield shards
 
@@ -100,7 +100,9 @@ LOOKS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("file", ENDED, ids=lambda file: str(file.stem))
-async def test_nobody_can_tell_who_looks_first(file: Path, shards: Shards, others: Shards) -> None:
+async def test_every_first_read_of_a_compact_run_finds_the_whole_record(
+    file: Path, shards: Shards, others: Shards
+) -> None:
     entries, state = recorded(file)
     run = id_of(entries)
     await others.of(run).commit([expanded(entries)])
@@ -110,7 +112,9 @@ async def test_nobody_can_tell_who_looks_first(file: Path, shards: Shards, other
 
 
 @pytest.mark.parametrize("name", LOOKS)
-async def test_nobody_can_tell_whatever_is_looked_at_first(name: str, shards: Shards, others: Shards) -> None:
+async def test_reads_of_any_kind_in_any_order_find_the_whole_record(
+    name: str, shards: Shards, others: Shards
+) -> None:
     entries, state = recorded(ENDED[0])
     run = id_of(entries)
     await others.of(run).commit([expanded(entries)])
@@ -118,7 +122,7 @@ async def test_nobody_can_tell_whatever_is_looked_at_first(name: str, shards: Sh
     assert await LOOKS[name](shards, run) == await LOOKS[name](others, run)
 
 
-async def test_many_look_at_once(shards: Shards, others: Shards) -> None:
+async def test_concurrent_reads_find_the_whole_record(shards: Shards, others: Shards) -> None:
     entries, state = recorded(ENDED[0])
     run = id_of(entries)
     await others.of(run).commit([expanded(entries)])
@@ -127,7 +131,7 @@ async def test_many_look_at_once(shards: Shards, others: Shards) -> None:
     assert found == [await look(others, run) for look in [*LOOKS.values()] * 3]
 
 
-async def test_it_is_there_after_a_restart(tmp_path: Path, others: Shards) -> None:
+async def test_a_compact_run_can_be_read_after_a_restart(tmp_path: Path, others: Shards) -> None:
     entries, state = recorded(ENDED[0])
     run = id_of(entries)
     await others.of(run).commit([expanded(entries)])
@@ -139,7 +143,7 @@ async def test_it_is_there_after_a_restart(tmp_path: Path, others: Shards) -> No
         assert await shards.of(run).events(run, RUN, 0, 100) == await others.of(run).events(run, RUN, 0, 100)
 
 
-async def test_nothing_is_written_out_unless_somebody_looks(tmp_path: Path) -> None:
+async def test_a_compact_run_is_expanded_only_by_a_read(tmp_path: Path) -> None:
     entries, state = recorded(ENDED[0])
     run = id_of(entries)
     async with opened("sqlite", tmp_path) as shards:
@@ -163,7 +167,7 @@ def _counted(connection: Any) -> tuple[int, int]:
 
 @contextmanager
 def full(file: Path) -> Iterator[None]:
-    """No file of this process can become longer than this one is."""
+    """Limit the size of files to that of this one, for this process."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (file.stat().st_size, before[1]))
     try:
@@ -172,7 +176,7 @@ def full(file: Path) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-async def test_it_can_be_read_while_the_disk_is_full(tmp_path: Path, others: Shards) -> None:
+async def test_a_compact_run_can_be_read_while_the_disk_is_full(tmp_path: Path, others: Shards) -> None:
     entries, state = recorded(ENDED[0])
     run = id_of(entries)
     await others.of(run).commit([expanded(entries)])
@@ -185,11 +189,11 @@ async def test_it_can_be_read_while_the_disk_is_full(tmp_path: Path, others: Sha
             with pytest.raises(WonderError):
                 await shards.of(CONVERSATION_ID).commit([commit(CONVERSATION_ID)])
             assert {name: await look(shards, run) for name, look in LOOKS.items()} == wanted
-        assert await database.read(_counted) == (0, 0), "nothing of it was kept"
+        assert await database.read(_counted) == (0, 0), "the expansion was rolled back"
         assert {name: await look(shards, run) for name, look in LOOKS.items()} == wanted
 
 
-async def test_more_than_are_written_out_in_one_go(tmp_path: Path) -> None:
+async def test_more_runs_than_one_write_expands_can_be_read(tmp_path: Path) -> None:
     entries, state = recorded(ENDED[0])
     assert state.run is not None
     async with opened("sqlite", tmp_path, count=1) as shards:
@@ -204,18 +208,19 @@ async def test_more_than_are_written_out_in_one_go(tmp_path: Path) -> None:
         assert all(head.sequence for head in heads.values())
 
 
-async def test_it_goes_with_its_conversation(shards: Shards) -> None:
+async def test_a_compact_run_is_deleted_with_its_conversation(shards: Shards) -> None:
     entries, state = recorded(ENDED[0])
     run = id_of(entries)
-    room = f"{CONVERSATION_ID[:-1]}{run[-1]}"
-    await shards.of(room).commit([commit(room), compact(entries, state, root=room)])
-    await shards.of(room).commit([commit(room, Erase(whole=True))])
+    conversation_id = f"{CONVERSATION_ID[:-1]}{run[-1]}"
+    shard = shards.of(conversation_id)
+    await shard.commit([commit(conversation_id), compact(entries, state, root=conversation_id)])
+    await shard.commit([commit(conversation_id, Erase(whole=True))])
     assert await shards.head(run) is None
     assert await shards.of(run).entries(run, RUN, 0, 10) == []
     assert await shards.find(Query(table="runs")) == []
 
 
-async def test_it_is_put_away_and_brought_back_as_it_lies(tmp_path: Path, others: Shards) -> None:
+async def test_a_compact_run_is_archived_and_restored_in_compact_form(tmp_path: Path, others: Shards) -> None:
     entries, state = recorded(ENDED[0])
     run = id_of(entries)
     await others.of(run).commit([expanded(entries)])
@@ -236,7 +241,7 @@ def _parts(connection: Any) -> list[dict[str, Any]]:
     return [{"root": root, "hash": digest, "data": data} for root, digest, data in found]
 
 
-def test_only_ended_runs_have_a_summary() -> None:
+def test_only_ended_runs_have_a_compact_row() -> None:
     assert RUN.compact_row is not None
     assert RUN.compact_row(RunState()) is None
     for file in GOLDEN:

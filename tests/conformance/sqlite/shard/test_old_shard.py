@@ -1,5 +1,7 @@
-"""A shard as the first release wrote it (``shard-0001.sql``), with three runs, one of them ended: it opens,
-its runs are listed and shown as new ones are, and those that were under way go on."""
+"""A shard of the first release (``shard-0001.sql``) with three runs, one of them ended.
+
+It opens, its runs are listed and shown like new ones, and unfinished runs continue.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ from wonder_server.ports.records import Query
 
 DUMP = Path(__file__).with_name("shard-0001.sql")
 ENDED, ONE, LOOP = (f"run_01HF7YAT000000000000000{number:02}1" for number in (1, 2, 3))
-PROJECT, ROOM = "proj_01HF7YAT0000000000000000A1", "conv_01HF7YAT0000000000000000A1"
+PROJECT, OWNER = "proj_01HF7YAT0000000000000000A1", "conv_01HF7YAT0000000000000000A1"
 
 
 @pytest_asyncio.fixture
@@ -38,7 +40,7 @@ async def stage(tmp_path: Path) -> AsyncIterator[RunStage]:
     await shards.close()
 
 
-async def test_what_may_take_long_is_said_and_only_once(tmp_path: Path) -> None:
+async def test_a_long_migration_is_logged_once(tmp_path: Path) -> None:
     with capture_logs() as said:
         for path, dump in (
             (tmp_path / "new.db", ""),
@@ -49,11 +51,13 @@ async def test_what_may_take_long_is_said_and_only_once(tmp_path: Path) -> None:
             connection.close()
             for _ in range(2):
                 connect(path, MIGRATIONS).close()
-    told = [(each["store"], each["migration"]) for each in said if each["event"] == "store_migration_started"]
-    assert told == [("old.db", name) for name, _ in MIGRATIONS[1:]]
+    logged = [
+        (each["store"], each["migration"]) for each in said if each["event"] == "store_migration_started"
+    ]
+    assert logged == [("old.db", name) for name, _ in MIGRATIONS[1:]]
 
 
-async def test_its_runs_are_listed_by_what_they_belong_to(stage: RunStage) -> None:
+async def test_old_runs_are_listed_by_their_filters(stage: RunStage) -> None:
     async def listed(**query: object) -> list[str]:
         found = await stage.shards.find(Query(table="runs", newest_first=False, **query))  # type: ignore[arg-type]
         return [run.id for run in found]
@@ -64,10 +68,10 @@ async def test_its_runs_are_listed_by_what_they_belong_to(stage: RunStage) -> No
     assert await listed(fields=(("workflow_ref", "team/graph@2"),)) == []
     assert await listed(fields=(("scope.project_id", PROJECT),)) == [ENDED]
     assert await listed(fields=(("scope.project_id", "proj_1"), ("parent.actor_id", ""))) == [ONE, LOOP]
-    assert await listed(parent=ROOM) == [ENDED]
+    assert await listed(parent=OWNER) == [ENDED]
 
 
-async def test_its_runs_are_shown_with_their_events(stage: RunStage) -> None:
+async def test_old_runs_have_their_events(stage: RunStage) -> None:
     whole = await stage.runs.lookup.with_details(ENDED)
     assert whole.run.status is RunStatus.COMPLETED and whole.executions == 1
     assert whole.details is not None and whole.details.state["a"]["n"] == 1
@@ -76,15 +80,15 @@ async def test_its_runs_are_shown_with_their_events(stage: RunStage) -> None:
     assert (await stage.runs.replay(ENDED)).steps
 
 
-async def test_what_was_under_way_goes_on(stage: RunStage) -> None:
+async def test_unfinished_old_runs_continue(stage: RunStage) -> None:
     stage.loop.resume(await stage.shards.unfinished())
     await stage.wait_until_idle()
     await stage.finish("a", {"n": 5}, run_id=ONE)
     assert (await stage.runs.lookup.run(ONE)).status is RunStatus.COMPLETED
-    # What may not be done twice, and nobody knows whether it was done.
+    # This action may not be executed twice, and its outcome is unknown.
     looped = await stage.runs.lookup.run(LOOP)
     assert looped.fault is not None and looped.fault.reason == "OUTCOME_UNKNOWN"
 
 
-async def test_what_was_under_way_can_be_cancelled(stage: RunStage) -> None:
+async def test_unfinished_old_runs_can_be_cancelled(stage: RunStage) -> None:
     assert (await stage.runs.cancel(ONE, "", "", "")).run.status is RunStatus.CANCELLED

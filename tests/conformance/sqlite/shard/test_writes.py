@@ -1,4 +1,4 @@
-"""How commits become few statements: nothing is lost, nothing is written twice for nothing."""
+"""Writes of a shard: many rows in few statements, nothing lost, nothing stored twice."""
 
 from __future__ import annotations
 
@@ -72,21 +72,21 @@ def test_a_pinned_definition_is_stored_for_each_root(connection: sqlite3.Connect
     assert {root for root, _ in writes.execute(connection, set())} == {CONVERSATION_ID, "conv_other"}
 
 
-async def test_runs_share_what_their_definitions_are_made_of(shard: SqliteShard) -> None:
+async def test_runs_share_the_parts_of_their_definitions(shard: SqliteShard) -> None:
     one, other, below = "run_1", "run_2", "run_3"
     await shard.commit([commit(each, entries=(sent(1),)) for each in (one, other)])
     await shard.commit([commit(CONVERSATION_ID), commit(below, entries=(sent(1),), root=CONVERSATION_ID)])
     roots = "SELECT DISTINCT root FROM parts"
     owners = await shard.database.read(lambda connection: connection.execute(roots).fetchall())
     assert sorted(owners) == [("",), (CONVERSATION_ID,)], (
-        "a room keeps its own, so that it can be put away whole"
+        "a conversation keeps its own parts, so that its archive is complete"
     )
     for run in (one, other, below):
         (entry,) = await shard.entries(run, CONVERSATION, 0, 10)
         assert entry.input.agent == AGENT
 
 
-async def test_what_a_failed_write_would_have_stored_is_stored_by_the_next(shard: SqliteShard) -> None:
+async def test_the_write_after_a_failed_one_stores_its_parts(shard: SqliteShard) -> None:
     twice = commit(CONVERSATION_ID, entries=(sent(1),))
     twice.requests = [(Request(CONVERSATION_ID, "r", "f"), {}), (Request(CONVERSATION_ID, "r", "f"), {})]
     with pytest.raises(sqlite3.IntegrityError):
@@ -122,7 +122,9 @@ async def test_any_number_of_rows_is_written_in_order(shard: SqliteShard, count:
 
 
 @pytest.mark.parametrize("together", [True, False], ids=["one write", "two writes"])
-def test_what_comes_and_goes_leaves_nothing(connection: sqlite3.Connection, together: bool) -> None:
+def test_a_row_added_and_deleted_in_one_write_leaves_nothing(
+    connection: sqlite3.Connection, together: bool
+) -> None:
     folder, gone, kept = Interner(), replace(message(1), fresh=True), message(2)
     writes = Writes(folder)
     writes.add(commit(CONVERSATION_ID, gone, kept))
@@ -134,7 +136,7 @@ def test_what_comes_and_goes_leaves_nothing(connection: sqlite3.Connection, toge
     assert connection.execute("SELECT id FROM messages").fetchall() == [(kept.id,)]
 
 
-def test_a_row_that_was_there_goes_even_if_it_is_written_once_more(connection: sqlite3.Connection) -> None:
+def test_a_stored_row_changed_and_deleted_in_one_write_is_deleted(connection: sqlite3.Connection) -> None:
     folder = Interner()
     first = Writes(folder)
     first.add(commit(CONVERSATION_ID, message(1)))
