@@ -108,7 +108,7 @@ def test_an_invalid_graph_is_refused_with_its_path(document: JsonDict, places: s
 
 def test_the_message_names_the_cycle() -> None:
     message = faults(Kind.WORKFLOW, graph("abc", "ab", "bc", "cb"))["transitions[2]"]
-    assert message.startswith("The nodes run in a circle without end: b -> c -> b. ")
+    assert message.startswith("The nodes form a cycle without a limit: b -> c -> b. ")
 
 
 def test_a_condition_that_does_not_parse_is_refused_with_line_and_column() -> None:

@@ -119,13 +119,13 @@ def test_a_valid_workflow_can_be_saved(name: str) -> None:
 
 BAD: list[tuple[JsonDict, str, str]] = [
     # --- cycles
-    (flow("a>b b>c c>b"), "transitions[2]", "circle without end: b -> c -> b."),
-    (flow("a>a"), "transitions[0]", "circle without end: a -> a."),
+    (flow("a>b b>c c>b"), "transitions[2]", "cycle without a limit: b -> c -> b."),
+    (flow("a>a"), "transitions[0]", "cycle without a limit: a -> a."),
     (flow("a>b b>a", None, {"b>a": {"loop_limit": -1}}), "transitions[1].loop_limit", "not -1"),
     (flow("a>b", None, {"a>b": {"loop_limit": 1_000_001}}), "transitions[0].loop_limit", "to 1000000"),
     (flow("a>b b>a b>b", None, {"b>a": LOOP}), "transitions[2]", "b -> b."),
     # --- initial nodes and ends of transitions
-    (flow("a>b c>b"), "nodes[2].id", "Nothing leads to node 'c'"),
+    (flow("a>b c>b"), "nodes[2].id", "Node 'c' cannot be reached"),
     (flow("a>b", initial_node_id="c"), "initial_node_id", "no node 'c'"),
     (flow("a", transitions=[{"from_node_id": "a", "to_node_id": "aa"}]), "transitions[0].to_node_id", "'aa'"),
     (flow("a>b", None, {"a>b": {"priority": 2**31}}), "transitions[0].priority", "not 2147483648"),
@@ -146,9 +146,9 @@ BAD: list[tuple[JsonDict, str, str]] = [
     (flow(BOTH, {"a": FAN_OUT, "j": meeting("all", count=2)}), "nodes[3].fan_in.count", "Only the mode m"),
     (flow(BOTH, {"a": FAN_OUT, "j": meeting("any", count=1)}), "nodes[3].fan_in.count", "Only the mode m"),
     (flow("a>b a>c b>j", {"a": FAN_OUT, "j": FAN_IN}), "nodes[3].fan_in",
-     "but that by transitions[1] to 'c' can never come there."),
+     "but that by transitions[1] to 'c' can never arrive there."),
     (flow("a>b b>j a>c", {"j": meeting("any")}, {"a>b": EACH, "a>c": EACH}), "nodes[2].fan_in",
-     "but that by transitions[2] to 'c' can never come there."),
+     "but that by transitions[2] to 'c' can never arrive there."),
     # The branches of 'b' are joined; the branch of 'a' that contains 'b' is not.
     (flow("a>b a>c b>d d>j c>j", {"a": FAN_OUT, "b": FAN_OUT, "j": FAN_IN}), "nodes[4].fan_in",
      "waits for the branches of 'a', but that by transitions[0] to 'b'"),
@@ -311,9 +311,7 @@ def test_nesting_of_fan_outs_is_limited() -> None:
         return flow(" ".join(ways), last, dict.fromkeys(ways, EACH))
 
     assert workflow_faults(nested(16)) == {}
-    assert workflow_faults(nested(17)) == {
-        "transitions[16]": "More than 16 fan-outs are open in each other here."
-    }
+    assert workflow_faults(nested(17)) == {"transitions[16]": "More than 16 fan-outs are nested here."}
 
 
 def ladder(steps: int) -> JsonDict:

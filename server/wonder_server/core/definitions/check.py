@@ -150,7 +150,7 @@ class _Check(Rules):
     def tool(self, tool: Tool) -> None:
         if not _TOOL_NAME.match(tool.name):
             self.refuse(
-                "name", "A tool's name is 1 to 64 letters, digits, '_' or '-': providers take no other."
+                "name", "A tool's name is 1 to 64 letters, digits, '_' or '-'. Providers accept no other."
             )
         self.text("description", tool.description)
         self.schema("input_schema", tool.input_schema)
@@ -169,15 +169,15 @@ class _Check(Rules):
             if keyword in schema:
                 self.refuse(
                     join("input_schema", keyword),
-                    f"Providers take no '{keyword}' at the root of a tool's schema: name the fields under "
-                    "'properties', and put the rest into one of them.",
+                    f"Providers do not accept '{keyword}' at the root of a tool's schema. Name the fields "
+                    "under 'properties', and move the rest into one of them.",
                 )
         properties = schema.get("properties")
         for name in properties if isinstance(properties, Mapping) else ():
             if not PROPERTY.fullmatch(name):
                 self.refuse(
                     join("input_schema.properties", name[:80]),
-                    "A tool's field has 1 to 64 letters, digits, '_', '.' or '-': providers take no other.",
+                    "A tool's field has 1 to 64 letters, digits, '_', '.' or '-'. Providers accept no other.",
                 )
 
     def tool_of_format(self, path: str, tool: Tool, format_name: str) -> None:
@@ -216,14 +216,16 @@ class _Check(Rules):
 
     def tool_target(self, tool: Tool) -> None:
         if not tool.target_id:
-            self.refuse("target_id", "Say what the tool runs or calls: a task, a workflow or an agent.")
+            self.refuse(
+                "target_id", "target_id is empty. Name the task, workflow or agent that the tool calls."
+            )
         self.choice("target_type", tool.target_type, TARGET_TYPES)
         self.choice("invocation_mode", tool.invocation_mode, INVOCATION_MODES)
         if tool.invocation_mode == "loop_in" and tool.target_type != "agent":
             self.refuse("invocation_mode", "Only an agent can be looped in.")
         elif tool.invocation_mode == "loop_in" and tool.is_async:
             self.refuse(
-                "async", "An agent that is looped in is there at once: leave 'async' out, or delegate to it."
+                "async", "A looped-in agent joins immediately. Leave 'async' out, or delegate to the agent."
             )
 
     def model_profile(self, profile: ModelProfile) -> None:

@@ -66,8 +66,8 @@ def _check_cycles(workflow: Workflow, ids: Collection[str], faults: FaultList) -
         index = edges[cycle[-2]].pop(cycle[-1])
         faults.refuse(
             f"transitions[{index}]",
-            f"The nodes run in a circle without end: {' -> '.join(cycle)}. "
-            "Give one of its transitions a loop_limit.",
+            f"The nodes form a cycle without a limit: {' -> '.join(cycle)}. "
+            "Set loop_limit on one of its transitions.",
         )
 
 
@@ -79,7 +79,7 @@ def _check_reach(workflow: Workflow, start: str, faults: FaultList) -> None:
     reached = set(walk(start, transitions))
     for index, node in enumerate(workflow.nodes):
         if node.id not in reached:
-            faults.refuse(f"nodes[{index}].id", f"Nothing leads to node '{node.id}' from '{start}'.")
+            faults.refuse(f"nodes[{index}].id", f"Node '{node.id}' cannot be reached from '{start}'.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +126,7 @@ class _Joining:
                 "nest without end. Join the branches before, with fan_in.",
             )
         for index in sorted(found.too_deep):
-            self._refuse(
-                f"transitions[{index}]", f"More than {MAX_OPEN} fan-outs are open in each other here."
-            )
+            self._refuse(f"transitions[{index}]", f"More than {MAX_OPEN} fan-outs are nested here.")
         if not found.complete:
             self._refuse(
                 "transitions",
@@ -156,14 +154,14 @@ class _Joining:
         stacks = self._stacks[node.id]
         nearest = sorted({stack[-1] for stack in stacks if stack})
         if stacks and not nearest:
-            self._refuse(place, f"No fan-out leads to '{node.id}': there is nothing to join.")
+            self._refuse(place, f"No fan-out leads to '{node.id}', so fan_in has nothing to join.")
         if (meant := fan_in.fan_out_node_id) and meant not in self._nodes:
             self._refuse(f"{place}.fan_out_node_id", _no_node(meant, self._nodes))
         elif meant and (others := [each for each in nearest if each != meant]):
             self._refuse(
                 f"{place}.fan_out_node_id",
                 f"The nearest fan-out that is open at '{node.id}' is not always that of '{meant}': "
-                f"on some way it is that of '{others[0]}'.",
+                f"on one path it is that of '{others[0]}'.",
             )
 
     def _check_meeting(self, fan_out: Node, meet: Node) -> None:
@@ -177,14 +175,14 @@ class _Joining:
             if fan_in.mode is FanInMode.M_OF_N and fan_in.count > come:
                 self._refuse(
                     f"{place}.count",
-                    f"{fan_in.count} branches of '{fan_out.id}' can never come to '{meet.id}': at most "
+                    f"{fan_in.count} branches of '{fan_out.id}' can never arrive at '{meet.id}': at most "
                     f"{come} can, by {', '.join(map(str, together))}.",
                 )
             elif lost and (fan_in.mode is FanInMode.ALL or not come):
                 self._refuse(
                     place,
                     f"'{meet.id}' waits for the branches of '{fan_out.id}', but that by {lost[0]} can never "
-                    "come there.",
+                    "arrive there.",
                 )
 
     def _opened_together(self, fan_out: Node, meet: Node) -> Iterator[list[_Branch]]:

@@ -67,7 +67,7 @@ class Rules(FaultList):
         if len(items) < least:
             self.refuse(path, f"{path} needs at least {least}.")
         elif len(items) > most:
-            self.refuse(path, f"{path} has {len(items)} entries; at most {most} are taken.")
+            self.refuse(path, f"{path} has {len(items)} entries; at most {most} are allowed.")
 
     def choice(self, path: str, value: str, choices: tuple[str, ...]) -> None:
         if value not in choices:
@@ -79,7 +79,7 @@ class Rules(FaultList):
             if not _NODE_ID.match(identifier):
                 self.refuse(f"{path}[{index}].id", "An id is 1 to 64 letters, digits, '_' or '-'.")
             elif identifier in seen:
-                self.refuse(f"{path}[{index}].id", f"The id '{identifier}' is taken by an earlier one.")
+                self.refuse(f"{path}[{index}].id", f"The id '{identifier}' is already in use.")
             seen.add(identifier)
 
     def retry(self, path: str, retry: Retry) -> None:
@@ -115,7 +115,9 @@ class Rules(FaultList):
         self.count(path, mapping, MAX_MAPPING_ENTRIES)
         for target, source in mapping.items():
             if not _IDENTIFIER.match(target):
-                self.refuse(join(path, target), f"'{target}' is no field name: letters, digits and '_'.")
+                self.refuse(
+                    join(path, target), f"'{target}' is not a valid field name. Use letters, digits and '_'."
+                )
             self.expression(join(path, target), source, scope)
 
     def outputs(self, path: str, mapping: Mapping[str, str], scope: Scope) -> None:

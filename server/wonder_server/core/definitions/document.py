@@ -164,7 +164,7 @@ def _labels(document: JsonObject, faults: FaultList) -> dict[str, str]:
         faults.refuse("labels", "labels must be an object of texts.")
         return {}
     if len(labels) > MAX_LABELS:
-        faults.refuse("labels", f"There are {len(labels)} labels; at most {MAX_LABELS} are taken.")
+        faults.refuse("labels", f"There are {len(labels)} labels; at most {MAX_LABELS} are allowed.")
     for key, value in labels.items():
         if not isinstance(key, str) or not isinstance(value, str):
             faults.refuse(f"labels.{key}", "A label's key and value must be text; put them in quotes.")

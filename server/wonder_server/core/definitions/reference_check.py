@@ -58,7 +58,8 @@ def check_references(spec: Spec, library: str, resolver: ReferenceResolver, faul
         if parse_reference(mention.text) is None:
             faults.refuse(
                 mention.path,
-                f"'{mention.text}' is no reference: write name, library/name or def_…, @revision optional.",
+                f"'{mention.text}' is not a reference. "
+                "Write name, library/name or def_…, with an optional @revision.",
             )
             continue
         found = resolver.find(mention.text, library)
