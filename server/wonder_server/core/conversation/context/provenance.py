@@ -2,7 +2,7 @@
 
 A context-assembly workflow that is called with ``explain`` returns ``sources``, a list of ``{source,
 source_id, text}`` with the text that each put into the request. `blocks` finds the texts in the request, so
-a workflow need not know the format of its request. A workflow may also give the place itself, as ``path``.
+a workflow need not know the format of its request. A workflow may also give the path itself, as ``path``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from wonder_server.core.token_estimates import text_tokens
 SOURCES = ("persona", "memory", "turn", "artifact", "repository", "tool", "active_turn", "message")
 MAX_BLOCKS = 2000
 EXCERPT = 200
-_SAYING = frozenset({"content", "text", "system", "instructions", "input", "description"})
+_TEXT_KEYS = frozenset({"content", "text", "system", "instructions", "input", "description"})
 """Keys of text for the model. Other keys hold settings or ids."""
 
 
@@ -43,43 +43,43 @@ def blocks(request: JsonDict, sources: JsonValue) -> list[Block]:
     texts = list(_texts(request, ""))
     found: list[Block] = []
     covered: set[str] = set()
-    whole: set[str] = set()
+    used: set[str] = set()
     for source in sources if isinstance(sources, list) else ():
         if not isinstance(source, dict) or len(found) >= MAX_BLOCKS:
             continue
         text, path = source.get("text"), source.get("path")
         if not isinstance(text, str) or not text:
             continue
-        place = path if isinstance(path, str) and path else _place(texts, text, whole)
-        if place is None:
+        path = path if isinstance(path, str) and path else _path_of(texts, text, used)
+        if path is None:
             continue
-        covered.add(place)
+        covered.add(path)
         kind, source_id = source.get("source"), source.get("source_id")
         found.append(
             Block(
-                path=place,
+                path=path,
                 source=kind if kind in SOURCES else "",
                 source_id=source_id if isinstance(source_id, str) else "",
                 excerpt=text[:EXCERPT],
                 tokens=text_tokens(text),
             )
         )
-    for place, text in texts:
-        said = text and place.rpartition("/")[2] in _SAYING and place not in covered
-        if said and len(found) < MAX_BLOCKS:
+    for path, text in texts:
+        is_content = text and path.rpartition("/")[2] in _TEXT_KEYS and path not in covered
+        if is_content and len(found) < MAX_BLOCKS:
             found.append(
-                Block(path=place, source="", source_id="", excerpt=text[:EXCERPT], tokens=text_tokens(text))
+                Block(path=path, source="", source_id="", excerpt=text[:EXCERPT], tokens=text_tokens(text))
             )
     return found
 
 
-def _place(texts: list[tuple[str, str]], text: str, whole: set[str]) -> str | None:
+def _path_of(texts: list[tuple[str, str]], text: str, used: set[str]) -> str | None:
     """Return the path of ``text``: an unused equal text, else a text that contains it; None without one."""
-    for place, other in texts:
-        if other == text and place not in whole:
-            whole.add(place)
-            return place
-    return next((place for place, other in texts if text in other), None)
+    for path, other in texts:
+        if other == text and path not in used:
+            used.add(path)
+            return path
+    return next((path for path, other in texts if text in other), None)
 
 
 def _texts(value: JsonValue, path: str) -> Iterator[tuple[str, str]]:

@@ -61,8 +61,8 @@ def _mcp(result: JsonDict) -> JsonValue:
     """Return the structured data, which the text repeats; without structured data the content as text."""
     structured, blocks = result["structured"], result["content"]
     if structured is None:
-        said: JsonValue = "\n".join([_block(block) for block in blocks])
-        return {"is_error": True, "text": said} if result["is_error"] else said
+        text: JsonValue = "\n".join([_block(block) for block in blocks])
+        return {"is_error": True, "text": text} if result["is_error"] else text
     beside = [_block(block) for block in blocks if block["type"] != "text"]
     if not beside and not result["is_error"]:
         return structured

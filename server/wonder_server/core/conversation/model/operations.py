@@ -139,23 +139,23 @@ def charge_hook(turn: Turn, operation: Operation, output: object) -> tuple[Turn,
     usage = None if operation.metered else reported_usage(output, None)
     if usage is None:
         return turn, ()
-    paid = add_usage(turn, usage)
-    return paid, (ChargeTurn(turn=paid),)
+    charged = add_usage(turn, usage)
+    return charged, (ChargeTurn(turn=charged),)
 
 
-def charge_model_usage(state: ConversationState, asked: ModelUsageReported) -> Decisions:
+def charge_model_usage(state: ConversationState, event: ModelUsageReported) -> Decisions:
     """Return the decision that charges usage to its turn; nothing if the state no longer holds the turn."""
-    turn, run_id = state.turns.get(asked.turn_id), asked.run_id
+    turn, run_id = state.turns.get(event.turn_id), event.run_id
     if turn is None or state.conversation is None or state.conversation.deleted_ms:
         return ()
-    paid = add_usage(turn, of_call(asked.usage, asked.calls, settles=asked.settles))
+    charged = add_usage(turn, of_call(event.usage, event.calls, settles=event.settles))
     hooks = (op for op in state.operations.values() if op.run_id == run_id and op.kind in _HOOKS)
     own = next(hooks, None) if run_id else None
     if own is None:
-        return (ChargeTurn(turn=paid),)
-    if not asked.metered:
+        return (ChargeTurn(turn=charged),)
+    if not event.metered:
         return ()
-    return (ChargeTurn(turn=paid, operation=None if own.metered else replace(own, metered=True)),)
+    return (ChargeTurn(turn=charged, operation=None if own.metered else replace(own, metered=True)),)
 
 
 def hook_outcome(

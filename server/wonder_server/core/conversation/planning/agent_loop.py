@@ -135,15 +135,15 @@ def retry_shortened(
 
     Returns no decisions if the request cannot be retried or shortened.
     """
-    turn, asked = state.turns[operation.turn_id], state.requests[operation.turn_id]
+    turn, request = state.turns[operation.turn_id], state.requests[operation.turn_id]
     agent = state.turn_work[turn.id].agent
-    if asked.shortened or not is_too_long(fault):
+    if request.shortened or not is_too_long(fault):
         return ()
-    limit = max(1, int(json_tokens(asked.body) * RETRY_SHARE))
-    smaller = trim_request(asked.body, agent.profile.spec.format, limit)
+    limit = max(1, int(json_tokens(request.body) * RETRY_SHARE))
+    smaller = trim_request(request.body, agent.profile.spec.format, limit)
     if smaller is None:
         return ()
-    request = replace(asked, body=smaller.body, shortened=True)
+    request = replace(request, body=smaller.body, shortened=True)
     return (_reduction(turn, smaller, None), _dispatch_model(agent, request, ids, now, operation.reports))
 
 
@@ -151,12 +151,12 @@ def retry_wrap_up(state: ConversationState, operation: Operation, fault: Fault, 
     """Request an answer without tools by the same operation, since the agent's budget allows only one more
     call.
     """
-    turn, asked = state.turns[operation.turn_id], state.requests[operation.turn_id]
+    turn, request = state.turns[operation.turn_id], state.requests[operation.turn_id]
     agent = state.turn_work[turn.id].agent
-    if asked.wrap_up is not None:
+    if request.wrap_up is not None:
         return ()
-    body = dialect_of(agent.profile.spec.format).wrap_up(asked.body, limits.wrap_up_note(fault))
-    request = replace(asked, body=body, wrap_up=fault)
+    body = dialect_of(agent.profile.spec.format).wrap_up(request.body, limits.wrap_up_note(fault))
+    request = replace(request, body=body, wrap_up=fault)
     later = replace(operation, wake_ms=now + operation.timeout_ms)
     return (
         LimitReached(turn_id=turn.id, limit=Limit(fault=fault, enforced=False)),

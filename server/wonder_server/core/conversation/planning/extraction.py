@@ -32,8 +32,8 @@ def extracted(
 ) -> Decisions | Fault:
     """Dispatch the memory operations in the extraction's output. Returns a fault for invalid output."""
     turn = with_hook_run(state.turns[operation.turn_id], operation)
-    asked = output.get("memory_operations", []) if isinstance(output, dict) else []
-    if not isinstance(asked, list) or not all(isinstance(item, dict) for item in asked):
+    requested = output.get("memory_operations", []) if isinstance(output, dict) else []
+    if not isinstance(requested, list) or not all(isinstance(item, dict) for item in requested):
         return Fault(
             reason=Reason.MEMORY_EXTRACTION_FAILED,
             message="The output of the memory-extraction workflow is invalid: `memory_operations` must be "
@@ -54,14 +54,14 @@ def extracted(
                 created_ms=now,
             )
         )
-        for item in asked[:MAX_MEMORY_OPERATIONS]
+        for item in requested[:MAX_MEMORY_OPERATIONS]
     ]
-    turn, paid = charge_hook(turn, operation, output)
+    turn, charged = charge_hook(turn, operation, output)
     if writes:
         # The extraction, and its event, end with the last of these operations.
-        return (*paid, *writes, CancelOperation(operation=operation))
+        return (*charged, *writes, CancelOperation(operation=operation))
     return (
-        *paid,
+        *charged,
         _extraction_ended(state, turn, operation, now),
         ReleaseTurn(turn_id=turn.id),
     )

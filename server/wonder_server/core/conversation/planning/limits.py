@@ -111,8 +111,8 @@ def _last_call_fault(whose: str, budget: Budget, spender: Spender, tokens: int, 
 def is_last_call(state: ConversationState, turn: Turn, agent: PinnedAgent) -> bool:
     """Return True if the request of the coming model call forbids tools, or the agent has none."""
     limit = agent.persona.constraints.max_moves_per_turn
-    asked = state.requests[turn.id]
-    return not agent.tools or asked.wrap_up is not None or bool(limit and turn.moves + 1 >= limit)
+    request = state.requests[turn.id]
+    return not agent.tools or request.wrap_up is not None or bool(limit and turn.moves + 1 >= limit)
 
 
 def exhausted(state: ConversationState, turn: Turn, fault: Fault, now: int, *, answered: str) -> Decisions:

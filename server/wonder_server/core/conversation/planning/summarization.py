@@ -54,8 +54,8 @@ MAX_SUMMARY_CHARS = 40_000
 def first_hook(state: ConversationState, turn: Turn, agent: PinnedAgent, ids: Minter, now: int) -> Operation:
     """Return the first operation of a new turn: its assembly, or the summary that precedes it."""
     assembly = hook_operation(ids.new("op"), turn, OperationKind.ASSEMBLY, turn.context_assembly_run_id, now)
-    reduced = truncate_history(state, turn, agent)
-    if reduced is None:
+    truncation = truncate_history(state, turn, agent)
+    if truncation is None:
         return assembly
     older = _older_messages(state, turn, agent) if uses_summary(agent) else []
     if older:
@@ -69,7 +69,7 @@ def first_hook(state: ConversationState, turn: Turn, agent: PinnedAgent, ids: Mi
             # The assembly that follows has its own run.
             run_id=ids.child("run", turn.conversation_id),
         )
-    return replace(assembly, input=_truncation_input(reduced))
+    return replace(assembly, input=_truncation_input(truncation))
 
 
 def history_truncation(operation: Operation) -> HistoryTruncation | None:
@@ -122,7 +122,7 @@ def summarized(
     conversation = state.conversation
     if not isinstance(text, str) or not text.strip() or not older or conversation is None:
         return summary_failed(state, operation, ids, now)
-    turn, paid = charge_hook(turn, operation, output)
+    turn, charged = charge_hook(turn, operation, output)
     before = summary_of(state, agent)
     summary = Summary(
         text=text.strip()[:MAX_SUMMARY_CHARS],
@@ -131,27 +131,27 @@ def summarized(
         after_turn=reset_ordinal(state),
     )
     tokens = sum(text_tokens(message.content) for message in older) - text_tokens(summary.text)
-    reduced = HistoryTruncation(
+    truncation = HistoryTruncation(
         first=older[-1].ordinal + 1, omitted_messages=len(older), tokens=max(0, tokens), summarized=True
     )
     return (
-        *paid,
+        *charged,
         HistorySummarized(operation_id=operation.id, turn_id=turn.id, summary=summary),
-        *_assemble(turn, reduced, ids, now),
+        *_assemble(turn, truncation, ids, now),
     )
 
 
 def summary_failed(state: ConversationState, operation: Operation, ids: Minter, now: int) -> Decisions:
     """Dispatch the assembly with the newest messages that fit."""
     turn = state.turns[operation.turn_id]
-    reduced = truncate_history(state, turn, state.turn_work[turn.id].agent)
-    return (CancelOperation(operation=operation), *_assemble(turn, reduced, ids, now))
+    truncation = truncate_history(state, turn, state.turn_work[turn.id].agent)
+    return (CancelOperation(operation=operation), *_assemble(turn, truncation, ids, now))
 
 
-def _assemble(turn: Turn, reduced: HistoryTruncation | None, ids: Minter, now: int) -> Decisions:
+def _assemble(turn: Turn, truncation: HistoryTruncation | None, ids: Minter, now: int) -> Decisions:
     assembly = hook_operation(ids.new("op"), turn, OperationKind.ASSEMBLY, turn.context_assembly_run_id, now)
-    if reduced is not None:
-        assembly = replace(assembly, input=_truncation_input(reduced))
+    if truncation is not None:
+        assembly = replace(assembly, input=_truncation_input(truncation))
     return (DispatchWorkflow(operation=assembly), MarkWaiting(turn_id=turn.id, operation_id=assembly.id))
 
 

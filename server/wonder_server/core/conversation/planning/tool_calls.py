@@ -110,7 +110,7 @@ def prepare(
     tool = next((tool for tool in agent.tools if tool.spec.name == call.name), None)
     if tool is None:
         offered = ", ".join(tool.spec.name for tool in agent.tools) or "none"
-        message = f"There is no tool `{call.name}`. Tools at hand: {offered}."
+        message = f"There is no tool `{call.name}`. Available tools: {offered}."
         return _refused(call, ToolErrorCode.NOT_FOUND, message)
     tool_id = tool.pin.definition_id
     if cut:
