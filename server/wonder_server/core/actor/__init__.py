@@ -1,0 +1,1 @@
+"""The contract between the planners and the actor runtime."""

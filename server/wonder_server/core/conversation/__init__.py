@@ -1,0 +1,1 @@
+"""The conversation planner: state, decisions, planning and effects."""

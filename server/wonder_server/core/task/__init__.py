@@ -1,0 +1,1 @@
+"""The task interpreter, and the effects of action kinds."""

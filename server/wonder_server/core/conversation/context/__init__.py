@@ -1,0 +1,1 @@
+"""Content and size of model requests and of hook inputs."""

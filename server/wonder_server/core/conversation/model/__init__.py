@@ -1,0 +1,1 @@
+"""Values of a conversation: state, inputs, decisions and rows."""

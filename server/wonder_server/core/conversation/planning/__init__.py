@@ -1,0 +1,1 @@
+"""Decisions of the conversation planner, one module for each part of a turn."""
