@@ -1,11 +1,13 @@
-"""Answers of models, bounded: what is streamed, what enters a conversation, and what is read at all.
+"""`BoundedModel`: limits on the size of models' answers.
 
-A text above the limit is cut with a notice, and so is what listeners are told while the model speaks.
-Arguments of a tool call above theirs are left out: the call is refused, since half of them would be another
-call. A call whose name is too long is refused too, under the beginning of the name; an id that is too long is
-replaced by its hash. The message in the provider's format is then written anew from what was kept.
-`Finished.whole` is the answer as it came. Above a hard limit nothing more is read; what has come until then
-is the answer.
+- Text above the limit is truncated with a notice, in the stream and in the answer.
+- Tool arguments above the limit are omitted, and the call is malformed: truncated arguments would be another
+  call.
+- A call whose name is too long is malformed, and keeps the start of the name.
+- An id that is too long is replaced by its hash.
+
+The message in the provider's format is then written from the bounded parts. `Finished.untruncated` is the
+answer as received. Above `Bounds.answer` the model reads no more, and the part received is the answer.
 """
 
 from __future__ import annotations
@@ -15,11 +17,12 @@ import json
 import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from wonder_server.adapters.models.formats import message
 from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.core.errors import Reason
+from wonder_server.core.json_types import JsonDict
 from wonder_server.core.model import Meter, ModelResult, ToolCall, Usage
 from wonder_server.core.schema import payloads
 from wonder_server.core.truncation import NOTICE_BYTES, notice, truncate_text, utf8_prefix, utf8_size
@@ -27,17 +30,22 @@ from wonder_server.ports.model import Chunk, Finished, Model, TextDelta, UsageUp
 
 HINT: Final = "ReadMessage (`wonder message`) has the whole."
 NAME_BYTES: Final = 128
-"""The most bytes of the name in a tool call. Names of tools have at most 64."""
+"""Maximum size of the name in a tool call, in bytes. Names of tools have at most 64."""
 ID_BYTES: Final = 16 << 10
-"""The most bytes of a tool call's id. LiteLLM packs what Gemini wants back, some kilobytes, into it."""
+"""Maximum size of a tool call's id, in bytes. LiteLLM adds some kilobytes of Gemini's signatures to it."""
 _TRUNCATED_SUFFIX: Final = "_cut_off"
 _INVALID_NAME_CHARACTERS: Final = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """The most bytes of an answer's text, of the arguments of one tool call, of the answer in its provider's
-    format, and of what is read of an answer."""
+    """Maximum sizes in bytes.
+
+    - ``text``: an answer's text.
+    - ``arguments``: the arguments of one tool call.
+    - ``raw``: the answer in the provider's format.
+    - ``answer``: the part of an answer that is read.
+    """
 
     text: int = 1 << 20
     arguments: int = 256 << 10
@@ -46,13 +54,13 @@ class Bounds:
 
 
 class BoundedModel:
-    """A model whose answers stay within bounds. Implements the port ``Model``."""
+    """A model with answers within `Bounds`. Implements the port ``Model``."""
 
     def __init__(self, model: Model, bounds: Bounds) -> None:
         self._model = model
         self._bounds = bounds
 
-    async def stream(self, profile: ModelProfile, request: dict[str, Any]) -> AsyncIterator[Chunk]:
+    async def stream(self, profile: ModelProfile, request: JsonDict) -> AsyncIterator[Chunk]:
         bounds, meter = self._bounds, Meter()
         text_limit = bounds.text - NOTICE_BYTES - len(HINT)
         pieces: list[str] = []
@@ -102,49 +110,49 @@ class BoundedModel:
 
 
 def bounded(result: ModelResult, format_name: str, bounds: Bounds) -> ModelResult:
-    """Return ``result`` if it is within ``bounds``, else what is kept of it."""
+    """Return ``result`` reduced to ``bounds``; the same object if it is within them."""
     text = truncate_text(result.text, bounds.text, HINT)
     calls = _calls(result.tool_calls, bounds)
     reasoning = truncate_text(result.reasoning, bounds.raw)
     is_whole = text is result.text and calls == result.tool_calls
     if is_whole and reasoning is result.reasoning and not _is_too_large(result.raw, bounds.raw):
         return result
-    said = [replace(call, arguments=call.arguments or {}, malformed="") for call in calls]
-    raw = message(format_name, text, said)
+    repeated = [replace(call, arguments=call.arguments or {}, malformed="") for call in calls]
+    raw = message(format_name, text, repeated)
     return replace(result, text=text, tool_calls=calls, reasoning=reasoning, raw=raw)
 
 
 def _calls(calls: tuple[ToolCall, ...], bounds: Bounds) -> tuple[ToolCall, ...]:
-    kept, taken = [], 0
+    kept, used = [], 0
     for call in calls:
         size = utf8_size(call.malformed)
         if call.arguments is not None:
             size = utf8_size(json.dumps(call.arguments, ensure_ascii=False))
         name, id_size = utf8_size(call.name), utf8_size(call.id)
-        if id_size > ID_BYTES or taken + id_size > bounds.raw:
+        if id_size > ID_BYTES or used + id_size > bounds.raw:
             digest = hashlib.sha256(call.id.encode("utf-8", "replace")).hexdigest()
             call = replace(call, id=f"call_{digest[:32]}")
-        taken += min(name, NAME_BYTES) + utf8_size(call.id)
+        used += min(name, NAME_BYTES) + utf8_size(call.id)
         if name > NAME_BYTES:
-            # In the alphabet of names: the model's next request has it, and providers check that.
-            begins = _INVALID_NAME_CHARACTERS.sub("_", call.name[: 64 - len(_TRUNCATED_SUFFIX)])
-            call = replace(call, name=begins + _TRUNCATED_SUFFIX)
-        if name > NAME_BYTES or size > bounds.arguments or taken + size > bounds.raw:
+            # The next request contains the name, and providers check its characters.
+            prefix = _INVALID_NAME_CHARACTERS.sub("_", call.name[: 64 - len(_TRUNCATED_SUFFIX)])
+            call = replace(call, name=prefix + _TRUNCATED_SUFFIX)
+        if name > NAME_BYTES or size > bounds.arguments or used + size > bounds.raw:
             missing = size + name if name > NAME_BYTES else size
             call = replace(call, arguments=None, malformed=notice(missing, missing, HINT).strip())
         else:
-            taken += size
+            used += size
         kept.append(call)
     return tuple(kept)
 
 
-def _is_too_large(raw: dict[str, Any], most: int) -> bool:
-    fault = payloads.check(raw, max_bytes=most)
+def _is_too_large(raw: JsonDict, limit: int) -> bool:
+    fault = payloads.check(raw, max_bytes=limit)
     return fault is not None and fault.reason is Reason.PAYLOAD_TOO_LARGE
 
 
 def _truncated_result(
-    profile: ModelProfile, request: dict[str, Any], meter: Meter, pieces: list[str]
+    profile: ModelProfile, request: JsonDict, meter: Meter, pieces: list[str]
 ) -> ModelResult:
     text = "".join(pieces)
     return ModelResult(

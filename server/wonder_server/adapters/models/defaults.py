@@ -1,7 +1,7 @@
-"""Which model is used when nobody chose one, and where the usual providers' keys are found. Pure.
+"""The default model, and the endpoints that the environment configures. Pure.
 
-The rule of the quick start: with a provider's key in the environment the first conversation talks to a
-real model, without one to `offline`. The names are in LiteLLM's own price table (a test looks).
+With a provider's key in the environment the first conversation uses a model of that provider, without a key
+the offline model. A test asserts that LiteLLM's price table contains the names of the models.
 """
 
 from __future__ import annotations
@@ -9,19 +9,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from wonder_server.adapters.models.common.endpoints import PROVIDERS, Endpoint
+from wonder_server.adapters.models.common.endpoints import Endpoint
 from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.core.errors import Reason, error
+from wonder_server.core.request_formats import FALLBACK, PROVIDERS, default_format
 
 OFFLINE = ModelProfile(
-    provider="offline", model="offline", format="openai_chat", context_window_tokens=128_000
+    provider="offline", model="offline", format=FALLBACK.name, context_window_tokens=128_000
 )
 
 _DEFAULTS: tuple[tuple[str, ModelProfile], ...] = (
     (
         "OPENAI_API_KEY",
         ModelProfile(
-            provider="openai", model="gpt-5.4-mini", format="openai_chat", context_window_tokens=272_000
+            provider="openai",
+            model="gpt-5.4-mini",
+            format=default_format("openai"),
+            context_window_tokens=272_000,
         ),
     ),
     (
@@ -29,7 +33,7 @@ _DEFAULTS: tuple[tuple[str, ModelProfile], ...] = (
         ModelProfile(
             provider="anthropic",
             model="claude-haiku-4-5",
-            format="anthropic_messages",
+            format=default_format("anthropic"),
             parameters={"max_tokens": 8192},
             context_window_tokens=200_000,
         ),
@@ -39,7 +43,7 @@ _DEFAULTS: tuple[tuple[str, ModelProfile], ...] = (
         ModelProfile(
             provider="gemini",
             model="gemini-flash-latest",
-            format="gemini",
+            format=default_format("gemini"),
             context_window_tokens=1_048_576,
         ),
     ),
@@ -49,11 +53,11 @@ _DEFAULTS: tuple[tuple[str, ModelProfile], ...] = (
 def default_profile(
     environment: Mapping[str, str], known: Mapping[str, Endpoint] | None = None
 ) -> ModelProfile:
-    """The profile that provider ``auto`` stands for.
+    """Return the profile for provider ``auto``.
 
-    ``WONDER_DEFAULT_MODEL`` decides (``provider/model`` or ``offline``); else the first key of OpenAI,
-    Anthropic, Gemini; else `OFFLINE`. ``known``: the operator's providers. Raises FIELD_INVALID if
-    ``WONDER_DEFAULT_MODEL`` is neither.
+    It is the model in ``WONDER_DEFAULT_MODEL`` (``provider/model`` or ``offline``), else a model of the first
+    of OpenAI, Anthropic and Gemini that has a key, else `OFFLINE`. ``known`` are the operator's providers.
+    Raises FIELD_INVALID if ``WONDER_DEFAULT_MODEL`` has another form.
     """
     if chosen := environment.get("WONDER_DEFAULT_MODEL", "").strip():
         return _profile_by_name(chosen, known or {})
@@ -66,10 +70,10 @@ def default_profile(
 def resolve_profile(
     profile: ModelProfile, default: ModelProfile, known: Mapping[str, Endpoint] | None = None
 ) -> ModelProfile:
-    """``profile`` with provider, model and format decided: what a pinned profile holds.
+    """Return ``profile`` with its provider, model and format decided, as it is pinned.
 
-    An ``auto`` profile takes the default's provider, model and format, keeps its own patience and
-    lets its own parameters go first.
+    An ``auto`` profile gets the default's provider, model and format, and keeps its own timeouts. Its own
+    parameters have precedence over the default's.
     """
     if profile.provider != "auto":
         return replace(profile, format=profile.format or default_format_of(profile.provider, known or {}))
@@ -84,7 +88,7 @@ def resolve_profile(
 
 
 def endpoints(environment: Mapping[str, str]) -> dict[str, Endpoint]:
-    """Keys and addresses of the usual `PROVIDERS`, those that the environment has something for."""
+    """Return the endpoints of those `PROVIDERS` that have a key or an address in the environment."""
     found = {}
     for provider in PROVIDERS:
         prefix = provider.upper()
@@ -96,7 +100,7 @@ def endpoints(environment: Mapping[str, str]) -> dict[str, Endpoint]:
 
 
 def default_format_of(provider: str, known: Mapping[str, Endpoint]) -> str:
-    """The format that profiles of ``provider`` use when they name none."""
+    """Return the format that profiles of ``provider`` use if they name none."""
     return known.get(provider, Endpoint()).default_format(provider)
 
 

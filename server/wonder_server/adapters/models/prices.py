@@ -1,4 +1,7 @@
-"""LiteLLM's price table, read as the file that it is: importing LiteLLM takes seconds and 180 MB."""
+"""`LiteLLMPrices`: prices from LiteLLM's price table.
+
+The file is read without an import of LiteLLM, which takes seconds and 180 MB.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +24,10 @@ TABLE: Final = "model_prices_and_context_window_backup.json"
 
 
 class LiteLLMPrices:
-    """What models cost. Implements the port ``Prices``.
+    """Prices and context windows of models. Implements the port ``Prices``.
 
-    The file is read once, when it is first asked for something, in a thread; without it nothing is known
-    but that the built-in model is free.
+    The first query reads the file, in a thread. Without the file all prices are unknown, except that the
+    offline model is free.
     """
 
     def __init__(self) -> None:
@@ -32,35 +35,35 @@ class LiteLLMPrices:
         self._reading: asyncio.Task[Mapping[str, ModelPrice]] | None = None
 
     async def with_cost(self, profile: ModelProfile, result: ModelResult) -> ModelResult:
-        """See `ports.prices.Prices.priced`."""
-        card = await self._price_of(profile.provider, profile.model, result.model)
-        cost = cost_micros(card, result.usage)
+        """See `ports.prices.Prices.with_cost`."""
+        price = await self._price_of(profile.provider, profile.model, result.model)
+        cost = cost_micros(price, result.usage)
         return result if cost is None else replace(result, usage=replace(result.usage, cost_micros=cost))
 
     async def with_context_window(self, profile: ModelProfile) -> ModelProfile:
-        """See `ports.prices.Prices.informed`."""
+        """See `ports.prices.Prices.with_context_window`."""
         if profile.context_window_tokens:
             return profile
-        card = await self._price_of(profile.provider, profile.model)
-        tokens = card.context_tokens if card is not None else 0
+        price = await self._price_of(profile.provider, profile.model)
+        tokens = price.context_tokens if price is not None else 0
         return replace(profile, context_window_tokens=tokens) if tokens else profile
 
     async def _price_of(self, provider: str, *models: str) -> ModelPrice | None:
         if provider == "offline":
             return FREE
-        cards = self._prices if self._prices is not None else await self._read()
-        return next((card for model in models if (card := find(cards, provider, model))), None)
+        prices = self._prices if self._prices is not None else await self._read()
+        return next((price for model in models if (price := find(prices, provider, model))), None)
 
     async def _read(self) -> Mapping[str, ModelPrice]:
         if self._reading is None:
             self._reading = asyncio.create_task(asyncio.to_thread(read_table))
-        # Whoever is cancelled while waiting must not take the file away from the others.
+        # The shield keeps the task for other callers if this one is cancelled.
         self._prices = await asyncio.shield(self._reading)
         return self._prices
 
 
 def read_table() -> Mapping[str, ModelPrice]:
-    """The cards of the table that the installed LiteLLM brings; none if it is not there or not readable."""
+    """Return the prices in the table of the installed LiteLLM; none if the table is missing or unreadable."""
     spec = importlib.util.find_spec("litellm")
     if spec is None or spec.origin is None:
         return {}

@@ -1,25 +1,25 @@
-"""`RoutedModel`: one `Model` that hands each call to the adapter that reaches its provider."""
+"""`RoutedModel`: a `Model` that passes each call to the adapter for its provider."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Mapping
-from typing import Any
 
 from wonder_server.adapters.models.common import provider_errors
-from wonder_server.adapters.models.common.format_names import default_format
 from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.core.errors import Fault, WonderError
+from wonder_server.core.json_types import JsonDict
+from wonder_server.core.request_formats import default_format
 from wonder_server.ports.model import Chunk, Model
 
 ANY_FORMAT = ""
-"""As a route's format: all that the provider is asked in."""
+"""The format of a route that applies to all formats of its provider."""
 
 
 class RoutedModel:
-    """Looks the profile's provider and format up in ``routes``; everything else goes to ``otherwise``, if its
-    provider is one of ``known``: of those that are not, nobody is asked.
+    """A `Model` with a table of adapters by provider and format.
 
-    A further adapter is one more line where compose builds the table.
+    A provider of ``known`` without a route uses the adapter ``default``. Calls of unknown providers fail
+    without a request. A new adapter is one line in the table that compose builds.
     """
 
     def __init__(
@@ -29,8 +29,8 @@ class RoutedModel:
         self._known = frozenset(known)
         self._default = default
 
-    def stream(self, profile: ModelProfile, request: dict[str, Any]) -> AsyncIterator[Chunk]:
-        """See `ports.model.Model.stream`. The profile's provider is settled, never ``auto``."""
+    def stream(self, profile: ModelProfile, request: JsonDict) -> AsyncIterator[Chunk]:
+        """See `ports.model.Model.stream`. The profile's provider is resolved, never ``auto``."""
         provider = profile.provider
         if provider not in self._known:
             return _FailingStream(provider_errors.unknown_provider(provider, self._known))
@@ -39,13 +39,13 @@ class RoutedModel:
         return model.stream(profile, request)
 
     async def close(self) -> None:
-        """Closes every adapter once."""
+        """Close every adapter once."""
         for model in {id(model): model for model in (*self._routes.values(), self._default)}.values():
             await model.close()
 
 
 class _FailingStream:
-    """A stream that fails at once."""
+    """A stream whose first read fails."""
 
     def __init__(self, fault: Fault) -> None:
         self._fault = fault

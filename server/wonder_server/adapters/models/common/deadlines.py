@@ -1,4 +1,4 @@
-"""`Patience`: how long a model call is waited for, as its profile says (feature I1)."""
+"""`CallDeadlines`: the timeouts of a model call, from its profile (feature I1)."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.core.errors import Fault
 
 END_WAIT_S = 2
+"""Seconds between a complete answer and the end of its stream, for counts of tokens."""
 
 
 class CallDeadlines:
-    """One call's watchdogs: for the first token, between chunks, and in all.
+    """The timeouts of one call: for the first token, between chunks, and for the whole call.
 
-    ``give_up`` is told at most once, with a transient TIMEOUT. With every chunk only a deadline moves; the
-    one timer looks at it when it rings. While ``held`` (whoever reads the answer is busy with what came) no
-    silence is the provider's; the whole call's time goes on.
+    ``on_timeout`` is called at most once, with a transient TIMEOUT. A chunk only changes the deadline. The
+    one timer checks the deadline when it fires, so a chunk costs no new timer. While ``is_paused`` is set,
+    the reader processes what has arrived and the pause between chunks is not the provider's. The timeout of
+    the whole call continues.
     """
 
     __slots__ = (
@@ -43,22 +45,23 @@ class CallDeadlines:
         self._timer = self._loop.call_at(min(self._deadline, self._end), self._on_timer)
 
     def on_chunk(self) -> None:
-        """Something of the answer has arrived."""
+        """Restart the timeout between chunks."""
         self._deadline = self._loop.time() + self._profile.chunk_timeout_ms / 1000
         if not self._has_started:
-            # The only time that a deadline can come nearer: between chunks patience may be shorter.
+            # The timeout between chunks may be shorter than that for the first token, so the timer may be
+            # late.
             self._has_started = True
             self._timer.cancel()
             self._on_timer()
 
     def expecting_end(self) -> None:
-        """The answer is whole; what may yet follow, such as counts of tokens, is not waited for long."""
+        """Limit the wait for the end of the stream to `END_WAIT_S`: the answer is complete."""
         self._end = min(self._end, self._loop.time() + END_WAIT_S)
         self._timer.cancel()
         self._on_timer()
 
     def stop(self) -> None:
-        """The call is over."""
+        """Cancel all timeouts."""
         self._timer.cancel()
 
     def _on_timer(self) -> None:

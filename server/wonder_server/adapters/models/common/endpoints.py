@@ -1,4 +1,4 @@
-"""Where providers are reached and with which keys. Only compose makes these, from the settings."""
+"""`Endpoint`: address and key of a provider. Only compose makes endpoints, from the settings."""
 
 from __future__ import annotations
 
@@ -7,39 +7,23 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from wonder_server.adapters.models.common.format_names import (
-    ANTHROPIC_MESSAGES,
-    GEMINI,
-    OPENAI_CHAT,
-    OPENAI_RESPONSES,
-    default_format,
-)
 from wonder_server.core.definitions.network_policy import allow_only, allow_public_and
 from wonder_server.core.definitions.resources import NetworkPolicy
 from wonder_server.core.errors import Reason, error
 from wonder_server.core.network_address import host_port_of
-
-_FAMILIES = {
-    OPENAI_CHAT: "openai",
-    OPENAI_RESPONSES: "openai",
-    ANTHROPIC_MESSAGES: "anthropic",
-    GEMINI: "gemini",
-}
-
-
-PROVIDERS = ("openai", "anthropic", "gemini")
-"""Providers whose key and address are read from ``<NAME>_API_KEY`` and ``<NAME>_API_BASE``."""
+from wonder_server.core.request_formats import FORMATS, PROVIDERS, default_format
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """One provider's key and address.
+    """Key and address of one provider.
 
-    ``api_base`` empty means the provider's own address. For ``openai`` and what speaks like it, it
-    ends with ``/v1``; for ``anthropic`` it does not. ``options`` are further settings that LiteLLM
-    knows for a provider (``api_version``, ``aws_region_name``, …). ``headers`` are sent with every call.
-    ``format`` empty is that of the provider whose name it is; ``litellm`` and ``litellm/NAME`` are reached
-    through LiteLLM, which knows them by their name or by ``NAME``.
+    - ``format`` is the request format; empty for the default of the provider's name. ``litellm`` and
+      ``litellm/NAME`` mean that LiteLLM calls the provider, by its own name or as ``NAME``.
+    - ``api_base`` is the address; empty for the provider's own. It ends with ``/v1`` for OpenAI's formats,
+      and without it for Anthropic's.
+    - ``headers`` are sent with each call.
+    - ``options`` are further LiteLLM settings of a provider: ``api_version``, ``aws_region_name`` and others.
     """
 
     format: str = ""
@@ -50,46 +34,52 @@ class Endpoint:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What must never be shown: the key, and every option long enough to be one."""
-        held = (*self.headers.values(), *self.options.values())
-        return (self.api_key, *(value for value in held if len(value) >= 8))
+        """Texts that no message may contain: the key, and headers and options of 8 characters or more."""
+        values = (*self.headers.values(), *self.options.values())
+        return (self.api_key, *(value for value in values if len(value) >= 8))
 
     @property
     def uses_litellm(self) -> bool:
-        """Whether the operator says that LiteLLM reaches it."""
+        """True if the operator has chosen LiteLLM for the provider."""
         return self.format.partition("/")[0] == "litellm"
 
     def family(self, name: str) -> str:
-        """Whose formats, addresses and headers a provider ``name`` has; LiteLLM's name for it, if LiteLLM
-        reaches it."""
+        """Return the provider whose formats, addresses and headers a provider ``name`` uses.
+
+        For LiteLLM, return LiteLLM's name of the provider.
+        """
         if self.uses_litellm:
             return self.format.partition("/")[2] or name
-        return _FAMILIES.get(self.format, name)
+        found = FORMATS.get(self.format)
+        return name if found is None else found.provider
 
     def default_format(self, name: str) -> str:
-        """The format that profiles of a provider ``name`` use when they name none."""
-        return self.format if self.format in _FAMILIES else default_format(self.family(name))
+        """Return the format that profiles of a provider ``name`` use if they name none."""
+        return self.format if self.format in FORMATS else default_format(self.family(name))
 
 
 def network_of(endpoints: Iterable[Endpoint], *more: str, allow_remote: bool = True) -> NetworkPolicy:
-    """Return what calls to these endpoints may reach: public addresses and the operator's own places, which
-    are the endpoints' addresses, their options that are URLs, and ``more`` URLs. Without ``allow_remote``:
-    only those of the places that are on this machine."""
+    """Return the network policy for calls to these endpoints.
+
+    It allows public addresses and the operator's own: the addresses of the endpoints, their options that are
+    URLs, and ``more`` URLs. Without ``allow_remote`` it allows only those of the operator's addresses that
+    are loopback addresses.
+    """
     urls = [*more]
     for endpoint in endpoints:
         urls += [endpoint.api_base, *(value for value in endpoint.options.values() if "://" in value)]
-    places = []
+    hosts = []
     for url in urls:
         try:
             if url and (allow_remote or is_loopback(url)):
-                places.append(host_port_of(url))
+                hosts.append(host_port_of(url))
         except ValueError:
-            continue  # Who calls it hears that the address is none.
-    return allow_public_and(*places) if allow_remote else allow_only(*places)
+            continue  # A call of this endpoint fails with an error that shows the address.
+    return allow_public_and(*hosts) if allow_remote else allow_only(*hosts)
 
 
 def is_loopback(url: str) -> bool:
-    """Whether an address can only lead to this machine."""
+    """Return True if a URL names a loopback address or ``localhost``."""
     try:
         host = urlsplit(url).hostname or ""
         if host == "localhost":
@@ -100,11 +90,11 @@ def is_loopback(url: str) -> bool:
 
 
 def refuse_remote(provider: str, url: str) -> None:
-    """MODEL_UNAVAILABLE unless ``url`` is on this machine; empty stands for the provider's own address."""
+    """Raise MODEL_UNAVAILABLE unless ``url`` is a loopback address. Empty is the provider's own address."""
     if not is_loopback(url):
         raise error(
             Reason.MODEL_UNAVAILABLE,
-            f"Only models on this machine may be reached, and the provider {provider} is not here.",
+            f"Only models on this machine may be called, and the provider {provider} is remote.",
             provider=provider,
         )
 
@@ -112,7 +102,7 @@ def refuse_remote(provider: str, url: str) -> None:
 def missing_key(provider: str, known: Mapping[str, Endpoint]) -> str:
     """Return the message for a call without the key of ``provider``.
 
-    Return "" unless the provider is one of `PROVIDERS` and has neither key nor address.
+    The message is empty unless the provider is one of `PROVIDERS` and has neither key nor address.
     """
     if provider in known or provider not in PROVIDERS:
         return ""

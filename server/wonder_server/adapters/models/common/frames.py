@@ -1,18 +1,19 @@
-"""What the server and the LiteLLM helper process say to each other. Pure.
+"""The protocol between the server and the LiteLLM helper process. Pure.
 
-A frame is four bytes of length (big-endian) and a JSON object. To the helper::
+A frame is a length of four bytes (big-endian) and a JSON object. Frames to the helper::
 
-    {"endpoints": {provider: {…}}, "allow_remote": bool}              first, once
+    {"endpoints": {provider: {…}}, "proxy_port": n}                   first, once
     {"call": id, "format": …, "provider": …, "model": …, "request": {…}, "timeout_ms": …}
     {"cancel": id}
 
-and back::
+Frames to the server::
 
-    {"ready": true}                                                   after litellm's import
-    {"id": id, "text": "…"}     a piece of the answer
-    {"id": id}                  something arrived that is not text
-    {"id": id, "counted": {…}, "letters": n}    what was used so far
-    {"id": id, "result": {…}}   or {"id": id, "fault": {…}}: the last word on a call
+    {"ready": true}                             litellm is imported
+    {"id": id, "text": "…"}                     a piece of the answer
+    {"id": id}                                  a piece that is not text
+    {"id": id, "counted": {…}, "letters": n}    the usage so far
+    {"id": id, "result": {…}}                   the answer: the last frame of a call
+    {"id": id, "fault": {…}}                    the error: the last frame of a call
 """
 
 from __future__ import annotations
@@ -20,29 +21,30 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import Any
 
 from wonder_server.core.errors import Fault, Reason
+from wonder_server.core.json_types import JsonDict
 from wonder_server.core.model import ModelResult, ToolCall, Usage
 
 _LENGTH = 4
 
 
-def encode(message: dict[str, Any]) -> bytes:
-    """One frame."""
+def encode(message: JsonDict) -> bytes:
+    """Return a message as one frame."""
     body = json.dumps(message, separators=(",", ":")).encode()
     return len(body).to_bytes(_LENGTH, "big") + body
 
 
 class FrameBuffer:
-    """Feed it bytes, cut anywhere, and it gives back the messages that became whole."""
+    """A decoder of frames that arrive in pieces of any size."""
 
     __slots__ = ("_received",)
 
     def __init__(self) -> None:
         self._received = bytearray()
 
-    def feed(self, data: bytes) -> Iterator[dict[str, Any]]:
+    def feed(self, data: bytes) -> Iterator[JsonDict]:
+        """Yield the messages that ``data`` completes."""
         self._received += data
         start = 0
         while len(self._received) - start >= _LENGTH:
@@ -55,18 +57,18 @@ class FrameBuffer:
         del self._received[:start]
 
 
-def result_to_json(result: ModelResult) -> dict[str, Any]:
+def result_to_json(result: ModelResult) -> JsonDict:
     return asdict(result)
 
 
-def result_from_json(value: dict[str, Any]) -> ModelResult:
+def result_from_json(value: JsonDict) -> ModelResult:
     calls = tuple(ToolCall(**call) for call in value["tool_calls"])
     return ModelResult(**{**value, "tool_calls": calls, "usage": Usage(**value["usage"])})
 
 
-def fault_to_json(fault: Fault) -> dict[str, Any]:
+def fault_to_json(fault: Fault) -> JsonDict:
     return asdict(fault)
 
 
-def fault_from_json(value: dict[str, Any]) -> Fault:
+def fault_from_json(value: JsonDict) -> Fault:
     return Fault(**{**value, "reason": Reason(value["reason"])})

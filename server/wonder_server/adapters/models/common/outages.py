@@ -1,4 +1,4 @@
-"""`Outages`: log lines about connections to providers that fail."""
+"""`Outages`: log lines about failed connections to providers."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from wonder_server.core.errors import Fault
 from wonder_server.logs import logger
 
 LOG_INTERVAL_S: Final = 60
-"""Seconds between two lines about one provider. A turn tries again for minutes, and many turns do at once."""
+"""Seconds between two lines about one provider. A turn retries for minutes, and many turns do so at once."""
 
 _log = logger("models")
 
 
 class Outages:
-    """Logs the first failed connection to a provider at once, and then at most one line in `WINDOW_S`.
+    """Log of failed connections: the first of a provider immediately, then one line in `LOG_INTERVAL_S`.
 
-    ``calls`` is the number of calls that a line stands for.
+    ``calls`` in a line is the number of failed calls since the previous line.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -28,7 +28,7 @@ class Outages:
         self._calls: dict[str, int] = {}
 
     def record(self, provider: str, fault: Fault) -> None:
-        """Count the fault and log it, if it is one of `faults.unreachable` or `faults.connection_lost`."""
+        """Count and log a fault of `unreachable` or `connection_lost`; ignore other faults."""
         if fault.metadata.get("kind") != UNREACHABLE:
             return
         calls = self._calls.get(provider, 0) + 1

@@ -1,7 +1,7 @@
-"""What went wrong at a provider, as a `Fault`. Pure.
+"""Faults for errors of model providers. Pure.
 
-Feature I1: what may succeed if tried again is ``transient`` and stays unseen; the rest is told.
-Texts come from providers, so they are shortened, stripped of class names, and keys are blotted out.
+Feature I1: errors that may not recur are ``transient``, and the server retries them. Messages contain text of
+providers: it is shortened, class names are removed and keys are redacted.
 """
 
 from __future__ import annotations
@@ -49,48 +49,57 @@ _NO_PROVIDER = "LLM Provider NOT provided"
 
 
 def from_status(status: int, text: str, headers: Mapping[str, str]) -> Fault:
-    """The fault for an HTTP answer of 400 and above; ``text`` is its body or what was made of it."""
-    said = plain_text(text)
-    if _NO_KEY.search(text):  # Which LiteLLM reports as a 500 of the provider.
+    """Return the fault for an HTTP error response; ``text`` is its body or LiteLLM's message about it."""
+    detail = plain_text(text)
+    if _NO_KEY.search(text):  # LiteLLM reports it as a 500 of the provider.
         return missing_key(
             "The model provider cannot be called without a key, and the server has none for it."
         )
-    # Gemini says that the quota is used up of a minute's too, and then names a delay.
+    # Gemini reports a quota per minute in the same words, but adds a delay.
     delay = _RETRY_DELAY.search(text)
     if _QUOTA.search(text) and not delay:
-        return _failed("quota", "The model provider says that the account's quota is used up", said)
+        return _failed("quota", "The model provider says that the account's quota is used up", detail)
     pause = _bounded_ms(float(delay[1]) * 1000) if delay else retry_after_ms(headers)
     if status == 429:
-        return unavailable(f"The model provider is busy (429){_clause(said)}.", retry_after_ms=pause)
+        return unavailable(f"The model provider is busy (429){_clause(detail)}.", retry_after_ms=pause)
     if status in (408, 409, 425) or status >= 500:
         return unavailable(
-            f"The model provider cannot answer now ({status}){_clause(said)}.", retry_after_ms=pause
+            f"The model provider cannot answer now ({status}){_clause(detail)}.", retry_after_ms=pause
         )
     if status == 413 or _CONTEXT_LENGTH.search(text):
-        return _failed("context_length", "The request is longer than the model's context", said)
+        return _failed("context_length", "The request is longer than the model's context", detail)
     if status in (401, 403) or _BAD_KEY.search(text):
-        return _failed("auth", f"The model provider refused the key ({status})", said)
+        return _failed("auth", f"The model provider refused the key ({status})", detail)
     if status == 404:
-        return _failed("not_found", "The model provider does not know this model or address (404)", said)
+        return _failed("not_found", "The model provider does not know this model or address (404)", detail)
     if status < 400:
-        return _failed("refused", f"The model provider answered with {status} instead of a stream", said)
-    return _failed("refused", f"The model provider refused the request ({status})", said)
+        return _failed("refused", f"The model provider answered with {status} instead of a stream", detail)
+    return _failed("refused", f"The model provider refused the request ({status})", detail)
 
 
 def unavailable(message: str, *, retry_after_ms: int | None = None) -> Fault:
-    """A transient MODEL_UNAVAILABLE."""
+    """Return a transient MODEL_UNAVAILABLE."""
     return Fault(
         reason=Reason.MODEL_UNAVAILABLE, message=message, transient=True, retry_after_ms=retry_after_ms
     )
 
 
 def missing_key(message: str) -> Fault:
-    """A MODEL_FAILED that trying again does not help."""
+    """Return a MODEL_FAILED for a key that is missing or not valid."""
     return Fault(reason=Reason.MODEL_FAILED, message=message, metadata={"kind": "auth"})
 
 
+def refused(why: str) -> Fault:
+    """Return a MODEL_FAILED for a call that cannot be sent; ``why`` is a clause."""
+    return Fault(
+        reason=Reason.MODEL_FAILED,
+        message=as_sentence(f"The model could not be called: {why}"),
+        metadata={"kind": "refused"},
+    )
+
+
 def no_such_provider(text: str, provider: str) -> Fault | None:
-    """The fault for LiteLLM's long text about a provider that it does not know, if ``text`` is that."""
+    """Return the fault for a provider that LiteLLM does not know, if ``text`` says so."""
     if _NO_PROVIDER not in text:
         return None
     return Fault(
@@ -102,7 +111,7 @@ def no_such_provider(text: str, provider: str) -> Fault | None:
 
 
 def unknown_provider(provider: str, known: Collection[str]) -> Fault:
-    """A MODEL_FAILED for a provider that is not in the operator's list."""
+    """Return a MODEL_FAILED for a provider that is not in the operator's list."""
     return Fault(
         reason=Reason.MODEL_FAILED,
         message=f"This server has no model provider '{provider}'{did_you_mean(provider, known)}. It has"
@@ -112,41 +121,43 @@ def unknown_provider(provider: str, known: Collection[str]) -> Fault:
 
 
 def as_sentence(text: str) -> str:
-    """``text`` with one full stop at its end, or the mark that it has."""
+    """Return ``text`` with one full stop at its end, or with its own ``!``, ``?`` or ``…``."""
     text = text.rstrip().rstrip(".")
     return text if text.endswith(("!", "?", "…")) else f"{text}."
 
 
 def stream_timeout(what: str, after_ms: int) -> Fault:
-    """A transient TIMEOUT; ``what`` is a clause such as ``sent nothing more``."""
+    """Return a transient TIMEOUT; ``what`` is a clause such as ``sent nothing more``."""
     return Fault(reason=Reason.TIMEOUT, message=f"The model {what} within {after_ms} ms.", transient=True)
 
 
 STREAM_CUT_OFF = unavailable("The model's answer broke off before it was finished.")
 UNREADABLE = unavailable("The model provider sent something that cannot be read.")
 UNREACHABLE = "unreachable"
-"""The ``kind`` of faults of connections to a provider."""
+"""The ``kind`` of faults for failed connections to a provider."""
 
 
 def unreachable(provider: str, url: str = "", why: str = "") -> Fault:
-    """A transient MODEL_UNAVAILABLE for a connection that could not be made. Of ``url``, where the provider
-    is, only host and port are shown."""
+    """Return a transient MODEL_UNAVAILABLE for a connection that could not be opened.
+
+    The message contains only host and port of ``url``, the provider's address.
+    """
     return _connection_fault(f"{_provider_with_host(provider, url)} cannot be reached", why)
 
 
 def connection_lost(provider: str, url: str = "", why: str = "") -> Fault:
-    """The same for a connection that broke."""
+    """Return a transient MODEL_UNAVAILABLE for a connection that broke."""
     return _connection_fault(f"The connection to {_provider_with_host(provider, url)} was lost", why)
 
 
 def connection_problem(failure: BaseException) -> str:
-    """Return why a connection failed, such as ``connection refused``; empty if the failure does not say."""
+    """Return why a connection failed, such as ``connection refused``; empty if the exception has no cause."""
     seen = 0
     found: BaseException | None = failure
     while found is not None and seen < _MAX_CAUSES:
-        if isinstance(found, WonderError):  # Of the dialer, which may know the cause.
-            cause, said = found.__cause__, found.fault.message.rstrip(".")
-            return (connection_problem(cause) if cause else "") or said[:1].lower() + said[1:]
+        if isinstance(found, WonderError):  # The dialer raises it; its cause may be known.
+            cause, detail = found.__cause__, found.fault.message.rstrip(".")
+            return (connection_problem(cause) if cause else "") or detail[:1].lower() + detail[1:]
         if isinstance(found, ssl.SSLCertVerificationError):
             return f"its TLS certificate is not accepted ({found.verify_message.rstrip('.')})"
         if isinstance(found, ssl.SSLError):
@@ -161,7 +172,7 @@ def connection_problem(failure: BaseException) -> str:
 
 
 def redacted(fault: Fault, secrets: Collection[str]) -> Fault:
-    """The same fault with every one of ``secrets``, and whatever else looks like a key, blotted out."""
+    """Return the fault with ``secrets``, and texts that look like keys, replaced by ``***``."""
     message = fault.message
     for secret in secrets:
         if secret:
@@ -170,10 +181,10 @@ def redacted(fault: Fault, secrets: Collection[str]) -> Fault:
 
 
 def retry_after_ms(headers: Mapping[str, str]) -> int | None:
-    """How long the provider asks to be left alone, from its headers (names in lower case); a day at most.
+    """Return the pause that the provider asks for, from headers with names in lower case; a day at most.
 
-    A date is held against the answer's own ``date``, so that no two clocks are compared; without one there
-    is nothing to say.
+    A date is compared with the response's own ``date``, so that the clocks of provider and server need not
+    agree. Without that header the result is None.
     """
     if (milliseconds := headers.get("retry-after-ms", "")).isdecimal():
         return _bounded_ms(float(milliseconds[:20]))
@@ -191,7 +202,7 @@ def retry_after_ms(headers: Mapping[str, str]) -> int | None:
 
 
 def plain_text(text: str) -> str:
-    """The provider's own sentence out of an error text: its JSON message, without class names."""
+    """Return the provider's message in an error text: that of its JSON, without class names."""
     start = text.find("{")
     if start >= 0:
         try:
@@ -206,8 +217,8 @@ def plain_text(text: str) -> str:
     return text if len(text) <= _MAX_TEXT_LENGTH else text[:_MAX_TEXT_LENGTH] + "…"
 
 
-def _failed(kind: str, summary: str, said: str) -> Fault:
-    return Fault(reason=Reason.MODEL_FAILED, message=f"{summary}{_clause(said)}.", metadata={"kind": kind})
+def _failed(kind: str, summary: str, detail: str) -> Fault:
+    return Fault(reason=Reason.MODEL_FAILED, message=f"{summary}{_clause(detail)}.", metadata={"kind": kind})
 
 
 def _connection_fault(summary: str, why: str) -> Fault:
@@ -223,12 +234,12 @@ def _provider_with_host(provider: str, url: str) -> str:
 
 
 def _bounded_ms(milliseconds: float) -> int:
-    """OverflowError or ValueError for what is no number of milliseconds."""
+    """Return the duration within 0 and a day. Raises OverflowError or ValueError for infinity and NaN."""
     return max(0, min(_MAX_RETRY_AFTER_MS, round(milliseconds)))
 
 
-def _clause(said: str) -> str:
-    return f": {said.rstrip('.')}" if said else ""
+def _clause(detail: str) -> str:
+    return f": {detail.rstrip('.')}" if detail else ""
 
 
 def _with_timezone(moment: datetime) -> datetime:

@@ -1,47 +1,52 @@
-"""Server-sent events, decoded from bytes as they arrive. Pure.
+"""`EventDecoder`: decoding of server-sent events from bytes as they arrive. Pure.
 
-Source: the HTML standard, section 9.2.6. Only ``data`` is kept: the names of events, ids and times to
-reconnect say nothing to model providers' clients that the data does not say too.
+Source: the HTML standard, section 9.2.6. The decoder returns only ``data``: model providers repeat event
+names in the data, and use neither ids nor reconnection times.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import msgspec
 
 from wonder_server.adapters.models.common import provider_errors
 from wonder_server.adapters.models.common.tool_arguments import clean_text
 from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.core.json_types import JsonValue
 
 MAX_EVENT_BYTES = 16 * 1024 * 1024
-"""No provider sends an event this long; without a bound a broken one would fill the memory."""
+"""Maximum size of an event. Providers' events are smaller; a faulty provider could fill the memory."""
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class EventDecoder:
-    """Feed it bytes, cut anywhere, and it gives back the data of the events that became whole."""
+    """A decoder of events that arrive in pieces of any size."""
 
     __slots__ = ("_data", "_ended_with_cr", "_first", "_pending", "_rest")
 
     def __init__(self) -> None:
         self._rest: list[bytes] = []
-        """The line that is not whole yet, in the pieces that it came in: joining each time costs too much."""
+        """The pieces of the incomplete line. Joining them at each piece would take quadratic time."""
         self._data: list[bytes] = []
         self._pending = 0
         self._ended_with_cr = False
         self._first = True
 
     def feed(self, received: bytes) -> list[bytes]:
-        """Raises MODEL_UNAVAILABLE when an event outgrows `MAX_EVENT_BYTES`."""
+        """Return the data of the events that ``received`` completes.
+
+        Raises a transient MODEL_UNAVAILABLE for an event above `MAX_EVENT_BYTES`.
+        """
         if self._ended_with_cr or b"\r" in received:
             received = self._normalize_line_ends(received)
         self._pending += len(received)
         if self._pending > MAX_EVENT_BYTES + len(received):
             raise error(
-                Reason.MODEL_UNAVAILABLE, "The model provider sent an event without end.", transient=True
+                Reason.MODEL_UNAVAILABLE,
+                f"The model provider sent an event of more than {MAX_EVENT_BYTES} bytes.",
+                transient=True,
             )
         if b"\n" not in received:
             self._rest.append(received)
@@ -71,17 +76,20 @@ class EventDecoder:
         return events
 
     def _normalize_line_ends(self, received: bytes) -> bytes:
-        """Lines end with CR LF, LF or CR. A CR at the very end counts at once, and an LF after it no more."""
+        """Return ``received`` with LF in place of CR LF and CR.
+
+        A CR at the end ends the line immediately; an LF at the start of the next piece is then ignored.
+        """
         if self._ended_with_cr:
             received = received.removeprefix(b"\n")
         self._ended_with_cr = received.endswith(b"\r")
         return received.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
 
-def parse_data(data: bytes) -> Any:
-    """An event's data as JSON; a transient MODEL_UNAVAILABLE if it is none.
+def parse_data(data: bytes) -> JsonValue:
+    """Return an event's data as JSON. Raises a transient MODEL_UNAVAILABLE if it is not JSON.
 
-    Half characters, which JSON can carry and text cannot, become U+FFFD.
+    Lone surrogates, which JSON can contain and UTF-8 cannot, become U+FFFD.
     """
     try:
         return msgspec.json.decode(data)
@@ -93,7 +101,7 @@ def parse_data(data: bytes) -> Any:
         raise WonderError(provider_errors.UNREADABLE) from problem
 
 
-def _clean(value: Any) -> Any:
+def _clean(value: JsonValue) -> JsonValue:
     if isinstance(value, str):
         return clean_text(value)
     if isinstance(value, list):

@@ -1,13 +1,15 @@
-"""Tool-call arguments and text as models write them, made safe for the rest of the platform. Pure.
+"""Validation of tool-call arguments and text that models write. Pure.
 
-What leaves here can be written as ``google.protobuf.Struct`` and as UTF-8: that is why nesting over 30
-levels, integers beyond 2^53 and numbers that JSON does not know count as malformed.
+Accepted values fit into ``google.protobuf.Struct`` and UTF-8. So nesting over 30 levels, integers beyond
+2^53, and numbers that JSON does not have are malformed.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import NoReturn
+
+from wonder_server.core.json_types import JsonDict, JsonValue
 
 MAX_DEPTH = 30
 MAX_INTEGER = 2**53
@@ -17,10 +19,10 @@ class _MalformedError(ValueError):
     pass
 
 
-def parse_arguments(text: str) -> dict[str, Any] | None:
-    """The JSON object that ``text`` is, or None if it is not an acceptable one.
+def parse_arguments(text: str) -> JsonDict | None:
+    """Return the JSON object in ``text``, or None if it is not an acceptable one.
 
-    Nothing at all means no arguments: several providers send that for tools without parameters.
+    Empty text means no arguments: several providers send it for tools without parameters.
     """
     if not text.strip():
         return {}
@@ -31,8 +33,8 @@ def parse_arguments(text: str) -> dict[str, Any] | None:
     return value if isinstance(value, dict) and is_acceptable(value) else None
 
 
-def is_acceptable(value: Any) -> bool:
-    """Whether a JSON value fits the platform: depth, size of integers, strings that are text."""
+def is_acceptable(value: JsonValue) -> bool:
+    """Return True if a JSON value is within the limits and all strings are UTF-8 text."""
     pending = [(value, 1)]
     while pending:
         item, depth = pending.pop()
@@ -53,7 +55,7 @@ def is_acceptable(value: Any) -> bool:
 
 
 def clean_text(text: str) -> str:
-    """``text`` without lone surrogates, which JSON can carry and UTF-8 cannot."""
+    """Return ``text`` with U+FFFD in place of lone surrogates, which JSON can contain and UTF-8 cannot."""
     if _is_text(text):
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
@@ -69,7 +71,7 @@ def _is_text(text: str) -> bool:
     return True
 
 
-def _reject_constant(constant: str) -> Any:
+def _reject_constant(constant: str) -> NoReturn:
     raise _MalformedError(constant)
 
 

@@ -1,9 +1,8 @@
-"""Anthropic messages. Source: Anthropic, "Streaming messages"."""
+"""The format of Anthropic messages. Source: Anthropic, "Streaming messages"."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from wonder_server.adapters.models.common.tool_arguments import clean_text, parse_arguments
 from wonder_server.adapters.models.formats.parts import (
@@ -14,8 +13,11 @@ from wonder_server.adapters.models.formats.parts import (
     token_count,
     token_total,
 )
+from wonder_server.adapters.models.formats.wire_format import ProviderApi, WireFormat
 from wonder_server.core.errors import WonderError
+from wonder_server.core.json_types import JsonDict, JsonValue
 from wonder_server.core.model import ModelResult, ToolCall, Usage
+from wonder_server.core.request_formats import anthropic_messages
 
 _STOPS = {
     "end_turn": "end",
@@ -26,13 +28,17 @@ _STOPS = {
     "refusal": "refusal",
 }
 
-_TOOL_CALL_BLOCKS = ("text", "thinking")
-"""Kinds of blocks that are written piece by piece under the name of their kind."""
+_TEXT_BLOCKS = ("text", "thinking")
+"""Kinds of blocks whose text arrives in pieces, in the field that has the name of the kind."""
+
+_MAX_TOKENS = 4096
+"""Limit of an answer, without thinking, if neither profile nor request sets one. Anthropic requires a
+limit."""
 
 
-def anthropic_message(text: str, calls: Iterable[ToolCall]) -> dict[str, Any]:
-    """The assistant's message as the next request repeats it, for answers of text and tool calls."""
-    blocks: list[dict[str, Any]] = [{"type": "text", "text": text}] if text else []
+def anthropic_message(text: str, calls: Iterable[ToolCall]) -> JsonDict:
+    """Return an answer of text and tool calls as the assistant's message in the next request."""
+    blocks: list[JsonDict] = [{"type": "text", "text": text}] if text else []
     blocks += [
         {"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments or {}}
         for call in calls
@@ -41,23 +47,23 @@ def anthropic_message(text: str, calls: Iterable[ToolCall]) -> dict[str, Any]:
 
 
 class AnthropicMessages:
-    """Gathers streaming events. Blocks it does not know are kept as they came."""
+    """Accumulator of streaming events. Blocks of unknown types stay unchanged."""
 
     def __init__(self) -> None:
         self.has_started = False
         self.ended = False
         self.character_count = 0
-        self._blocks: dict[int, dict[str, Any]] = {}
+        self._blocks: dict[int, JsonDict] = {}
         self._pieces: dict[int, list[str]] = {}
         self._stop = ""
-        self._usage: dict[str, Any] = {}
+        self._usage: JsonDict = {}
         self._model = ""
 
     @property
     def complete(self) -> bool:
         return bool(self._stop)
 
-    def feed(self, event: dict[str, Any]) -> str:
+    def feed(self, event: JsonDict) -> str:
         match event.get("type"):
             case "content_block_delta":
                 return self._delta(event["index"], event["delta"])
@@ -76,15 +82,15 @@ class AnthropicMessages:
                 raise WonderError(reported_fault(event.get("error")))
         return ""
 
-    def _start(self, index: int, block: dict[str, Any]) -> str:
+    def _start(self, index: int, block: JsonDict) -> str:
         self._blocks[index] = block
         kind = block.get("type")
-        opening = clean_text(block.get(kind) or "") if kind in _TOOL_CALL_BLOCKS else ""
-        self._pieces[index] = [opening]
+        initial = clean_text(block.get(kind) or "") if kind in _TEXT_BLOCKS else ""
+        self._pieces[index] = [initial]
         self.has_started = self.has_started or kind != "text"
-        return opening if kind == "text" else ""
+        return initial if kind == "text" else ""
 
-    def _delta(self, index: int, delta: dict[str, Any]) -> str:
+    def _delta(self, index: int, delta: JsonDict) -> str:
         block, pieces = self._blocks[index], self._pieces[index]
         self.has_started = True
         match delta.get("type"):
@@ -105,19 +111,19 @@ class AnthropicMessages:
         return ""
 
     def result(self) -> ModelResult:
-        content: list[dict[str, Any]] = []
+        content: list[JsonDict] = []
         partial_calls: list[PartialToolCall] = []
         for index in sorted(self._blocks):
             block, text = self._blocks[index], "".join(self._pieces[index])
             kind = block.get("type")
-            if kind in _TOOL_CALL_BLOCKS:
+            if kind in _TEXT_BLOCKS:
                 block = {**block, kind: text}
             elif text or "input" in block:
                 text = text or argument_text(block["input"])
                 block = {**block, "input": parse_arguments(text) or {}}
             if kind == "tool_use":
                 partial_calls.append(PartialToolCall(block.get("id") or "", block.get("name") or "", text))
-            # A text block without text is sent by the provider and refused by it when it comes back.
+            # The provider sends empty text blocks, and rejects a request that contains one.
             if kind != "text" or text:
                 content.append(block)
         stop = _STOPS.get(self._stop, "other")
@@ -134,7 +140,10 @@ class AnthropicMessages:
 
     @property
     def usage_so_far(self) -> Usage:
-        """All input tokens, as OpenAI counts them: Anthropic reports cached ones apart from the rest."""
+        """The usage with all input tokens, as OpenAI counts them.
+
+        Anthropic reports cached tokens separately.
+        """
         cached = token_count(self._usage, "cache_read_input_tokens")
         return Usage(
             input_tokens=token_total(
@@ -145,3 +154,31 @@ class AnthropicMessages:
             output_tokens=token_count(self._usage, "output_tokens"),
             cached_input_tokens=cached,
         )
+
+
+def thinking_tokens(thinking: JsonValue) -> int:
+    """Return the token budget of a request's field ``thinking``; 0 without a valid one."""
+    budget = thinking.get("budget_tokens") if isinstance(thinking, dict) else None
+    return budget if type(budget) is int and budget > 0 else 0
+
+
+def _with_max_tokens(request: JsonDict) -> JsonDict:
+    if "max_tokens" in request:
+        return request
+    return {**request, "max_tokens": _MAX_TOKENS + thinking_tokens(request.get("thinking"))}
+
+
+WIRE_FORMAT = WireFormat(
+    format=anthropic_messages.FORMAT,
+    api=ProviderApi(
+        base_url="https://api.anthropic.com",
+        version_path="/v1",
+        headers={"anthropic-version": "2023-06-01"},
+        key_header="x-api-key",
+    ),
+    accumulator=AnthropicMessages,
+    message=anthropic_message,
+    path=lambda model: "/messages",
+    stream_body=lambda request, model: {**request, "model": model, "stream": True},
+    with_defaults=_with_max_tokens,
+)

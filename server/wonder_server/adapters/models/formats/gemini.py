@@ -1,22 +1,28 @@
-"""Gemini ``streamGenerateContent``. Source: Google, "Gemini API: GenerateContentResponse"."""
+"""The format of Gemini ``streamGenerateContent``. Source: Google, "Gemini API: GenerateContentResponse"."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+import json
+from collections.abc import Iterable, Iterator
+from urllib.parse import quote
 
-from wonder_server.adapters.models.common.provider_errors import unavailable
+from wonder_server.adapters.models.common.provider_errors import refused, unavailable
 from wonder_server.adapters.models.common.tool_arguments import clean_text
 from wonder_server.adapters.models.formats.parts import (
     PartialToolCall,
     argument_text,
     finalize_tool_calls,
+    json_object,
+    json_objects,
     reported_fault,
     token_count,
     token_total,
 )
+from wonder_server.adapters.models.formats.wire_format import ProviderApi, WireFormat
 from wonder_server.core.errors import WonderError
+from wonder_server.core.json_types import JsonDict, JsonValue
 from wonder_server.core.model import ModelResult, ToolCall, Usage
+from wonder_server.core.request_formats import gemini
 
 _STOPS = {
     "STOP": "end",
@@ -31,9 +37,9 @@ _STOPS = {
 _MALFORMED_STOPS = frozenset({"MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE"})
 
 
-def gemini_message(text: str, calls: Iterable[ToolCall]) -> dict[str, Any]:
-    """The model's content as the next request repeats it, for answers of text and tool calls."""
-    parts: list[dict[str, Any]] = [{"text": text}] if text else []
+def gemini_message(text: str, calls: Iterable[ToolCall]) -> JsonDict:
+    """Return an answer of text and tool calls as the model's content in the next request."""
+    parts: list[JsonDict] = [{"text": text}] if text else []
     parts += [
         {"functionCall": {"id": call.id, "name": call.name, "args": call.arguments or {}}} for call in calls
     ]
@@ -41,28 +47,29 @@ def gemini_message(text: str, calls: Iterable[ToolCall]) -> dict[str, Any]:
 
 
 class Gemini:
-    """Gathers ``GenerateContentResponse`` s; reads candidate 0. Parts it does not know are kept as they came.
+    """Accumulator of ``GenerateContentResponse`` events. It reads candidate 0.
 
-    The format has no last event: the stream ends where the answer's body does.
+    Parts of unknown types stay unchanged. The format has no final event: the stream ends with the response
+    body.
     """
 
     def __init__(self) -> None:
         self.has_started = False
         self.ended = False
         self.character_count = 0
-        self._parts: list[tuple[dict[str, Any], list[str]]] = []
-        """Each part as it began, and the pieces of its text."""
+        self._parts: list[tuple[JsonDict, list[str]]] = []
+        """The first piece of each part, and the pieces of its text."""
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._finish = ""
-        self._usage: Any = None
+        self._usage: JsonValue = None
         self._model = ""
 
     @property
     def complete(self) -> bool:
         return bool(self._finish)
 
-    def feed(self, event: dict[str, Any]) -> str:
+    def feed(self, event: JsonDict) -> str:
         if event.get("error"):
             raise WonderError(reported_fault(event["error"]))
         self._model = event.get("modelVersion") or self._model
@@ -79,10 +86,10 @@ class Gemini:
             raise WonderError(unavailable("The model wrote a tool call that its provider could not read."))
         return text
 
-    def _part(self, part: dict[str, Any]) -> str:
-        """Keeps a part; text goes on with the part before it if both are nothing but text of one kind.
+    def _part(self, part: JsonDict) -> str:
+        """Add a part and return its text. A part of plain text extends a previous part of the same kind.
 
-        A part with a signature stays as it is: its provider wants it back where it was.
+        A part with a signature stays separate, since the provider requires it at its position.
         """
         if not isinstance(part.get("text"), str):
             self.has_started = True
@@ -108,7 +115,7 @@ class Gemini:
         stop = _STOPS.get(self._finish, "other")
         parts = [{**part, "text": "".join(pieces)} if pieces else part for part, pieces in self._parts]
         called = [part["functionCall"] for part in parts if part.get("functionCall")]
-        # Arguments are whole here: a call without any is one that needs none, even in a cut answer.
+        # Arguments arrive complete, so a call without arguments needs none, even in a truncated answer.
         calls = finalize_tool_calls([_partial_call(call) for call in called])
         arguments = iter(call.arguments or {} for call in calls)
         parts = [
@@ -143,8 +150,86 @@ class Gemini:
         )
 
 
-def _partial_call(call: dict[str, Any]) -> PartialToolCall:
-    """A tool call. One whose arguments arrive in pieces, which this server does not ask for, is malformed."""
+def _partial_call(call: JsonDict) -> PartialToolCall:
+    """Return the partial form of a tool call.
+
+    A call whose arguments arrive in pieces is malformed: the server does not request such calls.
+    """
     partial = call.get("partialArgs") or call.get("willContinue")
     arguments = "{" if partial else argument_text(call.get("args"))
     return PartialToolCall(call.get("id") or "", call.get("name") or "", arguments)
+
+
+def _path(model: str) -> str:
+    kind, slash, name = model.partition("/")
+    if not slash or kind not in ("models", "tunedModels"):
+        kind, name = "models", model
+    try:
+        return f"/{kind}/{quote(name, safe='')}:streamGenerateContent"
+    except UnicodeEncodeError:
+        raise WonderError(refused("the name of the model is not text")) from None
+
+
+# --- requests for the offline model -----------------------------------------------------------------
+
+
+def _as_chat(request: JsonDict) -> JsonDict:
+    contents = json_objects(request.get("contents"))
+    messages = [message for content in contents for message in _chat_messages(content)]
+    if system := _text(json_object(request.get("systemInstruction"))):
+        messages.insert(0, {"role": "system", "content": system})
+    declared = [
+        {
+            **declaration,
+            "parameters": declaration.get("parametersJsonSchema") or declaration.get("parameters"),
+        }
+        for tool in json_objects(request.get("tools"))
+        for declaration in json_objects(tool.get("functionDeclarations"))
+    ]
+    calling = json_object(json_object(request.get("toolConfig")).get("functionCallingConfig"))
+    return {
+        "messages": messages,
+        "tools": [{"type": "function", "function": declaration} for declaration in declared],
+        "tool_choice": "none" if calling.get("mode") == "NONE" else None,
+        "max_tokens": json_object(request.get("generationConfig")).get("maxOutputTokens"),
+    }
+
+
+def _chat_messages(content: JsonDict) -> Iterator[JsonDict]:
+    """Yield one message for each function response of a content, and one for its text and calls, if any."""
+    calls = []
+    for part in json_objects(content.get("parts")):
+        call, answered = json_object(part.get("functionCall")), json_object(part.get("functionResponse"))
+        if call:
+            calls.append({"id": call.get("name", ""), "function": {"name": call.get("name", "tool")}})
+        if answered:
+            response = json_object(answered.get("response"))
+            output = response.get("output", response)
+            text = output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
+            yield {"role": "tool", "tool_call_id": answered.get("name", ""), "content": text}
+    text = _text(content)
+    if text or calls:
+        role = "assistant" if content.get("role") == "model" else "user"
+        yield {"role": role, "content": text, **({"tool_calls": calls} if calls else {})}
+
+
+def _text(content: JsonDict) -> str:
+    parts = json_objects(content.get("parts"))
+    return "\n".join(str(part["text"]) for part in parts if "text" in part and not part.get("thought"))
+
+
+WIRE_FORMAT = WireFormat(
+    format=gemini.FORMAT,
+    api=ProviderApi(
+        base_url="https://generativelanguage.googleapis.com",
+        version_path="/v1beta",
+        query="alt=sse",
+        key_header="x-goog-api-key",
+    ),
+    accumulator=Gemini,
+    message=gemini_message,
+    path=_path,
+    # The path names the model, and that the answer streams.
+    stream_body=lambda request, model: request,
+    as_chat=_as_chat,
+)

@@ -1,10 +1,9 @@
-"""OpenAI chat completions. Source: OpenAI, "Chat Completions streaming"."""
+"""The format of OpenAI chat completions. Source: OpenAI, "Chat Completions streaming"."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import Any
 
 from wonder_server.adapters.models.common.tool_arguments import clean_text
 from wonder_server.adapters.models.formats.parts import (
@@ -13,8 +12,11 @@ from wonder_server.adapters.models.formats.parts import (
     reported_fault,
     token_count,
 )
+from wonder_server.adapters.models.formats.wire_format import ProviderApi, WireFormat
 from wonder_server.core.errors import WonderError
+from wonder_server.core.json_types import JsonDict
 from wonder_server.core.model import ModelResult, ToolCall, Usage
+from wonder_server.core.request_formats import openai_chat
 
 _STOPS = {
     "stop": "end",
@@ -27,10 +29,10 @@ _STOPS = {
 
 def openai_message(
     text: str, calls: Iterable[ToolCall], *, refusal: str = "", reasoning: str = ""
-) -> dict[str, Any]:
-    """The assistant's message as the next request repeats it.
+) -> JsonDict:
+    """Return an answer as the assistant's message in the next request.
 
-    Malformed arguments go back as ``{}``: several servers fail on a history that does not parse.
+    Malformed arguments become ``{}``, since several servers fail on a history that they cannot parse.
     """
     tool_calls = [
         {
@@ -43,7 +45,7 @@ def openai_message(
         }
         for call in calls
     ]
-    message: dict[str, Any] = {
+    message: JsonDict = {
         "role": "assistant",
         "content": text or (None if tool_calls or refusal else ""),
     }
@@ -57,7 +59,7 @@ def openai_message(
 
 
 class OpenAIChat:
-    """Gathers ``chat.completion.chunk`` s; reads choice 0."""
+    """Accumulator of ``chat.completion.chunk`` events. It reads choice 0."""
 
     def __init__(self) -> None:
         self.has_started = False
@@ -77,7 +79,7 @@ class OpenAIChat:
     def complete(self) -> bool:
         return bool(self._finish)
 
-    def feed(self, event: dict[str, Any]) -> str:
+    def feed(self, event: JsonDict) -> str:
         if event.get("error"):
             raise WonderError(reported_fault(event["error"]))
         self._model = event.get("model") or self._model
@@ -96,7 +98,7 @@ class OpenAIChat:
                     text += self._delta(delta)
         return text
 
-    def _delta(self, delta: dict[str, Any]) -> str:
+    def _delta(self, delta: JsonDict) -> str:
         text = delta.get("content")
         text = clean_text(text) if isinstance(text, str) else ""
         refusal = delta.get("refusal")
@@ -110,7 +112,7 @@ class OpenAIChat:
             self.has_started = True
             for call in calls:
                 self._call_delta(call)
-        # The names that servers other than OpenAI's own give it.
+        # Servers other than OpenAI's use either of these names for thinking.
         if thought := delta.get("reasoning_content") or delta.get("reasoning"):
             self.has_started = True
             if isinstance(thought, str):
@@ -119,27 +121,27 @@ class OpenAIChat:
                 self._repeats_reasoning |= "reasoning_content" in delta
         return text
 
-    def _call_delta(self, delta: dict[str, Any]) -> None:
-        """Adds a piece to the call it belongs to: same index, unless a new id says that another begins.
+    def _call_delta(self, delta: JsonDict) -> None:
+        """Add a piece to its call: the call with the same index, unless a new id starts another call.
 
-        Some providers give every parallel call the index 0, some send no index, some repeat the id.
+        Some providers send the index 0 with every parallel call, some send no index, and some repeat the id.
         """
         index, call_id = delta.get("index"), delta.get("id") or ""
-        partial_calls = self._by_index.get(index) if index is not None else None
+        partial = self._by_index.get(index) if index is not None else None
         if index is None:
-            partial_calls = self._with_id(call_id) if call_id else (self._calls[-1] if self._calls else None)
-        elif partial_calls is not None and call_id and partial_calls.id and partial_calls.id != call_id:
-            partial_calls = self._with_id(call_id)
-        if partial_calls is None:
-            partial_calls = PartialToolCall()
-            self._calls.append(partial_calls)
+            partial = self._with_id(call_id) if call_id else (self._calls[-1] if self._calls else None)
+        elif partial is not None and call_id and partial.id and partial.id != call_id:
+            partial = self._with_id(call_id)
+        if partial is None:
+            partial = PartialToolCall()
+            self._calls.append(partial)
         if index is not None:
-            self._by_index[index] = partial_calls
+            self._by_index[index] = partial
         function = delta.get("function") or {}
-        partial_calls.id = partial_calls.id or call_id
-        partial_calls.name = partial_calls.name or function.get("name") or ""
-        partial_calls.arguments.append(function.get("arguments") or "")
-        self.character_count += len(partial_calls.arguments[-1])
+        partial.id = partial.id or call_id
+        partial.name = partial.name or function.get("name") or ""
+        partial.arguments.append(function.get("arguments") or "")
+        self.character_count += len(partial.arguments[-1])
 
     def _with_id(self, call_id: str) -> PartialToolCall | None:
         return next((call for call in self._calls if call.id == call_id), None)
@@ -160,7 +162,7 @@ class OpenAIChat:
                 "" if refusal else text,
                 calls,
                 refusal=refusal,
-                # Servers that think before they call tools want to see what they thought.
+                # Servers whose models think before tool calls require the thinking in the next request.
                 reasoning=reasoning if self._repeats_reasoning else "",
             ),
             usage=self.usage_so_far,
@@ -168,3 +170,21 @@ class OpenAIChat:
             model=self._model,
             reasoning=reasoning,
         )
+
+
+def _stream_body(request: JsonDict, model: str) -> JsonDict:
+    body = {**request, "model": model, "stream": True}
+    body.setdefault("stream_options", {"include_usage": True})
+    return body
+
+
+OPENAI = ProviderApi(base_url="https://api.openai.com/v1", key_header="authorization", key_prefix="Bearer ")
+
+WIRE_FORMAT = WireFormat(
+    format=openai_chat.FORMAT,
+    api=OPENAI,
+    accumulator=OpenAIChat,
+    message=openai_message,
+    path=lambda model: "/chat/completions",
+    stream_body=_stream_body,
+)

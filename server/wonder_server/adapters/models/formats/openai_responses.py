@@ -1,34 +1,36 @@
-"""OpenAI responses. Source: OpenAI, "Responses API: streaming events".
+"""The format of OpenAI responses. Source: OpenAI, "Responses API: streaming events".
 
-An answer is a list of items (messages, tool calls, reasoning). ``raw`` is ``{"output": [item, …]}``; the next
-request's ``input`` repeats the items as they came.
+An answer is a list of items: messages, tool calls and reasoning. ``raw`` is ``{"output": [item, …]}``. The
+``input`` of the next request repeats the items unchanged.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import Any
 
 from wonder_server.adapters.models.common.tool_arguments import clean_text, parse_arguments
+from wonder_server.adapters.models.formats.openai_chat import OPENAI
 from wonder_server.adapters.models.formats.parts import (
     PartialToolCall,
     finalize_tool_calls,
+    json_objects,
     reported_fault,
     token_count,
 )
+from wonder_server.adapters.models.formats.wire_format import WireFormat
 from wonder_server.core.errors import WonderError
+from wonder_server.core.json_types import JsonDict, JsonValue
 from wonder_server.core.model import ModelResult, ToolCall, Usage
+from wonder_server.core.request_formats import openai_responses
 
 _INCOMPLETE = {"max_output_tokens": "length", "content_filter": "refusal"}
 
 
-def responses_message(text: str, calls: Iterable[ToolCall]) -> dict[str, Any]:
-    """The answer as the next request repeats it, for answers of text and tool calls."""
+def responses_message(text: str, calls: Iterable[ToolCall]) -> JsonDict:
+    """Return an answer of text and tool calls as the items that the next request repeats."""
     content = [{"type": "output_text", "text": text, "annotations": []}]
-    items: list[dict[str, Any]] = (
-        [{"type": "message", "role": "assistant", "content": content}] if text else []
-    )
+    items: list[JsonDict] = [{"type": "message", "role": "assistant", "content": content}] if text else []
     items += [
         {
             "type": "function_call",
@@ -42,27 +44,27 @@ def responses_message(text: str, calls: Iterable[ToolCall]) -> dict[str, Any]:
 
 
 class OpenAIResponses:
-    """Gathers ``response.*`` events. Items it does not know are kept as they came."""
+    """Accumulator of ``response.*`` events. Items of unknown types stay unchanged."""
 
     def __init__(self) -> None:
         self.has_started = False
         self.ended = False
         self.character_count = 0
-        self._items: dict[int, dict[str, Any]] = {}
+        self._items: dict[int, JsonDict] = {}
         self._text: list[str] = []
         self._streamed_items: set[tuple[int, int]] = set()
         self._has_refusal = False
         self._reasoning: list[str] = []
         self._arguments: dict[int, list[str]] = {}
         self._stop = ""
-        self._usage: Any = None
+        self._usage: JsonValue = None
         self._model = ""
 
     @property
     def complete(self) -> bool:
         return bool(self._stop)
 
-    def feed(self, event: dict[str, Any]) -> str:
+    def feed(self, event: JsonDict) -> str:
         match event.get("type"):
             case "response.output_text.delta":
                 return self._text_delta(event, event["delta"])
@@ -78,8 +80,15 @@ class OpenAIResponses:
                 self.character_count += len(self._reasoning[-1])
             case "response.reasoning_summary_part.added" if self._reasoning:
                 self._reasoning.append("\n\n")
+            case _:
+                return self._feed_boundary(event)
+        return ""
+
+    def _feed_boundary(self, event: JsonDict) -> str:
+        """Process an event that starts or ends an item or the answer."""
+        match event.get("type"):
             case "response.output_item.added":
-                # A message that opens is not yet an answer; whatever else opens is.
+                # The start of a message contains no answer yet; the start of any other item does.
                 self.has_started = self.has_started or event["item"].get("type") != "message"
                 self._items[event["output_index"]] = dict(event["item"])
             case "response.output_item.done":
@@ -96,7 +105,7 @@ class OpenAIResponses:
                 raise WonderError(reported_fault(event.get("error") or event))
         return ""
 
-    def _text_delta(self, event: dict[str, Any], delta: str) -> str:
+    def _text_delta(self, event: JsonDict, delta: str) -> str:
         text = clean_text(delta)
         if text:
             self.has_started = True
@@ -104,8 +113,8 @@ class OpenAIResponses:
             self._text.append(text)
         return text
 
-    def _unstreamed_text(self, index: int, item: dict[str, Any]) -> str:
-        """The text of a finished message that no delta brought."""
+    def _unstreamed_text(self, index: int, item: JsonDict) -> str:
+        """Return the text of a complete message that did not arrive in deltas."""
         found = ""
         if item.get("type") == "message":
             for position, part in enumerate(item.get("content") or ()):
@@ -115,7 +124,7 @@ class OpenAIResponses:
                     found += self._text_delta(where, part.get("text") or part.get("refusal") or "")
         return found
 
-    def _end(self, response: dict[str, Any]) -> str:
+    def _end(self, response: JsonDict) -> str:
         self.ended = True
         self._model = response.get("model") or self._model
         self._usage = response.get("usage")
@@ -144,7 +153,7 @@ class OpenAIResponses:
                 partial_calls.append(
                     PartialToolCall(item.get("call_id") or "", item.get("name") or "", arguments)
                 )
-                # Malformed arguments go back as {}: a history that does not parse is refused.
+                # The provider rejects a history that it cannot parse, so malformed arguments become {}.
                 item = {**item, "arguments": arguments if parse_arguments(arguments) else "{}"}
             output.append(item)
         calls = finalize_tool_calls(partial_calls, cut=self._stop not in ("end", ""))
@@ -154,7 +163,7 @@ class OpenAIResponses:
             for item in output
         ]
         text = "".join(self._text)
-        if text and not output:  # Some servers send nothing but deltas.
+        if text and not output:  # Some servers send only deltas.
             output = responses_message(text, ())["output"]
         stop = "refusal" if self._has_refusal else self._stop or "other"
         return ModelResult(
@@ -166,3 +175,50 @@ class OpenAIResponses:
             model=self._model,
             reasoning="".join(self._reasoning),
         )
+
+
+# --- requests for the offline model -----------------------------------------------------------------
+
+
+def _as_chat(request: JsonDict) -> JsonDict:
+    given = request.get("input")
+    items = [{"role": "user", "content": given}] if isinstance(given, str) else json_objects(given)
+    messages = [_chat_message(item) for item in items]
+    if request.get("instructions"):
+        messages.insert(0, {"role": "system", "content": request["instructions"]})
+    tools = [{"type": "function", "function": tool} for tool in json_objects(request.get("tools"))]
+    return {
+        "messages": messages,
+        "tools": tools,
+        "tool_choice": request.get("tool_choice"),
+        "max_tokens": request.get("max_output_tokens"),
+    }
+
+
+def _chat_message(item: JsonDict) -> JsonDict:
+    match item.get("type"):
+        case "function_call":
+            call = {"id": item.get("call_id", ""), "function": {"name": item.get("name", "tool")}}
+            return {"role": "assistant", "tool_calls": [call]}
+        case "function_call_output":
+            return {
+                "role": "tool",
+                "tool_call_id": item.get("call_id", ""),
+                "content": item.get("output", ""),
+            }
+    content = item.get("content")
+    if isinstance(content, list):
+        texts = [str(part.get("text", "")) for part in json_objects(content) if "text" in part]
+        content = "\n".join(texts)
+    return {"role": item.get("role", ""), "content": content}
+
+
+WIRE_FORMAT = WireFormat(
+    format=openai_responses.FORMAT,
+    api=OPENAI,
+    accumulator=OpenAIResponses,
+    message=responses_message,
+    path=lambda model: "/responses",
+    stream_body=lambda request, model: {**request, "model": model, "stream": True},
+    as_chat=_as_chat,
+)

@@ -1,25 +1,28 @@
-"""What the accumulators of all formats share: tool calls being written, counts, reported errors. Pure."""
+"""Parts that the accumulators of all formats share: partial tool calls, token counts, errors. Pure."""
 
 from __future__ import annotations
 
 import json
-from typing import Any, Protocol
+from typing import Protocol
 
 from wonder_server.adapters.models.common.provider_errors import from_status
 from wonder_server.adapters.models.common.tool_arguments import clean_text, is_acceptable, parse_arguments
 from wonder_server.core.errors import Fault
+from wonder_server.core.json_types import JsonDict, JsonValue
 from wonder_server.core.model import ModelResult, ToolCall, Usage
 
 MAX_COUNT = 2**40
-"""No answer has more tokens; a provider that says so is not believed."""
+"""Maximum plausible number of tokens of an answer. Larger reported counts are ignored."""
 
 
 class Accumulator(Protocol):
-    """Gathers one stream.
+    """The state of one streamed answer.
 
-    ``begun``: something of the answer has arrived, be it text, a tool call or thinking. ``complete``: the
-    provider has said why it stopped; without that the stream broke off. ``ended``: nothing follows.
-    ``letters``: how many have come that are no text of the answer.
+    - ``has_started``: text, a tool call or thinking has arrived.
+    - ``complete``: the provider has sent the reason why the answer ends. A stream that ends before that is
+      cut off.
+    - ``ended``: no event follows.
+    - ``character_count``: the characters received that are not text of the answer.
     """
 
     has_started: bool
@@ -28,22 +31,24 @@ class Accumulator(Protocol):
 
     @property
     def usage_so_far(self) -> Usage:
-        """What the provider has counted so far."""
+        """The usage that the provider has reported so far."""
 
     @property
     def complete(self) -> bool: ...
 
-    def feed(self, event: dict[str, Any]) -> str:
-        """Takes one event; returns the answer's text in it, often empty. Raises `WonderError` when the
-        event reports an error, and KeyError, TypeError, AttributeError or ValueError when its shape is not
-        the format's."""
+    def feed(self, event: JsonDict) -> str:
+        """Process one event and return its text of the answer, often empty.
+
+        Raises `WonderError` if the event reports an error, and KeyError, TypeError, AttributeError or
+        ValueError if its shape is not the format's.
+        """
 
     def result(self) -> ModelResult:
-        """The whole answer, once the stream has ended."""
+        """Return the answer after the end of the stream."""
 
 
 class PartialToolCall:
-    """A tool call that is still being written."""
+    """A tool call that is not complete yet."""
 
     __slots__ = ("arguments", "id", "name")
 
@@ -54,10 +59,10 @@ class PartialToolCall:
 
 
 def finalize_tool_calls(partial_calls: list[PartialToolCall], *, cut: bool = False) -> tuple[ToolCall, ...]:
-    """The finished calls, each with an id of its own: results are matched to calls by id.
+    """Return the complete calls. Each has a unique id, since results are matched to calls by id.
 
-    ``cut``: the answer was ended before the model was done. Then a last call without arguments is one whose
-    arguments never came, not one that needs none, and may not be run.
+    ``cut`` means that the provider truncated the answer. The arguments of a last call without arguments are
+    then lost, so the call is malformed.
     """
     taken: set[str] = set()
     calls = []
@@ -73,33 +78,33 @@ def finalize_tool_calls(partial_calls: list[PartialToolCall], *, cut: bool = Fal
     return tuple(calls)
 
 
-def tool_call(call_id: str, name: str, partial_calls: str) -> ToolCall:
-    """A tool call from what the model wrote as its arguments."""
-    arguments = parse_arguments(partial_calls)
+def tool_call(call_id: str, name: str, written: str) -> ToolCall:
+    """Return a tool call whose arguments the model has written as the text ``written``."""
+    arguments = parse_arguments(written)
     return ToolCall(
         id=call_id,
         name=name,
         arguments=arguments,
-        malformed="" if arguments is not None else clean_text(partial_calls),
+        malformed="" if arguments is not None else clean_text(written),
     )
 
 
-def argument_text(arguments: Any) -> str:
-    """Arguments that arrived as JSON, as the text that `tool_call` reads."""
+def argument_text(arguments: JsonValue) -> str:
+    """Return arguments that arrived as JSON as the text that `tool_call` reads."""
     if not arguments:
         return ""
     return json.dumps(arguments, ensure_ascii=not is_acceptable(arguments))
 
 
-def token_count(usage: Any, *path: str) -> int | None:
-    """The number of tokens under ``path`` of a usage object; None where there is none."""
+def token_count(usage: JsonValue, *path: str) -> int | None:
+    """Return the number of tokens under ``path`` of a usage object, or None."""
     for name in path:
         usage = usage.get(name) if isinstance(usage, dict) else None
     return usage if type(usage) is int and 0 <= usage <= MAX_COUNT else None
 
 
 def token_total(*counts: int | None) -> int | None:
-    """The sum of the counts that there are."""
+    """Return the sum of the known counts, or None if all are unknown."""
     known = [each for each in counts if each is not None]
     return sum(known) if known else None
 
@@ -121,8 +126,8 @@ _STATUSES = {
 }
 
 
-def reported_fault(problem: Any) -> Fault:
-    """The fault that an error inside a stream stands for; unknown kinds are the provider's trouble."""
+def reported_fault(problem: JsonValue) -> Fault:
+    """Return the fault for an error event of a stream. An unknown kind counts as a 500 of the provider."""
     detail = problem if isinstance(problem, dict) else {"message": str(problem)}
     code = detail.get("code")
     if type(code) is int and 400 <= code < 600:
@@ -132,3 +137,13 @@ def reported_fault(problem: Any) -> Fault:
             (_STATUSES[word] for word in (str(code), str(detail.get("type"))) if word in _STATUSES), 500
         )
     return from_status(status, json.dumps({"error": detail}), {})
+
+
+def json_objects(value: JsonValue) -> list[JsonDict]:
+    """Return the objects of a list; an empty list for any other value."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def json_object(value: JsonValue) -> JsonDict:
+    """Return an object; an empty object for any other value."""
+    return value if isinstance(value, dict) else {}

@@ -1,17 +1,17 @@
-"""The fields of a chat request that may reach LiteLLM. Pure.
+"""The fields of a chat request that the server passes to LiteLLM. Pure.
 
-LiteLLM's call takes the request's fields and its own settings as arguments of one kind: ``api_base``,
-``api_key``, ``aws_*``, ``fallbacks``, ``mock_response`` and others decide where a request goes and with whose
-key. What it does not know it hands to a provider's code, which may read settings from it too. So only the
-fields named here pass. Where requests go is the operator's word (`Endpoint`).
+LiteLLM takes the fields of a request and its own settings as arguments of one call. ``api_base``,
+``api_key``, ``aws_*``, ``fallbacks``, ``mock_response`` and others determine the address and the key of a
+request. LiteLLM passes unknown arguments to a provider's code, which may also read settings from them. So the
+server passes only the fields listed here. Only the operator's `Endpoint` determines the address.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from wonder_server.core.errors import Reason, error
+from wonder_server.core.json_types import JsonDict, JsonObject
 
 ARGUMENT_FIELDS: Final = frozenset(
     "audio frequency_penalty functions function_call logit_bias logprobs max_completion_tokens max_tokens"
@@ -19,7 +19,7 @@ ARGUMENT_FIELDS: Final = frozenset(
     " reasoning_effort response_format safety_identifier seed service_tier stop store temperature thinking"
     " tool_choice tools top_logprobs top_p user verbosity web_search_options".split()
 )
-"""What the chat format knows and LiteLLM takes as an argument of the same name."""
+"""Fields of the chat format that LiteLLM takes as arguments of the same name."""
 
 BODY_FIELDS: Final = frozenset(
     "best_of chat_template_kwargs enable_thinking guided_choice guided_grammar guided_json guided_regex"
@@ -28,14 +28,14 @@ BODY_FIELDS: Final = frozenset(
     " reasoning_format repeat_last_n repeat_penalty repetition_penalty safe_prompt skip_special_tokens"
     " stop_token_ids structured_outputs tfs_z think top_a top_k transforms typical_p".split()
 )
-"""Of providers' own: sampling and the like. They go into the body as they are."""
+"""Fields of single providers, such as sampling parameters. The body contains them unchanged."""
 
 SERVER_FIELDS: Final = frozenset({"model", "stream", "stream_options", "n"})
-"""What the server sets."""
+"""Fields that the server sets."""
 
 
-def check_fields(request: Mapping[str, Any]) -> None:
-    """MODEL_FAILED for a field that does not pass."""
+def check_fields(request: JsonObject) -> None:
+    """Raise MODEL_FAILED for a field that is not in one of the three sets."""
     for name in request:
         if name not in ARGUMENT_FIELDS and name not in BODY_FIELDS and name not in SERVER_FIELDS:
             raise error(
@@ -47,8 +47,8 @@ def check_fields(request: Mapping[str, Any]) -> None:
             )
 
 
-def to_arguments(request: Mapping[str, Any]) -> dict[str, Any]:
-    """The request as arguments for LiteLLM; what it has no argument for goes into the body."""
+def to_arguments(request: JsonObject) -> JsonDict:
+    """Return the request as arguments of LiteLLM's call. `BODY_FIELDS` become its ``extra_body``."""
     fields = {name: value for name, value in request.items() if name in ARGUMENT_FIELDS}
     others = {name: value for name, value in request.items() if name in BODY_FIELDS}
     return {**fields, "extra_body": others} if others else fields

@@ -1,6 +1,6 @@
 """Faults for the exceptions that LiteLLM raises.
 
-`fault_of` imports LiteLLM, so only helper processes call it.
+`fault_from_exception` imports LiteLLM, so only helper processes call it.
 """
 
 from __future__ import annotations
@@ -30,24 +30,16 @@ def fault_from_exception(failure: Exception, provider: str, url: str = "") -> Fa
     if isinstance(failure, (aiohttp.ClientError, OSError)):
         return lost
     if isinstance(failure, ImportError):
-        return _refused("this server's LiteLLM lacks what the request needs")
+        return provider_errors.refused("the server's LiteLLM lacks a package that the request needs")
     text = str(getattr(failure, "message", "") or failure)
     if unknown := provider_errors.no_such_provider(text, provider):
         return unknown
     status = getattr(failure, "status_code", None)
-    if "Cannot connect to host" in text:  # Which LiteLLM reports as a 500 of the provider.
+    if "Cannot connect to host" in text:  # LiteLLM reports it as a 500 of the provider.
         return provider_errors.unreachable(provider, url)
     if isinstance(status, int) and status >= 400:
         headers = getattr(failure, "litellm_response_headers", None) or {}
         return provider_errors.from_status(
             status, text, {str(name).lower(): str(value) for name, value in headers.items()}
         )
-    return _refused(provider_errors.plain_text(text))
-
-
-def _refused(why: str) -> Fault:
-    return Fault(
-        reason=Reason.MODEL_FAILED,
-        message=provider_errors.as_sentence(f"The model could not be called: {why}"),
-        metadata={"kind": "refused"},
-    )
+    return provider_errors.refused(provider_errors.plain_text(text))

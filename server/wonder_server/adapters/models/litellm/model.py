@@ -1,11 +1,11 @@
-"""`LiteLLMModel`: every provider that LiteLLM reaches, through a helper process.
+"""`LiteLLMModel`: calls of all providers that LiteLLM supports, through a helper process.
 
-LiteLLM's import takes seconds and 180 MB and its streaming hundreds of microseconds a chunk, so none of
-it happens in the server's process. The helper (`litellm_worker`) starts with the first call, serves all
-calls at once over one socket, and ends with the server. If it dies, the calls in flight fail as
-MODEL_UNAVAILABLE, which is retried, and the next one starts another.
+LiteLLM's import takes seconds and 180 MB, and its streaming hundreds of microseconds a chunk, so it runs
+outside the server's process. The helper (`litellm.worker`) starts with the first call, serves all calls over
+one socket, and ends with the server. If it ends earlier, running calls fail with MODEL_UNAVAILABLE, which the
+server retries, and the next call starts another helper.
 
-Watchdogs live on this side, so that they bite even when the helper itself hangs.
+The timeouts of calls are in the server, so that they also apply to a helper that hangs.
 """
 
 from __future__ import annotations
@@ -17,20 +17,21 @@ import subprocess
 import sys
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import asdict
-from typing import Any
 
 from wonder_server.adapters.egress.environments import helper_environment
 from wonder_server.adapters.egress.proxy import Egress, Lease
 from wonder_server.adapters.models import formats
-from wonder_server.adapters.models.common import format_names, frames, provider_errors
+from wonder_server.adapters.models.common import frames, provider_errors
 from wonder_server.adapters.models.common.deadlines import CallDeadlines
 from wonder_server.adapters.models.common.endpoints import Endpoint, missing_key, network_of, refuse_remote
 from wonder_server.adapters.models.common.outages import Outages
 from wonder_server.adapters.models.litellm.chat_fields import check_fields
 from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.core.errors import Fault, Reason, WonderError, error
+from wonder_server.core.json_types import JsonDict
 from wonder_server.core.model import Usage
 from wonder_server.core.network_address import host_port_of
+from wonder_server.core.request_formats import anthropic_messages, openai_chat
 from wonder_server.core.request_formats.parts import all_readable
 from wonder_server.ports.model import Chunk, Finished, TextDelta, UsageUpdate
 
@@ -38,7 +39,7 @@ PASSED_ENVIRONMENT = (
     "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PATH", "TMPDIR", "TZ",
     "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE",
 )  # fmt: skip
-"""The variables that compose may hand on to the helper; it sees nothing else of the environment."""
+"""The variables of the server's environment that compose may pass to the helper."""
 
 _OWN_ENVIRONMENT = {
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",
@@ -50,22 +51,23 @@ _OWN_ENVIRONMENT = {
 }
 
 START_TIMEOUT_S = 60
-_FORMATS = (format_names.OPENAI_CHAT, format_names.ANTHROPIC_MESSAGES)
+_FORMATS = (openai_chat.FORMAT.name, anthropic_messages.FORMAT.name)
+"""The formats for providers of Anthropic's API. All others have the first one only."""
 _STOP_TIMEOUT_S = 2
 _ENDED = provider_errors.unavailable("The helper process that reaches model providers ended unexpectedly.")
 _NOT_STARTED = provider_errors.unavailable("The helper process that reaches model providers did not start.")
 
 
 class LiteLLMModel:
-    """A `Model` (port) for the formats ``openai_chat`` and, at Anthropic, ``anthropic_messages``.
+    """A model for OpenAI chat and, at Anthropic, Anthropic messages. Implements the port ``Model``.
 
-    ``endpoints``: provider -> where it is and with which key; nothing else decides that. With
-    ``allow_remote`` False every address must be on this machine, which is how tests stay away from real
-    providers. ``environment``: variables for the helper, see `PASSED_ENVIRONMENT`. The helper connects
-    through ``egress`` and to nothing else.
+    - ``endpoints`` alone determines address and key of each provider.
+    - ``egress`` is the proxy that all connections of the helper go through.
+    - ``allow_remote``: if False, every address must be a loopback address. Tests use it to call no real
+      provider.
+    - ``environment`` holds variables for the helper, see `PASSED_ENVIRONMENT`.
 
-    The request goes out unchanged but for ``model``, ``stream``, and the profile's parameters where the
-    request has none of that name.
+    The request is sent with ``model``, ``stream``, and the profile's parameters that it does not set.
     """
 
     def __init__(
@@ -84,11 +86,11 @@ class LiteLLMModel:
         self._outages = Outages()
         self._closed = False
 
-    async def stream(self, profile: ModelProfile, request: dict[str, Any]) -> AsyncGenerator[Chunk, None]:
+    async def stream(self, profile: ModelProfile, request: JsonDict) -> AsyncGenerator[Chunk, None]:
         """See `ports.model.Model.stream`."""
-        order = self._build_call(profile, request)
+        call_frame = self._build_call(profile, request)
         helper = await self._helper()
-        call = helper.start_call(order, profile)
+        call = helper.start_call(call_frame, profile)
         try:
             while True:
                 try:
@@ -108,7 +110,7 @@ class LiteLLMModel:
             helper.end_call(call)
 
     async def close(self) -> None:
-        """Ends the helper; calls in flight fail. No call can be made afterwards."""
+        """End the helper. Running and later calls fail."""
         self._closed = True
         starting, self._starting = self._starting, None
         if starting is None:
@@ -119,8 +121,10 @@ class LiteLLMModel:
             await starting.result().stop()
 
     def _with_connection_fault(self, provider: str, fault: Fault, helper: _Helper) -> Fault:
-        """The fault of a call, or a plainer one if the proxy could not connect to the provider: LiteLLM takes
-        the proxy's answer for the provider's."""
+        """Return the fault of a call, or a more precise one if the proxy could not connect to the provider.
+
+        LiteLLM takes the proxy's error response for the provider's.
+        """
         url = self._endpoints.get(provider, Endpoint()).api_base
         if fault.reason is not Reason.MODEL_UNAVAILABLE or not (why := helper.connection_problem(url)):
             return fault
@@ -130,23 +134,27 @@ class LiteLLMModel:
         if problem := missing_key(provider, self._endpoints):
             raise WonderError(provider_errors.missing_key(problem))
 
-    def _build_call(self, profile: ModelProfile, request: dict[str, Any]) -> dict[str, Any]:
-        """The call as the helper takes it; refuses what must not leave or cannot be sent."""
+    def _build_call(self, profile: ModelProfile, request: JsonDict) -> JsonDict:
+        """Return the frame for a call.
+
+        Raises `WonderError` for a call that is not allowed or not possible.
+        """
         self._check_address(profile.provider)
         self._check_key(profile.provider)
         endpoint = self._endpoints.get(profile.provider, Endpoint())
         family = endpoint.family(profile.provider)
         format_name = profile.format or endpoint.default_format(profile.provider)
-        formats.accumulator(format_name)
-        reached = _FORMATS if family == "anthropic" else _FORMATS[:1]
-        if format_name not in reached:
+        formats.wire_format(format_name)
+        supported = _FORMATS if family == "anthropic" else _FORMATS[:1]
+        if format_name not in supported:
             raise error(
                 Reason.MODEL_FAILED,
-                f"{profile.provider} is not reached in the format {format_name}; use {' or '.join(reached)}.",
+                f"{profile.provider} is not reached in the format {format_name}; use"
+                f" {' or '.join(supported)}.",
                 field="format",
             )
         full = all_readable(formats.apply_parameters(profile, request, format_name))
-        if format_name == format_names.OPENAI_CHAT:
+        if format_name == openai_chat.FORMAT.name:
             check_fields(full)
         return {
             "format": format_name,
@@ -164,7 +172,7 @@ class LiteLLMModel:
             refuse_remote(provider, self._endpoints.get(provider, Endpoint()).api_base)
 
     async def _helper(self) -> _Helper:
-        """The running helper, started if there is none. Whoever waits for it may leave without harm."""
+        """Return the running helper, or start one. Cancelling a waiting caller does not stop the start."""
         starting = self._starting
         if starting is None or (starting.done() and not _is_usable(starting)):
             starting = self._starting = asyncio.create_task(self._start())
@@ -175,7 +183,7 @@ class LiteLLMModel:
         lease = await self._egress.lease(policy, "model providers", chained=True)
         ours, theirs = socket.socketpair()
         with theirs:
-            process = subprocess.Popen(  # noqa: ASYNC220 - a thread to watch a child costs more than it saves
+            process = subprocess.Popen(  # noqa: ASYNC220 - a thread that watches the child costs more than it saves
                 [sys.executable, "-m", "wonder_server.adapters.models.litellm.worker", str(theirs.fileno())],
                 pass_fds=(theirs.fileno(),),
                 stdin=subprocess.DEVNULL,
@@ -204,15 +212,15 @@ class LiteLLMModel:
 
 
 class _Call:
-    """One call in flight: what arrived and was not read yet, and its watchdogs."""
+    """A running call: its unread frames and its timeouts."""
 
     def __init__(self, call_id: int, profile: ModelProfile) -> None:
         self.id = call_id
         self.is_over = False
-        self._arrived: asyncio.Queue[dict[str, Any] | Fault] = asyncio.Queue()
+        self._arrived: asyncio.Queue[JsonDict | Fault] = asyncio.Queue()
         self._deadlines = CallDeadlines(profile, self._time_out)
 
-    def receive(self, message: dict[str, Any]) -> None:
+    def receive(self, message: JsonDict) -> None:
         if "counted" not in message:
             self._deadlines.on_chunk()
         if "fault" in message:
@@ -225,7 +233,7 @@ class _Call:
         self.is_over = True
         self._arrived.put_nowait(fault)
 
-    async def next(self) -> dict[str, Any]:
+    async def next(self) -> JsonDict:
         message = await self._arrived.get()
         if isinstance(message, Fault):
             raise WonderError(message)
@@ -283,14 +291,14 @@ class _Helper(asyncio.Protocol):
             self._ready.set_exception(WonderError(_NOT_STARTED))
 
     def connection_problem(self, url: str) -> str:
-        """Why the last connection to the place of ``url`` failed; empty if it did not."""
+        """Return why the last connection to the host of ``url`` failed; empty if it did not fail."""
         try:
             problem = self._lease.recent_failures.get(host_port_of(url))
         except ValueError:
             return ""
         return "" if problem is None else provider_errors.connection_problem(problem)
 
-    async def handshake(self, hello: dict[str, Any]) -> None:
+    async def handshake(self, hello: JsonDict) -> None:
         self._write(hello)
         try:
             async with asyncio.timeout(START_TIMEOUT_S):
@@ -298,25 +306,25 @@ class _Helper(asyncio.Protocol):
         except TimeoutError:
             raise WonderError(_NOT_STARTED) from None
 
-    def start_call(self, order: dict[str, Any], profile: ModelProfile) -> _Call:
+    def start_call(self, call_frame: JsonDict, profile: ModelProfile) -> _Call:
         self._last_id += 1
         call = _Call(self._last_id, profile)
         self._calls[call.id] = call
         if self.alive:
-            self._write({"call": call.id, **order})
+            self._write({"call": call.id, **call_frame})
         else:
             call.fail(_ENDED)
         return call
 
     def end_call(self, call: _Call) -> None:
-        """Forgets a call; if it is not over, the helper closes its request at once."""
+        """Remove a call. If it is not complete, tell the helper to close its request."""
         call.stop_deadlines()
         del self._calls[call.id]
         if not call.is_over and self.alive:
             self._write({"cancel": call.id})
 
     async def stop(self) -> None:
-        """Closes the socket, at which the helper leaves; it is killed if it does not."""
+        """Close the socket, which ends the helper; kill the helper after `_STOP_TIMEOUT_S`."""
         assert self._transport is not None
         self._ready.cancel()
         self._transport.close()
@@ -329,7 +337,7 @@ class _Helper(asyncio.Protocol):
             self._process.kill()
             await self._reaped
 
-    def _write(self, message: dict[str, Any]) -> None:
+    def _write(self, message: JsonDict) -> None:
         assert self._transport is not None
         self._transport.write(frames.encode(message))
 
@@ -338,5 +346,5 @@ def _is_usable(starting: asyncio.Task[_Helper]) -> bool:
     return not starting.cancelled() and starting.exception() is None and starting.result().alive
 
 
-def _endpoint_to_json(endpoint: Endpoint) -> dict[str, Any]:
+def _endpoint_to_json(endpoint: Endpoint) -> JsonDict:
     return {**asdict(endpoint), "secrets": endpoint.secrets}

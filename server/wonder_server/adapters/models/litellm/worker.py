@@ -1,16 +1,16 @@
 """The LiteLLM helper process: ``python -m wonder_server.adapters.models.litellm.worker FD``.
 
-It talks to the server over the socket that it inherits as file descriptor ``FD`` (`frames` has the
-words), makes each call as a task of its own, and ends when that socket does. Keys arrive in the first
-frame, never on the command line or in the environment. One call is one attempt.
+It communicates with the server over the socket that it inherits as file descriptor ``FD``, in the protocol of
+`frames`. Each call is a task and one attempt. The process ends when the socket closes. Keys arrive in the
+first frame, never on the command line or in the environment.
 
-LiteLLM's traps that shape this file (version 1.106.2):
+Properties of LiteLLM 1.106.2 that this module works around:
 
-- Cancelling whoever reads a stream does not close it: ``aclose`` in ``finally``.
-- A stream that simply ends is given the finish reason "stop": `_broke_off` asks what really came.
-- Its reader of Anthropic streams imports LiteLLM's proxy, and goes on reading after the client has
-  left. So the native entry point only prepares the call (address, authentication, beta headers): its
-  HTTP client is ours, takes what it was about to post, and the answer is read here.
+- Cancelling the reader of a stream does not close the stream, so ``finally`` calls ``aclose``.
+- A stream without a finish reason gets the reason "stop", so `_is_cut_off` checks the received reasons.
+- Its reader of Anthropic streams imports LiteLLM's proxy, and continues to read after the client has closed
+  the stream. So LiteLLM's native entry point only prepares the call (address, authentication, beta headers)
+  with an HTTP client that captures the request, and this module sends it and reads the answer.
 """
 
 from __future__ import annotations
@@ -19,22 +19,28 @@ import asyncio
 import os
 import socket
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
 from dataclasses import asdict
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import aiohttp
 
 from wonder_server.adapters.egress.confine import confine
 from wonder_server.adapters.models import formats
-from wonder_server.adapters.models.common import format_names, frames, provider_errors
+from wonder_server.adapters.models.common import frames, provider_errors
 from wonder_server.adapters.models.common.sse import EventDecoder, parse_data
 from wonder_server.adapters.models.litellm.chat_fields import to_arguments
 from wonder_server.adapters.models.litellm.errors import fault_from_exception
 from wonder_server.core.errors import Fault, Reason, WonderError, error
+from wonder_server.core.json_types import JsonDict
+from wonder_server.core.model import ModelResult
+from wonder_server.core.request_formats import anthropic_messages
 
-# What LiteLLM may look at to choose the headers; the body is not made of these.
+if TYPE_CHECKING:
+    from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler
+
+# The fields from which LiteLLM chooses the headers. They do not become the body.
 ANTHROPIC_FIELDS = frozenset(
     "container context_management max_tokens messages output_config output_format system thinking tool_choice"
     " tools".split()
@@ -42,7 +48,7 @@ ANTHROPIC_FIELDS = frozenset(
 
 
 class _PreparedRequest(BaseException):
-    """Carries a prepared HTTP request past LiteLLM's own handling of errors."""
+    """A prepared HTTP request. As a `BaseException` it passes LiteLLM's error handling."""
 
     def __init__(self, url: str, headers: dict[str, str]) -> None:
         super().__init__("prepared")
@@ -51,11 +57,11 @@ class _PreparedRequest(BaseException):
 
 
 class Worker:
-    """Makes calls and reports on them through ``writer``."""
+    """The calls of the server, with reports through ``writer``."""
 
-    def __init__(self, writer: asyncio.StreamWriter, hello: dict[str, Any]) -> None:
+    def __init__(self, writer: asyncio.StreamWriter, hello: JsonDict) -> None:
         self._writer = writer
-        self._endpoints: dict[str, dict[str, Any]] = hello["endpoints"]
+        self._endpoints: dict[str, JsonDict] = hello["endpoints"]
         self._secrets = tuple(
             secret for endpoint in self._endpoints.values() for secret in endpoint["secrets"]
         )
@@ -67,8 +73,8 @@ class Worker:
             trust_env=True,
         )
 
-    def handle(self, message: dict[str, Any]) -> None:
-        """Starts or cancels a call."""
+    def handle(self, message: JsonDict) -> None:
+        """Start or cancel a call."""
         if "cancel" in message:
             if task := self._tasks.get(message["cancel"]):
                 task.cancel()
@@ -78,22 +84,22 @@ class Worker:
         self._tasks[call_id] = task
         task.add_done_callback(lambda _: self._tasks.pop(call_id, None))
 
-    async def _run(self, call_id: int, call: dict[str, Any]) -> None:
+    async def _run(self, call_id: int, call: JsonDict) -> None:
         try:
             result = await self._answer(call_id, call)
             self._send({"id": call_id, "result": frames.result_to_json(result)})
         except WonderError as failure:
             self._fail(call_id, failure.fault)
-        except Exception as failure:  # LiteLLM raises whatever its providers' clients do.
+        except Exception as failure:  # LiteLLM raises any exception of its providers' clients.
             endpoint = self._endpoints.get(call["provider"], {})
             self._fail(call_id, fault_from_exception(failure, call["provider"], endpoint.get("api_base", "")))
         await self._writer.drain()
 
-    async def _answer(self, call_id: int, call: dict[str, Any]) -> Any:
+    async def _answer(self, call_id: int, call: JsonDict) -> ModelResult:
         accumulator = formats.accumulator(call["format"])
-        native = call["format"] == format_names.ANTHROPIC_MESSAGES
+        native = call["format"] == anthropic_messages.FORMAT.name
         events = self._anthropic(call) if native else self._chat(call)
-        told = (accumulator.usage_so_far, accumulator.character_count)
+        reported = (accumulator.usage_so_far, accumulator.character_count)
         try:
             async for event in events:
                 if text := formats.feed(accumulator, event):
@@ -101,15 +107,15 @@ class Worker:
                 elif accumulator.has_started:
                     self._send({"id": call_id})
                 so_far = (accumulator.usage_so_far, accumulator.character_count)
-                if so_far != told:
-                    told = so_far
-                    self._send({"id": call_id, "counted": asdict(told[0]), "letters": told[1]})
+                if so_far != reported:
+                    reported = so_far
+                    self._send({"id": call_id, "counted": asdict(so_far[0]), "letters": so_far[1]})
         finally:
             await events.aclose()
         return formats.finish(accumulator)
 
-    async def _chat(self, call: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
-        """The chunks of a chat completion."""
+    async def _chat(self, call: JsonDict) -> AsyncGenerator[JsonDict, None]:
+        """Yield the chunks of a chat completion."""
         import litellm
 
         stream = await litellm.acompletion(
@@ -131,8 +137,8 @@ class Worker:
         finally:
             await stream.aclose()
 
-    async def _anthropic(self, call: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
-        """The events of an Anthropic message. The request's body goes out as it came."""
+    async def _anthropic(self, call: JsonDict) -> AsyncGenerator[JsonDict, None]:
+        """Yield the events of an Anthropic message. The body is the unchanged request."""
         prepared = await self._prepare(call)
         body = {**call["request"], "model": call["model"], "stream": True}
         given = self._endpoints.get(call["provider"], {}).get("headers", {})
@@ -148,8 +154,8 @@ class Worker:
                 for data in decoder.feed(received):
                     yield parse_data(data)
 
-    async def _prepare(self, call: dict[str, Any]) -> _PreparedRequest:
-        """What LiteLLM's native Anthropic entry point is about to post, and where."""
+    async def _prepare(self, call: JsonDict) -> _PreparedRequest:
+        """Return the address and headers that LiteLLM's native Anthropic entry point would post to."""
         import litellm
 
         try:
@@ -164,24 +170,24 @@ class Worker:
             return prepared
         raise error(Reason.INTERNAL, "The call to the Anthropic messages format could not be prepared.")
 
-    def _connection_arguments(self, provider: str, known_as: str) -> dict[str, Any]:
-        """Where to and with which key: the operator's word alone."""
+    def _connection_arguments(self, provider: str, known_as: str) -> JsonDict:
+        """Return LiteLLM's arguments for address and key, from the operator's endpoint only."""
         endpoint = self._endpoints.get(provider, {})
-        where = {name: endpoint[name] for name in ("api_key", "api_base") if endpoint.get(name)}
+        arguments = {name: endpoint[name] for name in ("api_key", "api_base") if endpoint.get(name)}
         if endpoint.get("headers"):
-            where["extra_headers"] = endpoint["headers"]
-        if known_as == "openai" and "api_base" in where:
-            # A server of one's own often asks for no key, but clients insist on sending one.
-            where.setdefault("api_key", "none")
-        return {**where, **endpoint.get("options", {})}
+            arguments["extra_headers"] = endpoint["headers"]
+        if known_as == "openai" and "api_base" in arguments:
+            # Self-hosted servers often need no key, but LiteLLM's client requires one.
+            arguments.setdefault("api_key", "none")
+        return {**arguments, **endpoint.get("options", {})}
 
     def _fail(self, call_id: int, fault: Fault) -> None:
         self._send(
             {"id": call_id, "fault": frames.fault_to_json(provider_errors.redacted(fault, self._secrets))}
         )
 
-    def _send(self, message: dict[str, Any]) -> None:
-        """Sends at the end of this turn of the loop: the chunks of many calls wake the server once."""
+    def _send(self, message: JsonDict) -> None:
+        """Send at the end of the event loop's iteration: the chunks of many calls wake the server once."""
         if not self._unsent:
             asyncio.get_running_loop().call_soon(self._flush)
         self._unsent.append(frames.encode(message))
@@ -191,23 +197,25 @@ class Worker:
         self._unsent.clear()
 
 
-def _is_cut_off(stream: Any, event: dict[str, Any]) -> bool:
-    """Whether a finish reason is one that LiteLLM made up because the stream ended without any."""
+def _is_cut_off(stream: object, event: JsonDict) -> bool:
+    """Return True if LiteLLM has invented the finish reason because the stream ended without one."""
     if not any(choice.get("finish_reason") for choice in event.get("choices", ())):
         return False
-    said = [getattr(stream, name, "?") for name in ("received_finish_reason", "intermittent_finish_reason")]
-    return said == [None, None]
+    received = [
+        getattr(stream, name, "?") for name in ("received_finish_reason", "intermittent_finish_reason")
+    ]
+    return received == [None, None]
 
 
-def _client() -> Any:
-    """An HTTP client of LiteLLM's kind that posts nothing."""
+def _client() -> AsyncHTTPHandler:
+    """Return an HTTP client for LiteLLM that captures requests and sends nothing."""
     from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler
 
     class Preparing(AsyncHTTPHandler):
-        def __init__(self) -> None:  # No connection pool: nothing is ever sent through this.
+        def __init__(self) -> None:  # It sends nothing, so it needs no connection pool.
             pass
 
-        async def post(self, url: str, *, headers: Any = None, **_: Any) -> NoReturn:
+        async def post(self, url: str, *, headers: Mapping[str, str] | None = None, **_: object) -> NoReturn:
             raise _PreparedRequest(url, dict(headers or {}))
 
     return Preparing()
@@ -223,7 +231,7 @@ def _import_litellm() -> None:
 
 
 async def serve(connection: socket.socket) -> None:
-    """Serves the other end of ``connection`` until it closes."""
+    """Serve the server at the other end of ``connection`` until it closes."""
     reader, writer = await asyncio.open_connection(sock=connection)
     buffer = frames.FrameBuffer()
     worker: Worker | None = None
@@ -241,7 +249,7 @@ async def serve(connection: socket.socket) -> None:
 def main() -> None:
     with suppress(KeyboardInterrupt, ConnectionError):
         asyncio.run(serve(socket.socket(fileno=int(sys.argv[1]))))
-    # The server is gone: LiteLLM's threads and logging queues are not worth waiting for.
+    # The server has ended, so do not wait for LiteLLM's threads and logging queues.
     os._exit(0)
 
 

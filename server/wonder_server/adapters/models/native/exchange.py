@@ -1,4 +1,4 @@
-"""`Exchange`: one POST to a provider, and its answer as it arrives."""
+"""`Exchange`: one POST to a provider and its streamed response."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ MAX_ANSWER_BYTES: Final = 64 * 1024 * 1024
 MAX_ERROR_BYTES: Final = 64 * 1024
 MAX_CHUNK_BYTES: Final = 256 * 1024
 RELEASE_TIMEOUT_S: Final = 1
-"""How long the end of a body may follow its last event, for the connection to be used again."""
+"""Seconds between the last event and the end of the body within which the connection stays usable."""
 
 _NO_STREAM: Final = ("application/json", "text/html")
 
 
 class Exchange:
-    """Opened once, read to its end, closed in any case. `WonderError` as the port `Model` says.
+    """A POST to a provider: open it once, read to the end, and close it in all cases.
 
-    ``patience`` runs from the start; when it ends, whatever waits here fails.
+    The methods raise the errors of the port `Model`. ``deadlines`` run from construction; a timeout fails the
+    pending `open` or `read`.
     """
 
     def __init__(self, session: ClientSession, request: ProviderRequest, profile: ModelProfile) -> None:
@@ -43,7 +44,10 @@ class Exchange:
         self._received = 0
 
     async def open(self) -> None:
-        """Sends the request and waits until the answer's head is there, and says that a stream follows."""
+        """Send the request and wait for the head of a streaming response.
+
+        Raises `WonderError` for any other.
+        """
         from aiohttp import ClientError
         from yarl import URL
 
@@ -52,10 +56,10 @@ class Exchange:
             async with asyncio.timeout(None) as self._opening:
                 self._response = response = await self._session.post(
                     URL(request.url, encoded=True),
-                    # Large bodies go out piece by piece, between which others have their turn.
+                    # A large body is sent in pieces, so that it does not block the event loop.
                     data=request.body if len(request.body) <= MAX_CHUNK_BYTES else io.BytesIO(request.body),
                     headers=request.headers,
-                    # Wherever a redirect leads, the key has no business there.
+                    # A redirect would send the key to another address.
                     allow_redirects=False,
                     proxy=request.proxy,
                 )
@@ -63,7 +67,7 @@ class Exchange:
                     raise WonderError(await _error_of_response(response))
         except (TimeoutError, ClientError, OSError) as problem:
             raise WonderError(self._fault or self._unreachable(problem)) from None
-        except WonderError as problem:  # Of the resolver: a refusal, or nobody has this name.
+        except WonderError as problem:  # The dialer raises it: a forbidden address or an unknown host.
             if problem.fault.reason in (Reason.TASK_FAILED, Reason.INPUT_INVALID):
                 why = provider_errors.connection_problem(problem)
                 raise WonderError(provider_errors.unreachable(self._provider, request.url, why)) from None
@@ -72,11 +76,11 @@ class Exchange:
             raise WonderError(_invalid_request()) from problem
         finally:
             self._opening = None
-        if self._fault is not None:  # Patience ended in the very moment in which the answer's head came.
+        if self._fault is not None:  # The timeout and the response's head arrived at the same time.
             raise WonderError(self._fault)
 
     async def read(self) -> bytes:
-        """What has arrived, waiting for something; empty at the end."""
+        """Wait for data and return it; empty at the end of the response."""
         from aiohttp import ClientError
 
         assert self._response is not None
@@ -88,25 +92,30 @@ class Exchange:
             raise WonderError(self._fault or lost) from None
         self._received += len(received)
         if self._received > MAX_ANSWER_BYTES:
-            raise WonderError(provider_errors.unavailable("The model's answer does not end."))
+            raise WonderError(
+                provider_errors.unavailable(f"The model's answer is longer than {MAX_ANSWER_BYTES} bytes.")
+            )
         return received
 
     def release(self) -> None:
-        """The answer has been read. Its connection goes back to the pool when the body's end, which often is
-        a packet of its own, arrives soon; else it is closed."""
+        """Return the connection to the pool after the complete answer.
+
+        The end of the body often arrives in a separate packet. If it takes longer than `RELEASE_TIMEOUT_S`,
+        the connection is closed.
+        """
         response, self._response = self._response, None
         if response is not None and not response.closed:
             overdue = asyncio.get_running_loop().call_later(RELEASE_TIMEOUT_S, response.close)
             response.content.on_eof(overdue.cancel)
 
     def close(self) -> None:
-        """Closes the connection at once, unless the answer has been let go."""
+        """Close the connection unless `release` was called."""
         self.deadlines.stop()
         if self._response is not None:
             self._response.close()
 
     def _unreachable(self, problem: Exception) -> Fault:
-        """The fault for a connection that failed before the head of an answer came."""
+        """Return the fault for a connection that failed before the head of the response."""
         from aiohttp import ClientConnectionError, ClientHttpProxyError, ClientProxyConnectionError
 
         why = provider_errors.connection_problem(problem)
@@ -127,7 +136,7 @@ class Exchange:
 
 
 async def _error_of_response(response: ClientResponse) -> Fault:
-    """The fault for an answer that is no stream."""
+    """Return the fault for a response that is not a stream."""
     body = bytearray()
     while len(body) < MAX_ERROR_BYTES and (received := await response.content.readany()):
         body += received
@@ -136,15 +145,15 @@ async def _error_of_response(response: ClientResponse) -> Fault:
         headers = {name.lower(): value for name, value in response.headers.items()}
         return provider_errors.from_status(response.status, text, headers)
     try:
-        said = json.loads(text)
+        body_json = json.loads(text)
     except (ValueError, RecursionError):
-        said = None
-    if isinstance(said, dict) and said.get("error"):
-        return reported_fault(said["error"])
+        body_json = None
+    if isinstance(body_json, dict) and body_json.get("error"):
+        return reported_fault(body_json["error"])
     return Fault(
         reason=Reason.MODEL_FAILED,
         message=f"The model provider answered with {response.content_type} instead of a stream of events; "
-        "is its address the right one?",
+        "check its address.",
         metadata={"kind": "refused"},
     )
 

@@ -1,15 +1,14 @@
-"""`NativeModel`: OpenAI chat and responses, Anthropic messages and Gemini, spoken by ourselves.
+"""`NativeModel`: calls of providers over HTTP, in the formats of `adapters.models.formats`.
 
-For these formats a request is already what its provider takes, so nothing is translated: one POST, and
-server-sent events back. aiohttp does HTTP; its session, with its pool of connections, is made with the first
-call, because the import takes 150 ms.
+A request is already in its provider's format, so a call is one POST, and the answer is a stream of
+server-sent events. The first call creates the aiohttp session, because the import takes 150 ms.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from wonder_server.adapters.egress.dialing import Dialer
 from wonder_server.adapters.egress.sessions import open_session
@@ -22,6 +21,7 @@ from wonder_server.adapters.models.native.exchange import Exchange
 from wonder_server.adapters.models.native.requests import ProviderRequest, build_request, proxies_in
 from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.core.errors import Fault, WonderError
+from wonder_server.core.json_types import JsonDict
 from wonder_server.core.model import Usage
 from wonder_server.ports.model import Chunk, Finished, TextDelta, UsageUpdate
 
@@ -35,11 +35,12 @@ _STOPPING: Final = provider_errors.unavailable("The server is stopping; no model
 
 
 class NativeModel:
-    """A `Model` (port) for the providers and formats of `orders.SPOKEN`.
+    """A model for the providers and formats of `requests.ROUTES`. Implements the port ``Model``.
 
-    ``endpoints``: provider -> where it is and with which key; nothing else decides that. With
-    ``allow_remote`` False every address must be on this machine, which is how tests stay away from real
-    providers. ``environment``: where ``HTTPS_PROXY``, ``HTTP_PROXY`` and ``NO_PROXY`` are looked up.
+    - ``endpoints`` alone determines address and key of each provider.
+    - ``allow_remote``: if False, every address must be a loopback address. Tests use it to call no real
+      provider.
+    - ``environment`` holds ``HTTPS_PROXY``, ``HTTP_PROXY`` and ``NO_PROXY``.
 
     Pieces of text that arrive together are one `TextDelta`.
     """
@@ -60,12 +61,12 @@ class NativeModel:
         self._outages = Outages()
         self._closed = False
 
-    async def stream(self, profile: ModelProfile, request: dict[str, Any]) -> AsyncGenerator[Chunk, None]:
+    async def stream(self, profile: ModelProfile, request: JsonDict) -> AsyncGenerator[Chunk, None]:
         """See `ports.model.Model.stream`."""
         try:
-            asked = self._build_request(profile, request)
-            exchange = Exchange(await self._session(), asked, profile)
-            accumulator, decoder, over = formats.accumulator(asked.format), EventDecoder(), False
+            call = self._build_request(profile, request)
+            exchange = Exchange(await self._session(), call, profile)
+            accumulator, decoder, over = formats.accumulator(call.format), EventDecoder(), False
             counted = UsageUpdate(Usage(), 0)
             try:
                 await exchange.open()
@@ -95,13 +96,13 @@ class NativeModel:
         yield Finished(result)
 
     async def close(self) -> None:
-        """Closes all connections; calls in flight fail. No call can be made afterwards."""
+        """Close all connections. Running and later calls fail."""
         self._closed = True
         if self._opening is not None:
             await (await self._opening).close()
 
-    def _build_request(self, profile: ModelProfile, request: dict[str, Any]) -> ProviderRequest:
-        """The call as it is sent; refuses what must not leave or cannot be sent."""
+    def _build_request(self, profile: ModelProfile, request: JsonDict) -> ProviderRequest:
+        """Return the POST for a call. Raises `WonderError` for a call that is not allowed or not possible."""
         provider = profile.provider
         endpoint = self._endpoints.get(provider, Endpoint())
         if not self._allow_remote:
@@ -118,7 +119,7 @@ class NativeModel:
         return await asyncio.shield(self._opening)
 
     async def _open_session(self) -> ClientSession:
-        """A session that reaches the operator's endpoints, and public addresses."""
+        """Open a session that may connect to the operator's endpoints and to public addresses."""
         proxies = [proxy if "://" in proxy else f"http://{proxy}" for proxy in proxies_in(self._environment)]
         policy = network_of(self._endpoints.values(), *proxies, allow_remote=self._allow_remote)
         return await open_session(
@@ -129,17 +130,20 @@ class NativeModel:
 async def _next_text(
     exchange: Exchange, decoder: EventDecoder, accumulator: formats.Accumulator
 ) -> tuple[str, bool, Fault | None]:
-    """The next of the answer's text, whether its provider has now said all of it, and what went wrong behind
-    that text. Comes back without text too when something else has come, so that what it used can be told."""
+    """Return the next text of the answer, True if the answer is complete, and the fault after the text.
+
+    It also returns, without text, when the usage or the character count has changed, so that the caller can
+    report them.
+    """
     text, over = "", False
-    told, letters = accumulator.usage_so_far, accumulator.character_count
+    usage, count = accumulator.usage_so_far, accumulator.character_count
     while (
-        not text and not over and accumulator.character_count == letters and accumulator.usage_so_far == told
+        not text and not over and accumulator.character_count == count and accumulator.usage_so_far == usage
     ):
         try:
             received = await exchange.read()
         except WonderError:
-            if accumulator.complete:  # Lost is only what nobody needs any more.
+            if accumulator.complete:  # Only data after the answer is lost.
                 return "", True, None
             raise
         complete, over = accumulator.complete, not received

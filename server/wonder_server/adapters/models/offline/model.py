@@ -1,29 +1,29 @@
-"""`OfflineModel`: a model that needs no key, no network and no weights.
+"""`OfflineModel`: a model of rules that needs no key, no network and no weights.
 
-It reads a request in any of the four formats and answers by plain rules, the same for the same request.
-It is for first steps, tests and benchmarks, and says so when asked. The first rule that fits is taken:
+It reads a request in any format of the table and gives the same answer to the same request. It is for first
+steps, tests and benchmarks. The first matching rule applies:
 
-1. Tool results came after the last user message: it reports them in words.
-2. Lines of the message that name an offered tool call it, one call a line, all in parallel::
+1. If tool results follow the last user message, it reports them in words.
+2. Each line of the message that names an offered tool calls it, all in parallel::
 
        use the tool weather with {"city": "Łódź"}     run weather {"city": "Łódź"}
        ask researcher to find out about bees          (the text becomes the first text field)
-       keep using the tool weather with {}            (calls again after every result, while it may)
+       keep using the tool weather with {}            (calls again after each result, while tools are offered)
 
-   What follows the name is passed on as it is, so ``run weather {"ci`` is a malformed call.
+   The text after the name is passed unchanged, so ``run weather {"ci`` is a malformed call.
 3. ``remember (that) …`` calls the offered tool ``remember``.
 4. ``what do you remember / know about …``, ``do you know / remember …``, ``what is my …``, ``who is my
-   …``, ``what do I …``, ``where …``, ``when …``: answered from the system prompt's memories (lines
-   ``- text`` under a line ``Memories:``) that share a word with the question; if none does, by calling
-   the offered tool ``recall``.
-5. ``say 50 words`` says fifty words: one token each.
+   …``, ``what do I …``, ``where …``, ``when …``: it answers from the system prompt's memories (lines
+   ``- text`` under a line ``Memories:``) that share a word with the question. Without such a memory it
+   calls the offered tool ``recall``.
+5. ``say 50 words``: it answers with fifty words of one token each.
 6. ``who are you``, ``what can you do``, ``help``, ``hello``, ``hi there``: it introduces itself.
-7. Otherwise it repeats what was said, and what it can do.
+7. Otherwise it repeats the message and lists the offered tools.
 
-``remember`` and ``recall`` are also found as parts of a tool's name (``memory_recall``). The profile's
-parameter ``token_delay_ms`` is the pause between tokens, 0 by default. ``max_tokens`` of the request,
-or what its format calls that, cuts the answer (stop reason ``length``). Tokens are counted as words.
-Source: feature D2, design "Models".
+A tool whose name contains ``remember`` or ``recall`` (``memory_recall``) also matches. The profile's
+parameter ``token_delay_ms`` is the pause between tokens, 0 by default. ``max_tokens`` of the request, or the
+field of its format, truncates the answer (stop reason ``length``). A token is a word. Source: feature D2,
+design "Models".
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ import hashlib
 import json
 import re
 from collections.abc import AsyncGenerator, Callable
-from typing import Any
 
 from wonder_server.adapters.models import formats
-from wonder_server.adapters.models.common import format_names
 from wonder_server.adapters.models.common.provider_errors import as_sentence
 from wonder_server.adapters.models.offline.reading import ParsedRequest, read
 from wonder_server.core.definitions.specs import ModelProfile
+from wonder_server.core.json_types import JsonDict, JsonValue
 from wonder_server.core.model import ModelResult, ToolCall, Usage
+from wonder_server.core.request_formats import FALLBACK
 from wonder_server.ports.model import Chunk, Finished, TextDelta
 
 _TOKENS = re.compile(r"\S+\s*|\s+")
 _TOKENS_PER_CHUNK = 64
-"""Without a pause between them as many come as one piece; between pieces others have their turn."""
+"""Tokens a chunk if there is no pause between tokens. Other tasks run between chunks."""
 _MAX_WORDS = 100_000
 
 INTRODUCTION = (
@@ -56,13 +56,12 @@ INTRODUCTION = (
 
 
 class OfflineModel:
-    """A `Model` (port) of plain rules; see the module's text. It never fails and is never busy."""
+    """A model of the rules in the module's docstring. It never fails. Implements the port ``Model``."""
 
-    async def stream(self, profile: ModelProfile, request: dict[str, Any]) -> AsyncGenerator[Chunk, None]:
-        """See `ports.model.Model.stream`. NOT_IMPLEMENTED for a format that it does not read."""
-        format_name = profile.format or format_names.OPENAI_CHAT
-        formats.accumulator(format_name)
-        reading = read({**profile.parameters, **request}, format_name)
+    async def stream(self, profile: ModelProfile, request: JsonDict) -> AsyncGenerator[Chunk, None]:
+        """See `ports.model.Model.stream`. Raises NOT_IMPLEMENTED for an unknown format."""
+        wire_format = formats.wire_format(profile.format or FALLBACK.name)
+        reading = read({**profile.parameters, **request}, wire_format)
         text, calls = answer(reading)
         tokens = _TOKENS.findall(text)
         cut = reading.max_tokens is not None and len(tokens) > reading.max_tokens
@@ -70,19 +69,19 @@ class OfflineModel:
             tokens, calls = tokens[: reading.max_tokens], ()
             text = "".join(tokens)
         delay = float(profile.parameters.get("token_delay_ms", 0)) / 1000
-        at_once = 1 if delay else _TOKENS_PER_CHUNK
-        for position in range(0, len(tokens), at_once):
+        chunk_size = 1 if delay else _TOKENS_PER_CHUNK
+        for position in range(0, len(tokens), chunk_size):
             if position:
                 await asyncio.sleep(delay)
-            yield TextDelta("".join(tokens[position : position + at_once]))
+            yield TextDelta("".join(tokens[position : position + chunk_size]))
         yield Finished(_result(text, calls, cut, reading, len(tokens)))
 
     async def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: the model holds no resources."""
 
 
 def answer(reading: ParsedRequest) -> tuple[str, tuple[ToolCall, ...]]:
-    """What the model says and which tools it calls."""
+    """Return the text of the answer and its tool calls."""
     if reading.results and not (_repeats_on_request(reading.user_text) and reading.tools):
         return _report(reading), ()
     for rule in _RULES:
@@ -134,8 +133,8 @@ def _describe_result(name: str, text: str) -> str:
 _TEXT_KEYS = ("content", "text", "answer", "output", "result", "message", "summary")
 
 
-def _texts(value: Any) -> list[str]:
-    """The sentences in a tool's result: its strings, looked for under the usual names."""
+def _texts(value: JsonValue) -> list[str]:
+    """Return the texts in a tool's result: its strings, and those under the keys of `_TEXT_KEYS`."""
     match value:
         case str():
             return [value.rstrip(".")] if value else []
@@ -150,7 +149,7 @@ def _texts(value: Any) -> list[str]:
     return []
 
 
-def _compact(value: Any) -> str:
+def _compact(value: JsonValue) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -204,8 +203,8 @@ def _remember(reading: ParsedRequest) -> Answer | None:
 def _question(reading: ParsedRequest) -> Answer | None:
     if not _QUESTION.search(reading.user_text):
         return None
-    asked = _content_words(reading.user_text)
-    known = [memory for memory in reading.memories if not asked or asked & _content_words(memory)]
+    words = _content_words(reading.user_text)
+    known = [memory for memory in reading.memories if not words or words & _content_words(memory)]
     if known:
         return "I remember: " + "; ".join(memory.rstrip(".") for memory in known) + ".", ()
     if tool := reading.tool_like("recall"):
@@ -214,7 +213,7 @@ def _question(reading: ParsedRequest) -> Answer | None:
 
 
 def _content_words(text: str) -> set[str]:
-    """The words of a text that say what it is about, without a plural's s."""
+    """Return the words of a text without common words and without a plural's s."""
     return {word.removesuffix("s") for word in _WORDS.findall(text.lower()) if word not in _COMMON}
 
 
@@ -247,12 +246,12 @@ _RULES: tuple[Callable[[ParsedRequest], Answer | None], ...] = (
 )
 
 
-def _repeats_on_request(said: str) -> bool:
-    return any((match := _NAMED.match(line)) and match["keep"] for line in said.splitlines())
+def _repeats_on_request(text: str) -> bool:
+    return any((match := _NAMED.match(line)) and match["keep"] for line in text.splitlines())
 
 
 def _build_call(reading: ParsedRequest, tool: str, rest: str, position: int) -> ToolCall:
-    """A call of ``tool``: ``rest`` is its arguments as JSON, or text for its first text field."""
+    """Return a call of ``tool``. ``rest`` is its arguments as JSON, or text for its first text field."""
     rest = rest.strip()
     if rest and not rest.startswith("{"):
         rest = json.dumps({reading.text_field(tool): rest})

@@ -1,18 +1,18 @@
-"""What the offline model sees in a request, whichever format it came in. Pure."""
+"""`ParsedRequest`: the parts of a request in any format that the offline model uses. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
-from wonder_server.adapters.models.common.format_names import ANTHROPIC_MESSAGES
-from wonder_server.adapters.models.offline.request_shapes import as_chat
+from wonder_server.adapters.models.formats.wire_format import WireFormat
+from wonder_server.core.json_types import JsonDict, JsonValue
+from wonder_server.core.request_formats import anthropic_messages
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A tool's result: the tool's name and what it said."""
+    """A tool's result: the tool's name and the text."""
 
     name: str
     text: str
@@ -20,28 +20,33 @@ class Result:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedRequest:
-    """A request, read. ``tools``: name -> input schema, empty when tools are forbidden. ``results``:
-    those that came after ``said``, the last thing a user said. ``words``: of the whole request."""
+    """The parts of a request.
+
+    - ``user_text`` is the last user message, and ``results`` are the tool results that follow it.
+    - ``memories`` are the memories in the system prompt.
+    - ``tools`` maps names to input schemas; empty if tools are forbidden.
+    - ``words`` counts the words of the whole request.
+    """
 
     format: str
     user_text: str
     results: tuple[Result, ...]
     memories: tuple[str, ...]
-    tools: dict[str, dict[str, Any]]
+    tools: dict[str, JsonDict]
     message_count: int
     words: int
     max_tokens: int | None
 
     def tool_named(self, name: str) -> str | None:
-        """The offered tool of this name, whatever its case."""
+        """Return the offered tool with this name, in any case."""
         return next((tool for tool in self.tools if tool.lower() == name.lower()), None)
 
     def tool_like(self, part: str) -> str | None:
-        """The offered tool of this name, else the first whose name holds it."""
+        """Return the offered tool with this name, else the first whose name contains it."""
         return self.tool_named(part) or next((tool for tool in self.tools if part in tool.lower()), None)
 
     def text_field(self, tool: str) -> str:
-        """The input field of a tool that takes a text: the first required string, else the first one."""
+        """Return the first required string field of a tool's input, else its first string field."""
         schema = self.tools[tool]
         properties = schema.get("properties") or {}
         strings = [name for name, field in properties.items() if (field or {}).get("type") == "string"]
@@ -49,10 +54,10 @@ class ParsedRequest:
         return str((required or strings or ["text"])[0])
 
 
-def read(request: dict[str, Any], format_name: str) -> ParsedRequest:
-    """Reads a request leniently: what has an unexpected shape is passed over."""
-    anthropic = format_name == ANTHROPIC_MESSAGES
-    request = as_chat(request, format_name)
+def read(request: JsonDict, wire_format: WireFormat) -> ParsedRequest:
+    """Return the parts of a request. Parts of unexpected shape are ignored."""
+    anthropic = wire_format.format is anthropic_messages.FORMAT
+    request = wire_format.as_chat(request)
     messages = [message for message in request.get("messages") or () if isinstance(message, dict)]
     texts = [_text(message.get("content")) for message in messages]
     system = [
@@ -60,12 +65,12 @@ def read(request: dict[str, Any], format_name: str) -> ParsedRequest:
     ]
     if anthropic:
         system.insert(0, _text(request.get("system")))
-    said, results = _last_exchange(messages)
+    user_text, results = _last_exchange(messages)
     everything = " ".join(filter(None, (*texts, system[0] if anthropic else "")))
     limit = request.get("max_tokens") or request.get("max_completion_tokens")
     return ParsedRequest(
-        format=format_name,
-        user_text=said,
+        format=wire_format.name,
+        user_text=user_text,
         results=tuple(results),
         memories=tuple(memory for text in system for memory in _memories(text)),
         tools=_tools(request, anthropic=anthropic),
@@ -78,8 +83,8 @@ def read(request: dict[str, Any], format_name: str) -> ParsedRequest:
 _SYSTEM_ROLES = ("system", "developer")
 
 
-def _text(content: Any) -> str:
-    """The text of a message's content: a string, or its text blocks."""
+def _text(content: JsonValue) -> str:
+    """Return the text of a message's content: a string, or its text blocks."""
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
@@ -91,29 +96,29 @@ def _text(content: Any) -> str:
     )
 
 
-def _last_exchange(messages: list[dict[str, Any]]) -> tuple[str, list[Result]]:
-    """The last thing a user said, and the tool results that followed it."""
+def _last_exchange(messages: list[JsonDict]) -> tuple[str, list[Result]]:
+    """Return the last user message and the tool results that follow it."""
     after = len(messages)
     while after and not _is_user_text(messages[after - 1]):
         after -= 1
-    said = _text(messages[after - 1].get("content")) if after else ""
+    user_text = _text(messages[after - 1].get("content")) if after else ""
     if after == len(messages):
-        return said, []
+        return user_text, []
     names: dict[str, str] = {}
     results: list[Result] = []
     for position, message in enumerate(messages):
         names.update(_call_names(message))
         if position >= after:
             results += [Result(names.get(call_id, "tool"), text) for call_id, text in _tool_results(message)]
-    return said, results
+    return user_text, results
 
 
-def _is_user_text(message: dict[str, Any]) -> bool:
-    """Whether a user said it; formats have tool results among the user's messages too."""
+def _is_user_text(message: JsonDict) -> bool:
+    """Return True for a message of a user, which may not contain tool results as in some formats."""
     return message.get("role") == "user" and next(_tool_results(message), None) is None
 
 
-def _call_names(message: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _call_names(message: JsonDict) -> Iterator[tuple[str, str]]:
     for call in message.get("tool_calls") or ():
         yield call.get("id", ""), (call.get("function") or {}).get("name", "tool")
     for block in _blocks(message):
@@ -121,7 +126,7 @@ def _call_names(message: dict[str, Any]) -> Iterator[tuple[str, str]]:
             yield block.get("id", ""), block.get("name", "tool")
 
 
-def _tool_results(message: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _tool_results(message: JsonDict) -> Iterator[tuple[str, str]]:
     if message.get("role") == "tool":
         yield message.get("tool_call_id", ""), _text(message.get("content"))
     for block in _blocks(message):
@@ -129,13 +134,13 @@ def _tool_results(message: dict[str, Any]) -> Iterator[tuple[str, str]]:
             yield block.get("tool_use_id", ""), _text(block.get("content"))
 
 
-def _blocks(message: dict[str, Any]) -> list[dict[str, Any]]:
+def _blocks(message: JsonDict) -> list[JsonDict]:
     content = message.get("content")
     return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
 
 
 def _memories(system: str) -> Iterator[str]:
-    """The lines ``- text`` under a line ``Memories:``, up to the first that is something else."""
+    """Yield the lines ``- text`` under a line ``Memories:``, up to the first other line."""
     listing = False
     for line in system.splitlines():
         stripped = line.strip()
@@ -147,7 +152,7 @@ def _memories(system: str) -> Iterator[str]:
             listing = False
 
 
-def _tools(request: dict[str, Any], *, anthropic: bool) -> dict[str, dict[str, Any]]:
+def _tools(request: JsonDict, *, anthropic: bool) -> dict[str, JsonDict]:
     choice = request.get("tool_choice")
     if choice == "none" or (isinstance(choice, dict) and choice.get("type") == "none"):
         return {}
