@@ -181,5 +181,5 @@ class IndexResidue(Protocol):
     """Content of deleted memories that remains in a store's indexes and cannot be found by searches."""
 
     async def purge(self) -> bool:
-        """Do a small part of the work. Return False if nothing of earlier deletions remains."""
+        """Remove a small part of the residue. Return False if nothing of earlier deletions remains."""
         ...

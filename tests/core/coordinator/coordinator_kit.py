@@ -61,7 +61,8 @@ CONVERSATION_ID = "conv_01HF7YAT0000000000000000A0"
 
 
 def graph(*nodes: Node, transitions: Sequence[Transition] = (), **spec: Any) -> PinnedWorkflow:
-    """A pinned workflow; nodes name task ``t`` or ``once`` (not repeatable), workflow ``w``, agent ``a``."""
+    """Return a pinned workflow; nodes name task ``t`` or ``once`` (not repeatable), workflow ``w``, agent
+    ``a``."""
     return PinnedWorkflow(
         pin=pin("graph"),
         spec=Workflow(nodes=nodes, transitions=tuple(transitions), initial_node_id=nodes[0].id, **spec),
@@ -99,7 +100,7 @@ def each(there: str, items: str = "input.items", **fields: Any) -> Transition:
 
 
 def diamond(*branches: str, join: FanIn | None = None, **spec: Any) -> PinnedWorkflow:
-    """``a`` fans out to nodes that meet at ``z``."""
+    """Return a workflow whose node ``a`` fans out to nodes that meet at ``z``."""
     return graph(
         node("a", fan_out=True),
         *(node(name) for name in branches),
@@ -112,7 +113,8 @@ def diamond(*branches: str, join: FanIn | None = None, **spec: Any) -> PinnedWor
 
 
 def fan(join: FanIn | None = None, *, limit: int = 0, most: int = 1_000, **fields: Any) -> PinnedWorkflow:
-    """``a`` fans out over ``input.items`` to ``b``, whose branches meet at ``z``."""
+    """Return a workflow whose node ``a`` fans out over ``input.items`` to ``b``; the branches meet at
+    ``z``."""
     return graph(
         node("a"),
         node("b", **fields),

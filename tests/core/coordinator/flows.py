@@ -47,7 +47,7 @@ def flow(
 
 
 def workflow(*given: Any, **fields: Any) -> Workflow:
-    """The workflow that `flow` spells."""
+    """Return the workflow of a `flow`."""
     spec = parse_spec(Kind.WORKFLOW, flow(*given, **fields))
     assert isinstance(spec, Workflow)
     return spec

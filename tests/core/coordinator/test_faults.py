@@ -19,7 +19,7 @@ for _ in range(28):
 
 
 def after_a(flow: PinnedWorkflow, result: Any, given: JsonDict | None = None) -> Driven:
-    """The run as it is when its node ``a`` has had its result, if it came to that."""
+    """Return a run after the result of its node ``a``, if the node began."""
     driven = Driven()
     driven.start(flow, given, parent=PARENT)
     if driven.state.operations:

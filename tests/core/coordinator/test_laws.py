@@ -180,7 +180,8 @@ def handed_out(driven: Driven, *, later_ms: int) -> list[tuple[str, str, str]]:
 
 
 def _same(event: Any, was: RunState, state: RunState) -> Any:
-    """The input that means in ``state`` what it meant in ``was``: ids of operations carry the time."""
+    """Return the input with the ids of ``state`` in place of those of ``was``: ids of operations contain the
+    time."""
     operation_id = getattr(event, "operation_id", "")
     gate = was.gates.get(getattr(event, "gate_id", ""))
     asked = operation_id or (gate.operation_id if gate is not None else "")

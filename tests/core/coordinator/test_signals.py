@@ -89,7 +89,7 @@ def test_the_queue_of_signals_is_limited_and_only_awaited_names_have_one(
 
 
 def test_a_signal_is_consumed_once() -> None:
-    """The next node that waits for its name waits for the next of its kind."""
+    """The next node that waits for the name waits for the next signal."""
     driven = Driven()
     driven.start(
         graph(

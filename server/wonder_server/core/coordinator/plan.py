@@ -318,9 +318,8 @@ def _receive_signal(state: RunState, event: ReceiveSignal, now: int) -> Decision
     builder = PlanBuilder(state, run, pinned, f"{run.id}/signal/{event.name}/{number}", now)
     builder.signals.receive(signal)
     for operation in builder.operations.waiting_for_signal(event.name, builder.compiled):
-        if (
-            builder.operations.get(operation.id) is not None
-        ):  # Completing the first node may have ended the others.
+        # Completing the first node may have ended the others.
+        if builder.operations.get(operation.id) is not None:
             nodes.receive_signal(builder, operation, signal)
     return _run_agenda(builder)
 

@@ -67,7 +67,7 @@ class RunState:
             siblings.sort(key=lambda each: self.tokens[each].arrival)
         for entry in rows["context"]:
             self.put_context(entry)
-        for execution in rows["executions"]:  # the running ones and the newest
+        for execution in rows["executions"]:  # The running ones and the newest.
             self.put_execution(execution)
         for operation in rows["operations"]:
             self.put_operation(operation)

@@ -66,9 +66,8 @@ def follow_transitions(builder: PlanBuilder, token: Token, compiled: CompiledNod
         token, taken = _transitions(builder, token, compiled)
         if not taken:
             end(builder, token)
-        elif (
-            compiled.node.fan_out or taken[0].for_each is not None
-        ):  # A node that does not fan out takes one.
+        # A node that does not fan out takes one transition.
+        elif compiled.node.fan_out or taken[0].for_each is not None:
             _fan_out(builder, token, compiled, taken)
         else:
             move_to(builder, token, taken[0].to_node_id)
@@ -433,9 +432,8 @@ def _output(builder: PlanBuilder) -> JsonDict | Fault:
                 builder, spec.output_mapping, builder.context.scope(None), "output_mapping"
             )
         else:
-            evaluation.check(
-                output, "output", ""
-            )  # Together the values may exceed a limit that each of them meets.
+            # Together the values may exceed a limit that each of them meets.
+            evaluation.check(output, "output", "")
         problems = schemas.validate(spec.output_schema, output) if spec.output_schema else []
         if problems:
             message = f"The run's output does not match its schema: {'; '.join(problems[:5])}"

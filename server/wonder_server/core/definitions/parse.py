@@ -196,7 +196,7 @@ class _Reader:
             return self.sequence(get_args(hint)[0], raw, path)
         if origin is dict:
             return self.mapping(get_args(hint)[1], raw, path)
-        if origin in (Union, types.UnionType):  # an optional record: Step.action
+        if origin in (Union, types.UnionType):  # An optional record, such as Step.action.
             hint = next(arm for arm in get_args(hint) if arm is not type(None))
         if hint is Any:
             return self.payload(raw, path, 1)
@@ -241,7 +241,7 @@ class _Reader:
             raw = int(raw)
         if hint is float and isinstance(raw, int) and not isinstance(raw, bool):
             raw = float(raw)
-        # bool is an int to Python, never to an author.
+        # A bool is an int in Python, but not in a document.
         if not isinstance(raw, hint) or (hint is int and isinstance(raw, bool)):
             wanted = {str: "text", int: "a whole number", bool: "true or false", float: "a number"}[hint]
             self.refuse(path, f"{path} must be {wanted}, not {_type_name(raw)}.")

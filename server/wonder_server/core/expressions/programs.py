@@ -357,7 +357,7 @@ def _choice(node: syntax.Choice, item: str) -> Run:
 
 
 def _at(at: int, function: Callable[[JsonValue], T], value: JsonValue) -> T:
-    """``function(value)``, whose faults lie at this place."""
+    """Call the function with the value and locate its fault at offset ``at``."""
     try:
         return function(value)
     except SyntaxFault as raised:

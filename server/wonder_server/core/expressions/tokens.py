@@ -86,14 +86,16 @@ def _number(match: re.Match[str], at: int) -> int | float:
     if text[:2] in ("0x", "0X"):
         whole = int(text, 16)
     elif text.isdigit():
-        # Checked by length first: turning thousands of digits into an int takes quadratic time.
+        # The length is checked first: converting thousands of digits to an int takes quadratic time.
         whole = int(text) if len(text) <= 30 else MAX_INT + 2
     else:
         real = float(text)
         if real in (float("inf"), float("-inf")):
             raise SyntaxFault(f"the number {text} is too large", at)
         return real
-    if whole > MAX_INT + 1:  # one more than fits: `-9223372036854775808` is a minus and a number
+    if (
+        whole > MAX_INT + 1
+    ):  # One more than the maximum, since `-9223372036854775808` is a minus and a number.
         raise SyntaxFault("this integer does not fit into 64 bits", at)
     return whole
 

@@ -154,7 +154,7 @@ def whole(value: JsonValue) -> int:
 
 
 def equals(frame: Frame, left: JsonValue, right: JsonValue) -> bool:
-    """CEL's ``==``: numbers compare by value, other types only with their own kind."""
+    """Evaluate CEL's ``==``. Numbers compare by value, other types only with values of the same type."""
     if type(left) is str and type(right) is str:
         return bool(left == right)
     if is_number(left) and is_number(right):
@@ -173,7 +173,7 @@ def equals(frame: Frame, left: JsonValue, right: JsonValue) -> bool:
 
 
 def contains(frame: Frame, item: JsonValue, collection: JsonValue) -> bool:
-    """CEL's ``in``: an element of a list, or a key of a map."""
+    """Evaluate CEL's ``in`` for an element of a list or a key of a map."""
     if isinstance(collection, Mapping):
         return isinstance(item, str) and item in collection
     if isinstance(collection, (list, tuple)):
@@ -183,7 +183,7 @@ def contains(frame: Frame, item: JsonValue, collection: JsonValue) -> bool:
 
 
 def compare(symbol: str, left: JsonValue, right: JsonValue) -> bool:
-    """CEL's ``<  <=  >  >=`` over numbers, texts and booleans."""
+    """Evaluate CEL's ``<  <=  >  >=`` for numbers, texts and booleans."""
     comparable = (is_number(left) and is_number(right)) or (
         type(left) is type(right) and isinstance(left, (str, bool))
     )
@@ -193,7 +193,7 @@ def compare(symbol: str, left: JsonValue, right: JsonValue) -> bool:
 
 
 def add(frame: Frame, left: JsonValue, right: JsonValue) -> JsonValue:
-    """CEL's ``+``: sums numbers, joins texts, joins lists."""
+    """Evaluate CEL's ``+``: add numbers, join texts, join lists."""
     if isinstance(left, str) and isinstance(right, str):
         frame.spend((len(left) + len(right)) >> 5)
         return left + right
@@ -205,7 +205,8 @@ def add(frame: Frame, left: JsonValue, right: JsonValue) -> JsonValue:
 
 
 def calculate(symbol: str, left: JsonValue, right: JsonValue) -> JsonValue:
-    """CEL's ``-  *  /  %``. Integers divide towards zero; an int beside a double becomes a double."""
+    """Evaluate CEL's ``-  *  /  %``. Integers divide towards zero; an int and a double are calculated as
+    doubles."""
     _need_numbers(symbol, left, right)
     if symbol in _CALCULATED:
         return fitting(_CALCULATED[symbol](left, right))
