@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -108,7 +109,8 @@ async def open_services(
                 execution=ExecutionAccess(
                     sandbox=clients.sandbox, worktrees=repositories.worktrees, workers=workers
                 ),
-            )
+            ),
+            monotonic_s=asyncio.get_running_loop().time,
         )
         yield ApplicationServices(
             library=library,

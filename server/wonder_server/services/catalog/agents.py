@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
-import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
@@ -95,14 +95,14 @@ class Agents:
     async def agent_id(self, key: str) -> str:
         """Return the id of an agent, usually from the cache. Raises AGENT_NOT_FOUND."""
         known = self._id_cache.get(key)
-        if known is not None and time.monotonic() < known[1]:
+        if known is not None and asyncio.get_running_loop().time() < known[1]:
             return known[0]
         changes = self._change_count
         found = (await self.agent(key)).id
         if changes == self._change_count:
             if len(self._id_cache) >= _MAX_CACHED_IDS:
                 self._id_cache.clear()
-            self._id_cache[key] = found, time.monotonic() + _ID_CACHE_TTL_S
+            self._id_cache[key] = found, asyncio.get_running_loop().time() + _ID_CACHE_TTL_S
         return found
 
     async def agent(self, key: str, *, field: str = "agent_id") -> Agent:

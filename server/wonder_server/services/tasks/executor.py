@@ -65,7 +65,10 @@ class Executor:
         *,
         kinds: Mapping[str, ActionKind] = ACTIONS,
         sleep: Sleep = asyncio.sleep,
+        monotonic_s: Callable[[], float] = time.perf_counter,
     ) -> None:
+        """``monotonic_s`` measures how long a task runs without a pause."""
+        self._monotonic_s = monotonic_s
         self._services = services
         self._kinds = kinds
         self._sleep = sleep
@@ -105,7 +108,7 @@ class Executor:
         state = plan.begin(task, input)
         if isinstance(state, plan.Failed):
             return TaskOutcome(fault=state.fault)
-        latest = time.perf_counter() + min(MAX_INLINE_S, task.spec.retry.timeout_ms / 1000)
+        latest = self._monotonic_s() + min(MAX_INLINE_S, task.spec.retry.timeout_ms / 1000)
         while True:
             decision = plan.decide(task, state)
             if isinstance(decision, plan.Run):
@@ -118,7 +121,7 @@ class Executor:
                 return TaskOutcome(output=decision.output)
             if isinstance(decision, plan.Failed):
                 return TaskOutcome(fault=decision.fault)
-            if isinstance(decision, plan.RetryTask) or time.perf_counter() > latest:
+            if isinstance(decision, plan.RetryTask) or self._monotonic_s() > latest:
                 return None
             state = decision.state
 
@@ -129,7 +132,7 @@ class Executor:
         task, state = run.task, plan.begin(run.task, input)
         if isinstance(state, plan.Failed):
             return state.fault
-        began = time.perf_counter()
+        began = self._monotonic_s()
         while True:
             decision = plan.decide(task, state)
             if isinstance(decision, plan.Done):
@@ -144,9 +147,9 @@ class Executor:
                 return decision.fault
             if isinstance(decision, plan.RetryTask):
                 await self._sleep(decision.delay_ms / 1000)
-            if time.perf_counter() - began > MAX_INLINE_S:
+            if self._monotonic_s() - began > MAX_INLINE_S:
                 await asyncio.sleep(0)
-                began = time.perf_counter()
+                began = self._monotonic_s()
             state = decision.state
 
     async def _run_action(self, run: TaskRun, need: plan.Run, deadline: float) -> ActionAttempts:
