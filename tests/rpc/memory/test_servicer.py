@@ -15,7 +15,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from grpc import aio
 
 from tests.rpc.rpc_kit import FakeNameResolver, deep_struct, field, rejected, serving
-from tests.services.memory.memory_kit import memory_house
+from tests.services.memory.memory_kit import open_memory_stack
 from wonder.v1 import memory_pb2
 from wonder.v1 import memory_service_pb2 as pb
 from wonder.v1.memory_service_pb2_grpc import MemoryServiceStub
@@ -39,8 +39,8 @@ class TickingClock:
 
 @pytest.fixture
 async def service(tmp_path: Path) -> AsyncIterator[MemoryService]:
-    async with memory_house(tmp_path, TickingClock()) as house:
-        yield house.service
+    async with open_memory_stack(tmp_path, TickingClock()) as stack:
+        yield stack.service
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from tests.rpc.rpc_kit import FakeNameResolver
-from tests.services.memory.memory_kit import memory_house
+from tests.services.memory.memory_kit import open_memory_stack
 from wonder_sdk import Client, InvalidArgumentError, NotFoundError, cli, sync
 from wonder_server.rpc.memory.servicer import MemoryServicer
 from wonder_server.rpc.server.authorization import ScopeGrants
@@ -31,8 +31,8 @@ class TickingClock:
 
 @pytest_asyncio.fixture
 async def address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[str]:
-    async with memory_house(tmp_path, TickingClock()) as house:
-        servicer = MemoryServicer(house.service, FakeNameResolver(), ScopeGrants({}))
+    async with open_memory_stack(tmp_path, TickingClock()) as stack:
+        servicer = MemoryServicer(stack.service, FakeNameResolver(), ScopeGrants({}))
         server = RpcServer(Settings(listen="127.0.0.1:0"))
         target = server.bind()
         await server.start({"wonder.v1.MemoryService": servicer})

@@ -38,7 +38,7 @@ DEFAULT = ModelProfile(provider="offline", model="offline-1", format="openai_cha
 
 
 class Nothing:
-    """A service that no action here may use."""
+    """A service that fails on every use."""
 
     def __getattr__(self, name: str) -> NoReturn:
         raise AssertionError(name)
@@ -50,7 +50,7 @@ class Clock:
 
 
 class RememberedCalls:
-    """An agent memory that holds one record, and remembers what it was asked."""
+    """An agent memory with one record, which records its calls."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[object, ...]] = []

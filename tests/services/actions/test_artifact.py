@@ -1,4 +1,4 @@
-"""The ``artifact.*`` actions: the other face of what LibraryService does (features F1, H3)."""
+"""The ``artifact.*`` actions, which share their implementation with LibraryService (features F1, H3)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if git.probe():
     pytest.skip(f"artifacts cannot be tried: {git.probe()}", allow_module_level=True)
 
 
-class Acting:
+class ActionRunner:
     def __init__(self, artifacts: Artifacts | None) -> None:
         self.services: Any = SimpleNamespace(content=ContentAccess(artifacts=artifacts))
 
@@ -41,16 +41,16 @@ class Acting:
 
 
 @pytest_asyncio.fixture
-async def act(tmp_path: Path) -> AsyncIterator[Acting]:
+async def act(tmp_path: Path) -> AsyncIterator[ActionRunner]:
     async def project_id(key: str) -> str:
         return key
 
     pool = ThreadPool(2, "git")
-    yield Acting(Artifacts(GitRepositories(git, pool, tmp_path), project_id))
+    yield ActionRunner(Artifacts(GitRepositories(git, pool, tmp_path), project_id))
     await pool.close()
 
 
-async def test_an_agent_writes_reads_finds_lists_and_looks_back(act: Acting) -> None:
+async def test_an_agent_writes_reads_finds_lists_and_looks_back(act: ActionRunner) -> None:
     written = await act("write", path="designs/auth.md", content="JWT\n", message="Decided")
     assert written["revision"]["author"] == "agt_ada" and written["revision"]["message"] == "Decided"
     found = await act("read", path="designs/auth.md")
@@ -67,7 +67,7 @@ async def test_an_agent_writes_reads_finds_lists_and_looks_back(act: Acting) -> 
     assert (await act("list"))["artifacts"] == []
 
 
-async def test_a_step_that_runs_again_writes_once(act: Acting) -> None:
+async def test_a_step_that_runs_again_writes_once(act: ActionRunner) -> None:
     first = await act("write", path="a", content="1")
     await act("write", key="other", path="a", content="2")
     assert await act("write", path="a", content="1") == first
@@ -76,14 +76,14 @@ async def test_a_step_that_runs_again_writes_once(act: Acting) -> None:
     assert len((await act("history"))["revisions"]) == 3
 
 
-async def test_what_is_no_text_travels_in_base64(act: Acting) -> None:
+async def test_content_that_is_not_text_is_encoded_in_base64(act: ActionRunner) -> None:
     await act("write", path="a", content_base64="AP8=")
     assert (await act("read", path="a"))["content_base64"] == "AP8="
     for wrong in ({}, {"content": "a", "delete": True}, {"content_base64": "!"}, {"content": "\ud800"}):
         assert await reason(act("write", path="a", **wrong)) is Reason.INPUT_INVALID
 
 
-async def test_a_merge_reports_conflicts(act: Acting) -> None:
+async def test_a_merge_reports_conflicts(act: ActionRunner) -> None:
     await act("write", key="1", path="a", content="base")
     await act("write", key="2", path="a", content="theirs", branch="drafts")
     await act("write", key="3", path="a", content="ours")
@@ -93,22 +93,22 @@ async def test_a_merge_reports_conflicts(act: Acting) -> None:
     assert (await act("merge", source_branch="more"))["merged"]
 
 
-async def test_another_projects_are_not_seen(act: Acting) -> None:
+async def test_another_projects_are_not_seen(act: ActionRunner) -> None:
     await act("write", path="a", content="secret")
     assert await reason(act("read", path="a", project="q")) is Reason.ARTIFACT_NOT_FOUND
     assert (await act("list", project="q"))["artifacts"] == []
 
 
-async def test_without_git_there_are_none() -> None:
-    assert await reason(Acting(None)("list")) is Reason.NOT_IMPLEMENTED
+async def test_without_git_the_actions_are_not_implemented() -> None:
+    assert await reason(ActionRunner(None)("list")) is Reason.NOT_IMPLEMENTED
 
 
-async def test_a_git_that_is_not_there_is_said(tmp_path: Path) -> None:
+async def test_a_missing_git_is_reported(tmp_path: Path) -> None:
     async def project_id(key: str) -> str:
         return key
 
     missing, pool = Git(os.environ, program="no-such-git"), ThreadPool(1, "git")
     assert "not installed" in missing.probe()
-    act = Acting(Artifacts(GitRepositories(missing, pool, tmp_path), project_id))
+    act = ActionRunner(Artifacts(GitRepositories(missing, pool, tmp_path), project_id))
     assert await reason(act("write", path="a", content="x")) is Reason.STORAGE_UNAVAILABLE
     await pool.close()

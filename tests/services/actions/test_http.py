@@ -1,4 +1,4 @@
-"""The action ``http``: requests, redirects, and what an answer means (feature H3)."""
+"""The action ``http``: requests, redirects and responses (feature H3)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ URL = "https://api.example.com/v1"
 
 
 class Nothing:
-    """A service that ``http`` has no use for."""
+    """A service that ``http`` does not use: it fails on every use."""
 
     def __getattr__(self, name: str) -> NoReturn:
         raise AssertionError(name)
@@ -127,7 +127,7 @@ async def executed(
 # --- the request --------------------------------------------------------------------------------
 
 
-async def test_what_is_left_out_is_a_get_without_a_body() -> None:
+async def test_the_default_request_is_a_get_without_a_body() -> None:
     web = ScriptedWeb(answered())
     await run(web)
     assert web.sent == [WebRequest(method="GET", url=URL, headers={}, body=b"", max_bytes=1 << 20)]
@@ -218,7 +218,7 @@ async def test_headers_that_the_connection_is_made_of_cannot_be_set(name: str) -
     assert (refused.reason, refused.field) == (Reason.INPUT_INVALID, "headers")
 
 
-async def test_a_project_that_is_gone_allows_nothing() -> None:
+async def test_a_deleted_project_allows_no_request() -> None:
     call = ActionCall(
         input={"url": URL}, context=ExecutionContext(project_id="proj_2"), services=services(ScriptedWeb())
     )
@@ -300,7 +300,7 @@ UNREACHED = NotStartedError(Reason.TASK_FAILED, "The connection was refused.")
         ("POST", None, answered(409), 1, Reason.TASK_FAILED),
     ],
 )
-async def test_it_is_tried_again_unless_it_may_have_been_done_and_must_not_be_done_twice(
+async def test_a_failed_request_is_retried_if_it_is_repeatable_or_was_not_started(
     method: str, idempotent: bool | None, answer: Answer, tries: int, reason: Reason | None
 ) -> None:
     web = ScriptedWeb(answer, answered())
@@ -312,7 +312,7 @@ async def test_it_is_tried_again_unless_it_may_have_been_done_and_must_not_be_do
     assert {request.repeatable for request in web.sent} == {may_repeat}
 
 
-async def test_a_method_that_is_mapped_is_not_known_beforehand() -> None:
+async def test_a_mapped_method_makes_the_action_not_repeatable() -> None:
     web = ScriptedWeb(BROKEN, answered())
     outcome, _ = await executed(web, mapping={"method": "'GET'"})
     assert outcome.fault is not None and outcome.fault.reason is Reason.OUTCOME_UNKNOWN
@@ -330,7 +330,7 @@ async def test_a_method_that_is_mapped_is_not_known_beforehand() -> None:
         ("", 100),
     ],
 )
-async def test_a_server_that_says_when_to_come_back_is_listened_to(after: str, pause: int) -> None:
+async def test_a_retry_waits_for_the_retry_after_header(after: str, pause: int) -> None:
     outcome, pauses = await executed(ScriptedWeb(answered(429, retry_after=after), answered()))
     assert (outcome.output, pauses) == ({"got": 200}, [pause])
 
@@ -392,7 +392,7 @@ async def test_another_host_sees_no_secret() -> None:
         ("POST", 308, "POST"),
     ],
 )
-async def test_what_a_redirect_makes_of_the_method(method: str, status: int, then: str) -> None:
+async def test_a_redirect_changes_the_method_by_its_status(method: str, status: int, then: str) -> None:
     web = ScriptedWeb(moved("/v2", status), answered())
     await run(web, method=method, body={"a": 1})
     second = web.sent[1]
@@ -414,7 +414,7 @@ async def test_no_redirect_leaves_https() -> None:
     assert refused.reason is Reason.TASK_FAILED
 
 
-async def test_redirects_come_to_an_end() -> None:
+async def test_redirects_beyond_the_maximum_are_an_error() -> None:
     web = ScriptedWeb(moved(URL))
     assert (await fault(web, max_redirects=3)).reason is Reason.TASK_FAILED
     assert len(web.sent) == 4

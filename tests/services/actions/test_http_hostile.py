@@ -1,4 +1,5 @@
-"""The action ``http`` against hostile servers: always a result or a business error, never INTERNAL."""
+"""The action ``http`` against hostile servers: the outcome is a result or a business error, never
+INTERNAL."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ LIMIT = 100_000
 
 
 class Nothing:
-    """A service that ``http`` has no use for."""
+    """A service that ``http`` does not use: it fails on every use."""
 
     def __getattr__(self, name: str) -> NoReturn:
         raise AssertionError(name)
@@ -56,7 +57,7 @@ def answer(head: str = "", body: bytes = b"", status: str = "200 OK") -> bytes:
 
 @asynccontextmanager
 async def serving(*answers: bytes) -> AsyncIterator[str]:
-    """A server that sends these bytes, one after the other, the last again and again, and closes."""
+    """Serve the given responses in order, repeat the last, and close each connection."""
     left = list(answers)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -263,7 +264,7 @@ async def test_an_answer_that_breaks_the_rules_is_an_error_of_the_task(raw: byte
         *("Thu, 01 Jan 0001 00:00:00 -2359", "Fri, 31 Dec 9999 23:59:59 -9999", "1 Jan 1 0:0:0", "\xff"),
     ],
 )
-async def test_a_date_that_is_none_does_not_matter(after: str) -> None:
+async def test_an_invalid_retry_after_date_is_ignored(after: str) -> None:
     async with serving(answer(f"Retry-After: {after}", status="503 Busy")) as url:
         reason, _ = await fault(run(url))
     assert reason is Reason.TASK_FAILED

@@ -1,4 +1,4 @@
-"""The action ``mcp``: which server, what a tool's answer means (feature H3)."""
+"""The action ``mcp``: servers and results of tools (feature H3)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ POLICY = NetworkPolicy(http_allow=("mcp.internal",))
 
 
 class Nothing:
-    """A service that ``mcp`` has no use for."""
+    """A service that ``mcp`` does not use: it fails on every use."""
 
     def __getattr__(self, name: str) -> NoReturn:
         raise AssertionError(name)
@@ -179,7 +179,7 @@ UNREACHED = NotStartedError(Reason.TASK_FAILED, "It does not start.")
         (None, SILENT, 1, Reason.TIMEOUT),
     ],
 )
-async def test_it_is_tried_again_only_if_it_may_be_or_was_not_begun(
+async def test_a_failed_call_is_retried_if_it_is_repeatable_or_was_not_started(
     idempotent: bool | None, answer: McpResult | WonderError, tries: int, reason: Reason | None
 ) -> None:
     mcp = ScriptedMcp(answer, said("done"))

@@ -1,4 +1,4 @@
-"""The action ``shell``: what its input asks of a sandbox, and what becomes of the answer (feature F4)."""
+"""The action ``shell``: its commands to the sandbox and their outcomes (feature F4)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ CONTEXT = ExecutionContext(project_id="proj_1", conversation_id="conv_1", key="o
 
 
 class Nothing:
-    """A service that ``shell`` has no use for."""
+    """A service that ``shell`` does not use: it fails on every use."""
 
     def __getattr__(self, name: str) -> NoReturn:
         raise AssertionError(name)
@@ -62,7 +62,7 @@ class Policies:
 
 
 class Folders:
-    """Worktrees in one folder; ``never`` takes forever to make one."""
+    """Worktrees in one folder. With ``never``, `open` does not return."""
 
     def __init__(self, folder: Path, *, never: bool = False) -> None:
         self._folder, self._never = folder, never
@@ -104,7 +104,7 @@ Sandboxes = MemorySandbox | ScriptedSandbox
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Callable[..., Services]:
+def make_services(tmp_path: Path) -> Callable[..., Services]:
     def made(sandbox: Sandboxes | None, *, network: bool = False, never: bool = False) -> Services:
         nothing: Any = Nothing()
         return Services(
@@ -118,7 +118,7 @@ def house(tmp_path: Path) -> Callable[..., Services]:
     return made
 
 
-House = Callable[..., Services]
+MakeServices = Callable[..., Services]
 
 
 async def run(services: Services, *, timeout_ms: int = 20_000, **input: JsonValue) -> JsonValue:
@@ -139,18 +139,23 @@ def ended(code: int = 0, text: str = "", *, stopped: str = "") -> Finished:
     return Finished(exit_code=code, stdout=Output(head=text.encode()), stopped=stopped, duration_ms=5)
 
 
-async def test_a_command_runs_in_the_folder_of_its_branch(house: House, tmp_path: Path) -> None:
-    services = house(MemorySandbox())
+async def test_a_command_runs_in_the_folder_of_its_branch(
+    make_services: MakeServices, tmp_path: Path
+) -> None:
+    services = make_services(MemorySandbox())
     (tmp_path / "repo" / "note").write_text("hello")
     result = await run(services, command="cat note")
     assert result.pop("duration_ms") >= 0
     assert result == {"exit_code": 0, "output": "hello", "dropped_bytes": 0, "stopped": ""}
 
 
-async def test_what_is_asked_reaches_the_sandbox(house: House, tmp_path: Path) -> None:
+async def test_the_sandbox_receives_the_command_with_its_options(
+    make_services: MakeServices, tmp_path: Path
+) -> None:
     sandbox = ScriptedSandbox(ended())
     await run(
-        house(sandbox, network=True), command="make é", folder="other/place", stdin="y\n", timeout_ms=500,
+        make_services(sandbox, network=True),
+        command="make é", folder="other/place", stdin="y\n", timeout_ms=500,
         environment={"A": "b"}, max_output_bytes=10,
     )  # fmt: skip
     wanted = Command(
@@ -161,20 +166,25 @@ async def test_what_is_asked_reaches_the_sandbox(house: House, tmp_path: Path) -
     assert sandbox.asked == [("conv_1", place, wanted)]
 
 
-async def test_the_network_is_the_project_s_to_allow_and_time_is_the_action_s(house: House) -> None:
+async def test_the_network_is_the_project_s_to_allow_and_time_is_the_action_s(
+    make_services: MakeServices,
+) -> None:
     sandbox = ScriptedSandbox(ended())
-    await run(house(sandbox), command="x", timeout_ms=800)
+    await run(make_services(sandbox), command="x", timeout_ms=800)
     [(_, place, command)] = sandbox.asked
     assert not place.network and command.timeout_ms == 800 and command.working_dir == "repo"
     call = ActionCall(
-        input={"command": "x", "timeout_ms": 10**9}, context=CONTEXT, services=house(sandbox), timeout_ms=700
+        input={"command": "x", "timeout_ms": 10**9},
+        context=CONTEXT,
+        services=make_services(sandbox),
+        timeout_ms=700,
     )
     await ACTIONS["shell"].run(call)
     assert sandbox.asked[1][2].timeout_ms == 700
 
 
-async def test_an_exit_code_is_a_result_unless_the_step_says_otherwise(house: House) -> None:
-    services = house(ScriptedSandbox(ended(3, "boom\n")))
+async def test_an_exit_code_is_a_result_unless_the_step_says_otherwise(make_services: MakeServices) -> None:
+    services = make_services(ScriptedSandbox(ended(3, "boom\n")))
     assert (await run(services, command="x"))["exit_code"] == 3
     failed = await fault(services, command="x", fail_on_exit=True)
     assert (failed.reason, failed.transient) == (Reason.TASK_FAILED, False)
@@ -182,24 +192,26 @@ async def test_an_exit_code_is_a_result_unless_the_step_says_otherwise(house: Ho
 
 
 @pytest.mark.parametrize("stopped", ["output", "memory", "processes", "disk"])
-async def test_a_limit_of_the_sandbox_is_a_result_that_says_so(house: House, stopped: str) -> None:
-    services = house(ScriptedSandbox(ended(137, "so far", stopped=stopped)))
+async def test_a_limit_of_the_sandbox_is_a_result_that_says_so(
+    make_services: MakeServices, stopped: str
+) -> None:
+    services = make_services(ScriptedSandbox(ended(137, "so far", stopped=stopped)))
     result = await run(services, command="x")
     assert (result["stopped"], result["exit_code"], result["output"]) == (stopped, 137, "so far")
     assert action._EXITS[stopped] in (await fault(services, command="x", fail_on_exit=True)).message
 
 
-async def test_time_that_is_over_is_a_fault_with_the_end_of_the_output(house: House) -> None:
+async def test_a_timeout_is_a_fault_with_the_end_of_the_output(make_services: MakeServices) -> None:
     failed = await fault(
-        house(ScriptedSandbox(ended(137, "x" * 5000 + "the end", stopped="timeout"))), command="x"
+        make_services(ScriptedSandbox(ended(137, "x" * 5000 + "the end", stopped="timeout"))), command="x"
     )
     assert (failed.reason, failed.transient) == (Reason.TIMEOUT, False)
     assert failed.message.endswith("the end") and len(failed.message) < 1200
 
 
-async def test_output_is_text_whatever_it_was(house: House) -> None:
+async def test_output_is_always_valid_text(make_services: MakeServices) -> None:
     output = Output(head="é\0".encode() + b"\xff", tail=b"end", dropped_bytes=12)
-    result = await run(house(ScriptedSandbox(Finished(exit_code=0, stdout=output))), command="x")
+    result = await run(make_services(ScriptedSandbox(Finished(exit_code=0, stdout=output))), command="x")
     assert result["output"] == "é\0\ufffd\n[12 bytes left out]\nend" and result["dropped_bytes"] == 12
 
 
@@ -217,18 +229,20 @@ async def test_output_is_text_whatever_it_was(house: House) -> None:
         {"command": "x", "network": True},
     ],
 )
-def test_what_is_no_command_does_not_fit(wrong: JsonDict) -> None:
+def test_an_invalid_command_does_not_fit_the_schema(wrong: JsonDict) -> None:
     assert validate(ACTIONS["shell"].input_schema, wrong)
 
 
 @pytest.mark.parametrize("line", ["a\0b", "é" * 100_000, "\ud800"])
-async def test_a_line_that_no_shell_can_be_given_is_refused(house: House, line: str) -> None:
-    failed = await fault(house(ScriptedSandbox(ended())), command=line)
+async def test_a_command_that_is_too_long_or_not_text_is_rejected(
+    make_services: MakeServices, line: str
+) -> None:
+    failed = await fault(make_services(ScriptedSandbox(ended())), command=line)
     assert (failed.reason, failed.field) == (Reason.INPUT_INVALID, "command")
 
 
-async def test_without_a_sandbox_it_is_refused(house: House) -> None:
-    assert (await fault(house(None), command="x")).reason is Reason.SANDBOX_UNAVAILABLE
+async def test_without_a_sandbox_it_is_refused(make_services: MakeServices) -> None:
+    assert (await fault(make_services(None), command="x")).reason is Reason.SANDBOX_UNAVAILABLE
 
 
 async def test_the_examples_of_the_guide_can_be_saved() -> None:
@@ -257,10 +271,10 @@ async def carried_out(
     return outcome, [each for each in progress if isinstance(each, StepProgress)]
 
 
-async def test_output_is_reported_as_text_and_no_character_is_cut(house: House) -> None:
+async def test_output_is_reported_as_text_and_no_character_is_cut(make_services: MakeServices) -> None:
     whole = "añb€c🎈d" * 3
     sandbox = ScriptedSandbox(ended(), *(bytes([byte]) for byte in whole.encode()))
-    outcome, progress = await carried_out(house(sandbox))
+    outcome, progress = await carried_out(make_services(sandbox))
     assert outcome.fault is None
     assert "".join(each.output for each in progress) == whole
     assert len(progress) < 4, "a few times a second is enough"
@@ -275,24 +289,24 @@ async def test_output_is_reported_as_text_and_no_character_is_cut(house: House) 
         (error(Reason.SANDBOX_UNAVAILABLE, "none here"), None, Reason.SANDBOX_UNAVAILABLE, 1),
     ],
 )
-async def test_only_what_may_be_repeated_is(
-    house: House, problem: WonderError, idempotent: bool | None, reason: Reason, tries: int
+async def test_only_a_repeatable_command_is_repeated(
+    make_services: MakeServices, problem: WonderError, idempotent: bool | None, reason: Reason, tries: int
 ) -> None:
     sandbox = ScriptedSandbox(problem)
-    outcome, _ = await carried_out(house(sandbox), idempotent=idempotent, max_attempts=2)
+    outcome, _ = await carried_out(make_services(sandbox), idempotent=idempotent, max_attempts=2)
     assert outcome.fault is not None and outcome.fault.reason is reason
     assert len(sandbox.asked) == tries
 
 
-async def test_a_folder_that_is_not_ready_in_time_has_not_begun(house: House) -> None:
+async def test_a_worktree_that_is_not_ready_in_time_starts_no_command(make_services: MakeServices) -> None:
     sandbox = ScriptedSandbox(ended())
-    outcome, _ = await carried_out(house(sandbox, never=True), timeout_ms=10, max_attempts=1)
+    outcome, _ = await carried_out(make_services(sandbox, never=True), timeout_ms=10, max_attempts=1)
     assert outcome.fault is not None and outcome.fault.reason is Reason.TIMEOUT and not sandbox.asked
 
 
-async def test_a_cancelled_task_ends_its_command(house: House) -> None:
+async def test_a_cancelled_task_ends_its_command(make_services: MakeServices) -> None:
     sandbox = MemorySandbox()
-    services = house(sandbox)
+    services = make_services(sandbox)
     running = asyncio.create_task(run(services, command="sleep 60"))
     while not sandbox._running:  # noqa: ASYNC110 - it says nothing when it has begun
         await asyncio.sleep(0)

@@ -26,7 +26,7 @@ ALL = PageRequest(size=500)
 
 
 class Ticking:
-    """A clock that moves on by one millisecond each time it is read."""
+    """A clock that advances by one millisecond on each read."""
 
     def __init__(self) -> None:
         self.now = 1_700_000_000_000
@@ -74,7 +74,7 @@ def persona(name: str = "helper", **fields: Any) -> DefinitionDraft:
 
 
 async def keep_agent_tool(library: Library, catalog: Catalog, name: str, agent: str) -> None:
-    """A tool that calls an agent, in the library ``team``, past the check: saving one is not built yet."""
+    """Store a tool that calls an agent in the library ``team``, without its validation."""
     home = await library.definitions.create_library("team", "")
     tool = {"target_type": "agent", "target_id": agent}
     draft = parse_draft({"name": name, "description": "Ask.", "tool": tool})

@@ -25,7 +25,7 @@ Act = Callable[[JsonDict], JsonValue]
 
 
 def run_workflow(workflow: PinnedWorkflow, given: JsonObject, actions: Mapping[str, Act]) -> JsonDict:
-    """The output of a run; a failing task raises its fault as `WonderError`."""
+    """Return the output of a run. Raises the fault of a failed task as `WonderError`."""
     context: JsonDict = {"input": given, "state": {}, "output": {}}
     node_id: str | None = workflow.spec.initial_node_id
     while node_id is not None:

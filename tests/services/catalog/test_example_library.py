@@ -1,4 +1,4 @@
-"""The library that newcomers copy: `examples/library` has one of each kind and applies as it is."""
+"""The example library: `examples/library` has one definition of each kind and applies unchanged."""
 
 from __future__ import annotations
 

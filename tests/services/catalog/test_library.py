@@ -1,4 +1,4 @@
-"""The library's use-cases over a catalog in memory (features A1, A5, A6, A7)."""
+"""The use cases of the catalog, over a catalog in memory (features A1, A5, A6, A7)."""
 
 from __future__ import annotations
 
@@ -167,13 +167,13 @@ async def test_a_stale_etag_is_refused_and_the_right_one_taken(library: Library)
     assert await reason(library.definitions.put("team", task("b"), etag="x")) is Reason.ETAG_MISMATCH
 
 
-async def test_a_definition_keeps_its_kind_for_life(library: Library) -> None:
+async def test_the_kind_of_a_definition_cannot_change(library: Library) -> None:
     await library.definitions.apply("team", [task("a")])
     fault = await refusal(library.definitions.put("team", persona("a")))
     assert (fault.reason, fault.field) == (Reason.DEFINITION_INVALID, "definition.kind")
 
 
-async def test_what_others_refer_to_is_not_deleted(library: Library) -> None:
+async def test_a_definition_with_references_is_not_deleted(library: Library) -> None:
     await library.definitions.apply("team", [task("a"), workflow("w", "a")])
     await library.projects.create(Project(id="", name="default"))
     await library.definitions.apply("team", [persona()])
@@ -232,7 +232,7 @@ async def test_validating_only_shows_the_diff_and_keeps_nothing(library: Library
     assert [each.name for each in (await library.definitions.definitions(ALL)).items] == ["a"]
 
 
-async def test_pruning_deletes_what_is_not_in_the_batch(library: Library) -> None:
+async def test_pruning_deletes_definitions_outside_the_batch(library: Library) -> None:
     await library.definitions.apply("team", [task("a"), task("b"), task("c")])
     applied = await library.definitions.apply("team", [task("b")], prune=True)
     assert summaries_of(applied.changes) == [
@@ -243,7 +243,7 @@ async def test_pruning_deletes_what_is_not_in_the_batch(library: Library) -> Non
     assert applied.library.definition_count == 1
 
 
-async def test_pruning_minds_references_as_they_will_be(library: Library) -> None:
+async def test_pruning_considers_the_references_after_the_change(library: Library) -> None:
     await library.definitions.apply("team", [task("a"), task("b"), workflow("w", "a")])
     refused = library.definitions.apply("team", [task("b"), workflow("w", "a", "b")], prune=True)
     assert await reason(refused) is Reason.RESOURCE_IN_USE
@@ -251,7 +251,7 @@ async def test_pruning_minds_references_as_they_will_be(library: Library) -> Non
     assert summaries_of(applied.changes)[-1] == ("a", "deleted", 1, 0)
 
 
-async def test_a_batch_may_not_name_a_thing_twice(library: Library) -> None:
+async def test_a_batch_may_not_have_a_name_twice(library: Library) -> None:
     fault = await refusal(library.definitions.apply("team", [task("a"), persona("a")]))
     assert (fault.reason, fault.field) == (Reason.FIELD_INVALID, "definitions[1].name")
 
@@ -420,7 +420,7 @@ async def test_an_agent_that_a_tool_calls_keeps_its_name_and_stays() -> None:
     assert await reason(renamed) is Reason.RESOURCE_IN_USE
 
 
-async def test_who_holds_on_to_an_agent_or_project_is_asked_before_it_goes() -> None:
+async def test_the_hooks_run_before_an_agent_or_project_is_deleted() -> None:
     async def busy(resource: Agent | Project) -> None:
         raise error(Reason.RESOURCE_IN_USE, f"{resource.name} is busy.")
 
@@ -445,7 +445,7 @@ async def test_a_project_stays_while_agents_belong_to_it(standard: Library) -> N
 # --- the standard ---------------------------------------------------------------------------------------
 
 
-async def test_the_standard_is_there_after_the_first_start_and_the_second_changes_nothing() -> None:
+async def test_the_first_start_creates_the_standard_library_and_the_second_changes_nothing() -> None:
     catalog = MemoryCatalog()
     await make(catalog).ensure_standard(STANDARD)
     before = await catalog.library("wonder/std"), await catalog.agent("assistant")

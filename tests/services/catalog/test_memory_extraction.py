@@ -147,7 +147,7 @@ SENTENCES = st.builds(
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(message=st.lists(SENTENCES | st.text(max_size=20), max_size=4).map("".join))
 def test_the_quick_check_for_facts_misses_no_fact(assistant: PinnedAgent, message: str) -> None:
-    """The words that are looked for first hide no sentence from the rules."""
+    """The quick check for words hides no sentence from the rules."""
     assert assistant.extraction is not None
     steps = assistant.extraction.tasks["recognise_facts"].spec.steps
     [sentences] = [step for step in steps if step.id == "sentences"]
@@ -160,7 +160,7 @@ def test_a_flood_of_facts_is_cut(assistant: PinnedAgent) -> None:
     assert len(facts(assistant, turn("My dog is old. " * 500))) == 10
 
 
-def test_what_the_agent_has_remembered_itself_is_not_kept_again(assistant: PinnedAgent) -> None:
+def test_a_memory_that_the_agent_wrote_itself_is_not_written_again(assistant: PinnedAgent) -> None:
     call = {"id": "c", "name": "remember", "input": {"fact": "The dog is Rex."}}
     given = turn("Remember that my dog is called Rex.")
     given["transcript"][0]["tool_calls"] = [call]
@@ -229,7 +229,7 @@ def test_the_model_is_asked_in_its_own_format(assistant: PinnedAgent, format: st
     assert asked[0]["model_profile"] == given["model_profile"]
 
 
-def test_what_holds_no_more_is_replaced(assistant: PinnedAgent) -> None:
+def test_an_outdated_memory_is_replaced(assistant: PinnedAgent) -> None:
     asked: list[str] = []
 
     def llm(given: JsonDict) -> JsonDict:

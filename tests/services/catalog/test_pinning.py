@@ -67,7 +67,7 @@ async def test_a_known_pin_is_the_same_object_until_something_changes(standard: 
     assert (await standard.pin_agent("helper")).name == "helper"
 
 
-async def test_what_is_pinned_stays_and_the_next_pin_has_the_new_revision(standard: Library) -> None:
+async def test_a_pin_does_not_change_and_the_next_one_has_the_new_revision(standard: Library) -> None:
     await standard.definitions.apply("team", [task("t"), workflow("w", "t")])
     old = await standard.pin_workflow("team/w")
     await standard.definitions.put("team", task("t", description="New."))
@@ -95,7 +95,7 @@ async def test_a_reference_with_a_revision_stays_with_it(library: Library) -> No
         ("elsewhere/quite", "There is no workflow 'elsewhere/quite'."),
     ],
 )
-async def test_what_is_not_there_is_answered_with_what_was_meant(
+async def test_a_missing_definition_is_reported_with_the_closest_name(
     library: Library, text: str, said: str
 ) -> None:
     await library.definitions.apply("team", [task("t"), workflow("flow", "t")])
@@ -105,7 +105,7 @@ async def test_what_is_not_there_is_answered_with_what_was_meant(
     assert (refusal.value.fault.reason, refusal.value.fault.message) == (Reason.DEFINITION_NOT_FOUND, said)
 
 
-async def test_agents_projects_and_personas_that_are_not_there_are_answered_likewise(
+async def test_a_missing_agent_project_or_persona_is_reported_with_the_closest_name(
     standard: Library,
 ) -> None:
     await standard.definitions.apply("team", [persona("thirsty")])
@@ -204,7 +204,7 @@ async def test_an_agents_hooks_and_tools_may_call_agents(standard: Library) -> N
     assert [tool.workflow.agents for tool in pin.tools if tool.workflow] == [called]
 
 
-async def test_a_workflow_pinned_to_an_agent_follows_what_becomes_of_it(standard: Library) -> None:
+async def test_a_workflow_pin_follows_changes_of_its_agent(standard: Library) -> None:
     expert = Agent(id="", name="expert", project_ids=(), persona=Persona(system_prompt="Hm."))
     first = await standard.agents.create(expert)
     await standard.definitions.put("wonder/std", calling("w", "expert"))
@@ -226,6 +226,6 @@ async def test_a_workflow_pinned_to_an_agent_follows_what_becomes_of_it(standard
 
 
 @pytest.mark.parametrize("text", ["", "nowhere/x", "wonder/std/recall", "not a reference", "wonder/std/x@9"])
-async def test_a_pin_of_nothing_is_refused(standard: Library, text: str) -> None:
+async def test_a_pin_of_an_empty_name_is_rejected(standard: Library, text: str) -> None:
     assert await reason(standard.pin_workflow(text)) is Reason.DEFINITION_NOT_FOUND
     assert await reason(standard.pin_agent(text)) is Reason.AGENT_NOT_FOUND

@@ -1,4 +1,4 @@
-"""The tools of wonder/std for documents and code: what a model calls, down to git (features F1, F2, K1)."""
+"""The tools of wonder/std for documents and code, from the model's call to git (features F1, F2, K1)."""
 
 from __future__ import annotations
 
@@ -57,17 +57,17 @@ async def call(tmp_path: Path) -> AsyncIterator[Model]:
     library = make(MemoryCatalog())
     await library.ensure_standard(STANDARD)
     origin = UsersRepository(tmp_path / "users")
-    inside = RepositoryStack(tmp_path / "data", FixedProjects(web={"code": str(origin.folder)}))
+    stack = RepositoryStack(tmp_path / "data", FixedProjects(web={"code": str(origin.folder)}))
 
     async def project_id(key: str) -> str:
         return key
 
-    artifacts = Artifacts(GitRepositories(Git(os.environ), inside.pool, tmp_path / "a"), project_id)
+    artifacts = Artifacts(GitRepositories(Git(os.environ), stack.pool, tmp_path / "a"), project_id)
     services: Any = SimpleNamespace(
-        content=ContentAccess(artifacts=artifacts, repositories=inside.repos), clock=Ticking()
+        content=ContentAccess(artifacts=artifacts, repositories=stack.repos), clock=Ticking()
     )
     yield Model(library, Executor(services))
-    await inside.close()
+    await stack.close()
 
 
 async def test_tools_for_documents(call: Model) -> None:

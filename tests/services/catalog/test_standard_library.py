@@ -1,4 +1,4 @@
-"""The wonder/std library: what its workflows make of a turn (features D1, D2, D4, K1)."""
+"""The wonder/std library: context assembly and tools (features D1, D2, K1)."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_the_least_request_is_a_system_prompt_and_the_message(assistant: PinnedA
     }
 
 
-def test_the_system_prompt_says_what_is_known_and_what_is_going_on(assistant: PinnedAgent) -> None:
+def test_the_system_prompt_has_memories_and_active_turns(assistant: PinnedAgent) -> None:
     pending = [
         {"operation_id": "op_1", "kind": "workflow", "tool_name": "research"},
         {"operation_id": "op_2", "kind": "model", "tool_name": ""},
@@ -174,7 +174,7 @@ def test_a_request_of_openai_responses_has_its_instructions_apart(assistant: Pin
     }
 
 
-def test_a_gemini_request_has_its_own_words_for_everything(assistant: PinnedAgent) -> None:
+def test_a_gemini_request_has_its_own_field_names(assistant: PinnedAgent) -> None:
     given = conversation("gemini", history=HISTORY, tool_definitions=[TOOL])
     given["model_profile"]["parameters"] = {"generationConfig": {"temperature": 0.5}}
     assert assemble(assistant, given)["request"] == {
@@ -212,7 +212,7 @@ def test_an_unknown_format_fails_with_a_message(assistant: PinnedAgent) -> None:
 
 
 def indexed(agent: PinnedAgent, given: JsonDict, **actions: Any) -> tuple[list[str], JsonValue]:
-    """The system prompt's lines after its first, and the sources."""
+    """Return the lines of the system prompt after the first, and the sources."""
     output = run_workflow(agent.assembly, given, {"context": dict, **actions})
     return output["request"]["messages"][0]["content"].splitlines()[1:], output["sources"]
 
@@ -221,7 +221,7 @@ def remembering(count: int) -> JsonDict:
     return {"memories": [{"id": f"mem_{n}", "content": f"Fact {n}."} for n in range(count)]}
 
 
-def test_the_model_is_pointed_to_what_its_tools_fetch(assistant: PinnedAgent) -> None:
+def test_the_system_prompt_lists_content_that_tools_can_read(assistant: PinnedAgent) -> None:
     documents = [{"path": "designs/", "files": 3, "text": "designs/ (3 files)"}]
     code = {"path": "main.py", "files": 0, "text": "main.py", "repository": "code"}
     repositories = [{"name": "code", "known": True, "files": 1}, {"name": "far", "known": False}]
@@ -258,7 +258,7 @@ def test_the_model_is_pointed_to_what_its_tools_fetch(assistant: PinnedAgent) ->
     assert {"source": "memory", "source_id": "mem_8", "text": "- Fact 8."} in sources
 
 
-def test_where_there_is_nothing_to_point_to_nothing_is_said(assistant: PinnedAgent) -> None:
+def test_the_system_prompt_omits_empty_indices(assistant: PinnedAgent) -> None:
     indices = {"memory": ["recall"], "artifact": ["read_document"], "repository": ["read_file"]}
     lines, _ = indexed(
         assistant,
@@ -272,7 +272,7 @@ def test_where_there_is_nothing_to_point_to_nothing_is_said(assistant: PinnedAge
     assert lines == []
 
 
-def test_what_cannot_be_looked_up_does_not_keep_a_turn_from_going_on(assistant: PinnedAgent) -> None:
+def test_a_turn_continues_without_an_unavailable_index(assistant: PinnedAgent) -> None:
     def fails(_: JsonDict) -> JsonDict:
         raise error(Reason.STORAGE_UNAVAILABLE, "Not now.", transient=True)
 

@@ -1,4 +1,4 @@
-"""The workflows of docs/definitions.md are saved as they stand there."""
+"""The workflows of docs/definitions.md, saved unchanged."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GUIDE = ROOT / "docs" / "definitions.md"
 
 
 def examples() -> list[DefinitionDraft]:
-    """The documents of the section about workflows, in their order."""
+    """Return the documents of the section about workflows, in their order."""
     (section,) = re.findall(r"^## Workflows$(.*?)^## ", GUIDE.read_text(), re.DOTALL | re.MULTILINE)
     return [
         parse_draft(yaml.safe_load(text)) for text in re.findall(r"```yaml\n(.*?)```", section, re.DOTALL)

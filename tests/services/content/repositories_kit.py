@@ -31,7 +31,7 @@ def need_git() -> None:
 
 
 class UsersRepository:
-    """A repository as a user has it, with git as a user runs it."""
+    """A user's repository, changed with the user's git."""
 
     def __init__(self, folder: Path, *, bare: bool = False, **files: str) -> None:
         self.folder = folder
@@ -68,7 +68,7 @@ class UsersRepository:
 
 
 class FixedProjects:
-    """Projects that are what they are."""
+    """A fixed set of projects."""
 
     def __init__(self, **projects: dict[str, str]) -> None:
         self.projects = {
@@ -88,7 +88,7 @@ class FixedProjects:
 
 
 class RepositoryStack:
-    """The part of a server that works on repositories; ``again`` is the same after a restart."""
+    """The repository services of a server. `restarted` returns them after a restart."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class RepositoryStack:
         updates_checkouts: bool = True,
         most: int = 1 << 30,
     ) -> None:
-        """``roots``: where repositories may lie; None: beside ``folder``."""
+        """``roots``: folders that may contain repositories; None means the parent of ``folder``."""
         self.folder, self.projects = folder, projects
         self.roots = [folder.parent] if roots is None else roots
         self.updates_checkouts = updates_checkouts

@@ -1,4 +1,4 @@
-"""Damage in a repository of artifacts: each read tells the truth or says STORAGE_UNAVAILABLE (feature F1)."""
+"""Damage in a repository of artifacts: each read is correct or fails with STORAGE_UNAVAILABLE (F1)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PAGE = PageRequest()
 
 
 class Store:
-    """The artifacts of one project, opened anew after each damage."""
+    """The artifacts of one project, reopened after each damage."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -52,7 +52,7 @@ class Store:
         return done.stdout.strip()
 
     def loose(self, name: str) -> Path:
-        """The file of an object."""
+        """Return the file of an object."""
         found = self.git("rev-parse", name)
         return self.bare / "objects" / found[:2] / found[2:]
 
@@ -87,7 +87,7 @@ class Store:
         return {name: await read() for name, read in self.reads(revision).items()}
 
     async def check(self, truth: Mapping[str, object], revision: str) -> int:
-        """See that each read is true, or says what is wrong. How many did the latter."""
+        """Check that each read is correct or fails. Return the number of failures."""
         reads, refused = self.reads(revision), 0
         answers = await asyncio.gather(*[read() for read in reads.values()], return_exceptions=True)
         for name, answer in zip(reads, answers, strict=True):
@@ -182,7 +182,7 @@ async def test_one_damaged_document_does_not_hide_the_others(store: Store) -> No
     assert (await artifacts.read("proj_1", "designs/auth")).content == b"written again\n"
 
 
-async def test_nothing_is_begun_anew_where_a_branch_is_lost(store: Store) -> None:
+async def test_a_lost_branch_is_not_created_again(store: Store) -> None:
     (store.bare / "refs" / "heads" / "main").unlink()
     for work in (
         store.opened().write("proj_1", "new", b""),
@@ -193,7 +193,7 @@ async def test_nothing_is_begun_anew_where_a_branch_is_lost(store: Store) -> Non
     assert (await refusal(store.opened().write("proj_1", "new", b""))).reason is Reason.STORAGE_UNAVAILABLE
 
 
-async def test_what_never_was_is_still_not_found(store: Store) -> None:
+async def test_a_document_that_never_existed_is_not_found(store: Store) -> None:
     artifacts = store.opened()
     for work in (
         artifacts.read("proj_1", "nope"),
@@ -204,7 +204,7 @@ async def test_what_never_was_is_still_not_found(store: Store) -> None:
     assert (await artifacts.list("other", PAGE)).items == ()
 
 
-async def test_an_old_folder_learns_what_branches_it_has(store: Store) -> None:
+async def test_an_old_folder_reads_its_branches(store: Store) -> None:
     notes = store.folder / "proj_1.branches"
     assert notes.read_text().split() == ["draft", "main"]
     notes.unlink()

@@ -32,7 +32,7 @@ ONE = scope("conv_1")
 
 
 class Race:
-    """A user's repository below a root, another one outside, and a git that lets something happen first."""
+    """A user's repository below a root, another outside of it, and a git that runs a script first."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder = folder
@@ -52,7 +52,7 @@ class Race:
         )
         program.chmod(0o755)
         monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
-        self.inside = self.server()
+        self.stack = self.server()
 
     def server(self, *, updates_checkouts: bool = False) -> RepositoryStack:
         return RepositoryStack(
@@ -67,7 +67,7 @@ class Race:
         return self.origin.folder / ".git"
 
     def at(self, command: str, script: str) -> None:
-        """Let the script happen just before the next such command of git."""
+        """Run the script just before the next such command of git."""
         Path(f"{self._armed}.at").write_text(command)
         self._armed.write_text(f"set -e\n{script}\n")
 
@@ -77,7 +77,7 @@ class Race:
 
     async def secret(self) -> bytes | None:
         try:
-            return (await self.inside.repos.files.read(ONE, "secret")).content
+            return (await self.stack.repos.files.read(ONE, "secret")).content
         except WonderError:
             return None
 
@@ -86,7 +86,7 @@ class Race:
 async def race(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Race]:
     made = Race(tmp_path, monkeypatch)
     yield made
-    await made.inside.close()
+    await made.stack.close()
 
 
 @pytest.mark.parametrize("command", ["fetch", "upload-pack", "cat-file"])
@@ -131,9 +131,9 @@ async def test_files_below_info_that_git_would_wait_for_are_never_opened(race: R
     pipe.parent.mkdir(parents=True, exist_ok=True)
     os.mkfifo(pipe)
     async with asyncio.timeout(30):
-        assert (await race.inside.repos.files.read(ONE, "readme")).content == b"hello\n"
-        await race.inside.repos.files.write(ONE, "src", b"merged\n")
-        await merge(race.inside.repos, ONE)
+        assert (await race.stack.repos.files.read(ONE, "readme")).content == b"hello\n"
+        await race.stack.repos.files.write(ONE, "src", b"merged\n")
+        await merge(race.stack.repos, ONE)
     pipe.unlink()  # The user's own git would wait.
     assert race.origin.show("src") == "merged"
 
@@ -146,7 +146,7 @@ async def test_objects_in_packs_large_and_small_and_alone_are_all_read(race: Rac
     race.origin.change("b", "packed alone\n")
     race.origin.git("repack", "--quiet", "-d")
     race.origin.change("c", "loose\n")
-    repos = race.inside.repos
+    repos = race.stack.repos
     assert [(await repos.files.read(ONE, name)).content for name in "abc"] == [
         b"packed\n", b"packed alone\n", b"loose\n",
     ]  # fmt: skip
@@ -167,10 +167,10 @@ async def test_a_merge_moves_no_branch_of_a_repository_outside_the_roots(race: R
     other = race.private.folder / ".git" / "refs" / "heads"
     before = race.origin.git("rev-parse", "main")
     (other / "main").write_text(before + "\n")
-    await race.inside.repos.files.write(ONE, "src", b"merged\n")
+    await race.stack.repos.files.write(ONE, "src", b"merged\n")
     race.at(command, f"mv {heads}/team {heads}/away; ln -s {other} {heads}/team")
     try:
-        await merge(race.inside.repos, ONE, target="team/main")
+        await merge(race.stack.repos, ONE, target="team/main")
     except WonderError as problem:
         assert problem.fault.reason in (Reason.STORAGE_UNAVAILABLE, Reason.RESOURCE_IN_USE)
     assert (other / "main").read_text() == before + "\n"
@@ -180,30 +180,30 @@ async def test_a_merge_moves_no_branch_of_a_repository_outside_the_roots(race: R
 async def test_a_merge_writes_no_pack_outside_the_roots(race: Race) -> None:
     packs, outside = race.git / "objects" / "pack", race.folder / "outside"
     outside.mkdir()
-    await race.inside.repos.files.write(ONE, "src", b"merged\n")
+    await race.stack.repos.files.write(ONE, "src", b"merged\n")
     race.at("pack-objects", f"mv {packs} {packs}.away; ln -s {outside} {packs}")
-    refused = await refusal(merge(race.inside.repos, ONE))
+    refused = await refusal(merge(race.stack.repos, ONE))
     assert refused.reason is Reason.STORAGE_UNAVAILABLE
     assert not list(outside.iterdir()) and race.happened
 
 
 async def test_the_lock_of_another_git_is_waited_for_and_then_respected(race: Race) -> None:
-    await race.inside.repos.files.write(ONE, "src", b"merged\n")
+    await race.stack.repos.files.write(ONE, "src", b"merged\n")
     lock, before = race.git / "refs" / "heads" / "main.lock", race.origin.git("rev-parse", "main")
     lock.touch()
-    refused = await refusal(merge(race.inside.repos, ONE))
+    refused = await refusal(merge(race.stack.repos, ONE))
     assert refused.transient or refused.reason is Reason.RESOURCE_IN_USE
     assert race.origin.git("rev-parse", "main") == before and lock.exists()
     lock.unlink()
-    await merge(race.inside.repos, ONE)
+    await merge(race.stack.repos, ONE)
     assert race.origin.show("src") == "merged" and not lock.exists()
 
 
 @pytest.mark.parametrize("branch", ["main", "team/main"])
 async def test_a_packed_branch_is_merged_into(race: Race, branch: str) -> None:
     race.origin.git("pack-refs", "--all", "--prune")
-    await race.inside.repos.files.write(ONE, "src", b"merged\n")
-    await merge(race.inside.repos, ONE, target=branch)
+    await race.stack.repos.files.write(ONE, "src", b"merged\n")
+    await merge(race.stack.repos, ONE, target=branch)
     assert race.origin.show("src", branch) == "merged"
     race.origin.git("pack-refs", "--all", "--prune")
     race.origin.git("fsck", "--strict")
@@ -213,8 +213,8 @@ async def test_a_packed_branch_is_merged_into(race: Race, branch: str) -> None:
 async def test_the_first_merge_into_an_empty_repository_makes_the_branch(race: Race) -> None:
     for branch in ("main", "team/main"):
         race.origin.git("update-ref", "-d", f"refs/heads/{branch}")
-    await race.inside.repos.files.write(ONE, "src", b"first\n")
-    await merge(race.inside.repos, ONE, target="deep/er/main")
+    await race.stack.repos.files.write(ONE, "src", b"first\n")
+    await merge(race.stack.repos, ONE, target="deep/er/main")
     assert race.origin.show("src", "deep/er/main") == "first"
 
 
@@ -224,18 +224,18 @@ async def test_the_first_merge_into_an_empty_repository_makes_the_branch(race: R
 @pytest.mark.parametrize("command", ["read-tree", "write-tree"])
 async def test_no_file_is_written_outside_the_roots(race: Race, command: str) -> None:
     race.origin.git("switch", "--quiet", "main")
-    race.inside = race.server(updates_checkouts=True)
+    race.stack = race.server(updates_checkouts=True)
     victim = race.folder / "home" / "code"
     victim.mkdir(parents=True)
-    await race.inside.repos.files.write(ONE, "keys", b"an attacker's\n")
-    await race.inside.repos.files.commit(ONE, "agt", "m")
+    await race.stack.repos.files.write(ONE, "keys", b"an attacker's\n")
+    await race.stack.repos.files.commit(ONE, "agt", "m")
     team = race.roots / "team"
     race.at(
         command,
         f"[ -e {race.git}/index.lock ] || {{ mv {race.folder}/done {race.folder}/armed; exit 0; }}\n"
         f"mv {team} {team}2; ln -s {victim.parent} {team}",
     )
-    await merge(race.inside.repos, ONE)
+    await merge(race.stack.repos, ONE)
     assert team.is_symlink()
     assert not list(victim.iterdir())
     assert (race.roots / "team2" / "code" / "keys").read_text() == "an attacker's\n"

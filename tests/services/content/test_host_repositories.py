@@ -1,4 +1,4 @@
-"""Repositories in folders of the host: only below the operator's roots, and nothing of theirs is obeyed."""
+"""Repositories in folders of the host: only below the operator's roots, and without executing their files."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ HOOKS = (
 
 
 class Hostile:
-    """A user's repository in which everything that git could run leaves a mark, and a server beside it."""
+    """A user's repository in which every file that git could execute leaves a mark, and a server."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -45,7 +45,7 @@ class Hostile:
         self.script.write_text(f'#!/bin/sh\necho "$0 $*" >> {self.mark}\ncat\n')
         self.script.chmod(0o755)
         self.origin = UsersRepository(folder / "users" / "code")
-        self.inside = self.server()
+        self.stack = self.server()
 
     @property
     def git(self) -> Path:
@@ -71,8 +71,8 @@ class Hostile:
             file.write(text.replace("EVIL", str(self.script)))
 
     async def everything(self, *, target: str = "") -> None:
-        """Copy, read, work and merge."""
-        repos = self.inside.repos
+        """Copy, read, write and merge."""
+        repos = self.stack.repos
         await repos.files.tree(ONE)
         await repos.files.write(ONE, "src", b"merged\n")
         await repos.files.commit(ONE, "agt", "m")
@@ -87,7 +87,7 @@ async def hostile(tmp_path: Path) -> AsyncIterator[Hostile]:
     made = Hostile(tmp_path)
     made.origin.git("switch", "--quiet", "--detach")
     yield made
-    await made.inside.close()
+    await made.stack.close()
     said = made.mark.read_text() if made.mark.exists() else ""
     assert not said, f"the server ran code of the repository: {said}"
 
@@ -150,7 +150,7 @@ async def test_no_configuration_of_a_host_repository_counts(hostile: Hostile, na
     (hostile.origin.folder / "evil.config").write_text(f"[core]\n\tfsmonitor = {hostile.script}\n")
     before = (hostile.git / "config").read_text()
     hostile.config(CONFIGURATIONS[name])
-    repos = hostile.inside.repos
+    repos = hostile.stack.repos
     await repos.files.write(ONE, "src", b"merged\n")
     await merge(repos, ONE)
     await repos.files.write(ONE, "readme", b"again\n")
@@ -163,19 +163,19 @@ async def test_no_configuration_of_a_host_repository_counts(hostile: Hostile, na
 
 
 async def test_a_merge_that_brings_the_hooks_along_runs_none_of_them(hostile: Hostile) -> None:
-    """The attack: the receiving repository's hooks lie in its tree, which an agent may change."""
+    """Attack: the hooks of the receiving repository are in its tree, which an agent may change."""
     hostile.origin.git("switch", "--quiet", "main")
     hostile.config("[core]\n\thooksPath = .hooks\n[receive]\n\tdenyCurrentBranch = updateInstead\n")
-    hostile.inside = hostile.server(updates_checkouts=True)
-    worktree = await hostile.inside.repos.worktrees.open(ONE)
+    hostile.stack = hostile.server(updates_checkouts=True)
+    worktree = await hostile.stack.repos.worktrees.open(ONE)
     hostile.hooks(worktree.folder / "code" / ".hooks")
     (worktree.folder / "code" / ".gitattributes").write_text("* filter=evil\n")
     hostile.config('[filter "evil"]\n\tsmudge = EVIL\n\tclean = EVIL\n')
-    hostile.inside.repos.worktrees.command_finished(worktree.key)
-    assert (await merge(hostile.inside.repos, ONE)).commit is not None
+    hostile.stack.repos.worktrees.command_finished(worktree.key)
+    assert (await merge(hostile.stack.repos, ONE)).commit is not None
     assert (hostile.origin.folder / ".hooks" / "post-receive").exists()
-    await hostile.inside.repos.files.write(ONE, "src", b"second\n")
-    await merge(hostile.inside.repos, ONE)
+    await hostile.stack.repos.files.write(ONE, "src", b"second\n")
+    await merge(hostile.stack.repos, ONE)
     assert (hostile.origin.folder / "src").read_text() == "second\n"
 
 
@@ -186,30 +186,30 @@ async def test_a_branch_that_is_checked_out_is_not_merged_into_unless_the_operat
     hostile: Hostile,
 ) -> None:
     hostile.origin.git("switch", "--quiet", "main")
-    await hostile.inside.repos.files.write(ONE, "src", b"merged\n")
-    refused = await refusal(merge(hostile.inside.repos, ONE))
+    await hostile.stack.repos.files.write(ONE, "src", b"merged\n")
+    refused = await refusal(merge(hostile.stack.repos, ONE))
     assert refused.reason is Reason.RESOURCE_IN_USE and "repository_update_checkouts" in refused.message
     assert hostile.origin.show("src") == "one\ntwo\nthree"
-    hostile.inside = hostile.server(updates_checkouts=True)
-    await merge(hostile.inside.repos, ONE)
+    hostile.stack = hostile.server(updates_checkouts=True)
+    await merge(hostile.stack.repos, ONE)
     assert (hostile.origin.folder / "src").read_text() == "merged\n"
     assert hostile.origin.git("status", "--porcelain") == ""
 
 
 async def test_a_branch_of_a_linked_working_folder_is_never_merged_into(hostile: Hostile) -> None:
     hostile.origin.git("worktree", "add", "--quiet", str(hostile.folder / "linked"), "main")
-    hostile.inside = hostile.server(updates_checkouts=True)
-    await hostile.inside.repos.files.write(ONE, "src", b"merged\n")
-    refused = await refusal(merge(hostile.inside.repos, ONE))
+    hostile.stack = hostile.server(updates_checkouts=True)
+    await hostile.stack.repos.files.write(ONE, "src", b"merged\n")
+    refused = await refusal(merge(hostile.stack.repos, ONE))
     assert refused.reason is Reason.RESOURCE_IN_USE and "repository_update" not in refused.message
 
 
 @pytest.mark.parametrize("change", ["edited", "staged", "in the way", "locked", "a folder in the way"])
 async def test_work_in_a_working_folder_is_never_lost(hostile: Hostile, change: str) -> None:
     hostile.origin.git("switch", "--quiet", "main")
-    hostile.inside = hostile.server(updates_checkouts=True)
+    hostile.stack = hostile.server(updates_checkouts=True)
     for path in ("a", "new", "src"):
-        await hostile.inside.repos.files.write(ONE, path, b"merged\n")
+        await hostile.stack.repos.files.write(ONE, path, b"merged\n")
     place = hostile.origin.folder
     if change in ("edited", "staged"):
         (place / "src").write_text("mine\n")
@@ -223,18 +223,18 @@ async def test_work_in_a_working_folder_is_never_lost(hostile: Hostile, change: 
     if change == "locked":
         (hostile.git / "index.lock").touch()
     before, head = hostile.origin.git("status", "--porcelain"), hostile.origin.git("rev-parse", "main")
-    assert await reason(merge(hostile.inside.repos, ONE)) is Reason.RESOURCE_IN_USE
+    assert await reason(merge(hostile.stack.repos, ONE)) is Reason.RESOURCE_IN_USE
     assert hostile.origin.git("status", "--porcelain") == before
     assert hostile.origin.git("rev-parse", "main") == head and not (place / "a").exists()
 
 
 async def test_a_merge_that_was_killed_in_the_middle_is_finished(hostile: Hostile) -> None:
     hostile.origin.git("switch", "--quiet", "main")
-    hostile.inside = hostile.server(updates_checkouts=True)
-    await hostile.inside.repos.files.write(ONE, "src", b"merged\n")
-    await hostile.inside.repos.files.write(ONE, "new", b"new\n")
+    hostile.stack = hostile.server(updates_checkouts=True)
+    await hostile.stack.repos.files.write(ONE, "src", b"merged\n")
+    await hostile.stack.repos.files.write(ONE, "new", b"new\n")
     (hostile.origin.folder / "src").write_text("merged\n")  # As far as it came.
-    await merge(hostile.inside.repos, ONE)
+    await merge(hostile.stack.repos, ONE)
     assert hostile.origin.git("status", "--porcelain") == "" and hostile.origin.show("new") == "new"
 
 
@@ -242,20 +242,20 @@ async def test_a_merge_that_was_killed_in_the_middle_is_finished(hostile: Hostil
 
 
 async def _refused(folder: Path, url: str, roots: list[Path]) -> None:
-    """It can neither be saved nor used."""
-    inside = RepositoryStack(folder / "data", FixedProjects(web={"code": url}), roots=roots)
-    (project,) = inside.projects.projects.values()
+    """The repository can be neither saved nor used."""
+    stack = RepositoryStack(folder / "data", FixedProjects(web={"code": url}), roots=roots)
+    (project,) = stack.projects.projects.values()
     for asked in (
-        inside.repos.check_repositories((), project.repositories),
-        inside.repos.files.read(ONE, "readme"),
-        inside.repos.files.write(ONE, "readme", b""),
-        inside.repos.worktrees.open(ONE),
-        merge(inside.repos, ONE),
+        stack.repos.check_repositories((), project.repositories),
+        stack.repos.files.read(ONE, "readme"),
+        stack.repos.files.write(ONE, "readme", b""),
+        stack.repos.worktrees.open(ONE),
+        merge(stack.repos, ONE),
     ):
         refused = await refusal(asked)
         assert refused.reason is Reason.FIELD_INVALID and "repository_roots" in refused.message, refused
-    assert (await inside.repos.files.index(ONE))["code"] is None
-    await inside.close()
+    assert (await stack.repos.files.index(ONE))["code"] is None
+    await stack.close()
 
 
 async def test_without_roots_no_folder_is_a_repository(tmp_path: Path) -> None:
@@ -264,7 +264,7 @@ async def test_without_roots_no_folder_is_a_repository(tmp_path: Path) -> None:
         await _refused(tmp_path, url, [])
 
 
-async def test_what_leads_out_of_the_roots_is_no_repository(tmp_path: Path) -> None:
+async def test_a_link_out_of_the_roots_is_not_a_repository(tmp_path: Path) -> None:
     UsersRepository(tmp_path / "private")
     (tmp_path / "users").mkdir()
     (tmp_path / "users2").symlink_to(tmp_path / "private")
@@ -280,19 +280,19 @@ async def test_what_leads_out_of_the_roots_is_no_repository(tmp_path: Path) -> N
 
 async def test_a_folder_that_is_swapped_for_a_link_later_is_refused(hostile: Hostile) -> None:
     private = UsersRepository(hostile.folder / "private", secret="a secret\n")
-    await hostile.inside.repos.files.read(ONE, "readme")
+    await hostile.stack.repos.files.read(ONE, "readme")
     hostile.origin.folder.rename(hostile.folder / "away")
     hostile.origin.folder.symlink_to(private.folder)
     for asked in (
-        hostile.inside.repos.files.read(ONE, "secret"),
-        merge(hostile.inside.repos, ONE),
+        hostile.stack.repos.files.read(ONE, "secret"),
+        merge(hostile.stack.repos, ONE),
     ):
         assert await reason(asked) is Reason.FIELD_INVALID
 
 
-async def test_what_was_copied_is_not_shown_once_its_root_is_gone(hostile: Hostile) -> None:
-    await hostile.inside.repos.files.write(ONE, "new", b"1")
-    later = RepositoryStack(hostile.folder / "data", hostile.inside.projects, roots=[])
+async def test_a_copy_is_not_readable_after_its_root_is_removed(hostile: Hostile) -> None:
+    await hostile.stack.repos.files.write(ONE, "new", b"1")
+    later = RepositoryStack(hostile.folder / "data", hostile.stack.projects, roots=[])
     assert await reason(later.repos.files.read(ONE, "readme")) is Reason.FIELD_INVALID
     await later.close()
 
@@ -302,29 +302,29 @@ async def test_a_root_below_another_cannot_be_turned_into_a_link_out_of_both(tmp
     upper, lower = tmp_path / "root", tmp_path / "root" / "sub"
     lower.mkdir(parents=True)
     projects = FixedProjects(web={"code": f"{lower}/code"})
-    inside = RepositoryStack(tmp_path / "data", projects, roots=[upper, lower])
+    stack = RepositoryStack(tmp_path / "data", projects, roots=[upper, lower])
     lower.rmdir()
     lower.symlink_to(tmp_path / "victim")
-    assert await reason(inside.repos.files.read(ONE, "readme")) is Reason.FIELD_INVALID
-    await inside.close()
+    assert await reason(stack.repos.files.read(ONE, "readme")) is Reason.FIELD_INVALID
+    await stack.close()
 
 
 async def test_a_root_may_itself_be_a_link(tmp_path: Path) -> None:
     origin = UsersRepository(tmp_path / "users" / "code")
     (tmp_path / "root").symlink_to(tmp_path / "users")
-    inside = RepositoryStack(
+    stack = RepositoryStack(
         tmp_path / "data", FixedProjects(web={"code": f"{tmp_path}/root/code"}), roots=[tmp_path / "root"]
     )
-    assert (await inside.repos.files.read(ONE, "readme")).content == b"hello\n"
+    assert (await stack.repos.files.read(ONE, "readme")).content == b"hello\n"
     assert origin.folder.is_dir()
-    await inside.close()
+    await stack.close()
 
 
 @pytest.mark.parametrize(
     "kind", ["git file", "git link", "objects", "packs", "alternates", "far alternates", "common", "refs"]
 )
 async def test_a_repository_that_points_outside_the_roots_is_refused(hostile: Hostile, kind: str) -> None:
-    """The folder lies below a root; its objects, or all of it, would be another's."""
+    """The folder is below a root, but its objects, or the whole folder, are a link to another place."""
     private = UsersRepository(hostile.folder / "private", secret="a secret\n")
     (private.folder / ".git" / "objects" / "pack").mkdir(exist_ok=True)
     git, theirs = hostile.git, private.folder / ".git"
@@ -353,12 +353,11 @@ async def test_a_repository_that_points_outside_the_roots_is_refused(hostile: Ho
     secret = private.git("rev-parse", "main")
     if kind not in ("git file", "git link", "refs"):
         (git / "refs" / "heads" / "main").write_text(f"{secret}\n")
-    refused = await refusal(hostile.inside.repos.files.read(ONE, "secret"))
+    refused = await refusal(hostile.stack.repos.files.read(ONE, "secret"))
     assert refused.reason in (Reason.STORAGE_UNAVAILABLE, Reason.FIELD_INVALID)
-    (project,) = hostile.inside.projects.projects.values()
+    (project,) = hostile.stack.projects.projects.values()
     assert (
-        await reason(hostile.inside.repos.check_repositories((), project.repositories))
-        is Reason.FIELD_INVALID
+        await reason(hostile.stack.repos.check_repositories((), project.repositories)) is Reason.FIELD_INVALID
     )
 
 
@@ -371,34 +370,34 @@ async def test_alternates_below_the_roots_are_read(hostile: Hostile) -> None:
         check=True,
         env=environment,
     )
-    inside = RepositoryStack(
+    stack = RepositoryStack(
         hostile.folder / "data2", FixedProjects(web={"code": str(shared)}), roots=[hostile.folder / "users"]
     )
-    await inside.repos.files.write(ONE, "src", b"merged\n")
-    await merge(inside.repos, ONE)
-    assert (await inside.repos.files.read(scope("conv_2"), "src")).content == b"merged\n"
-    await inside.close()
+    await stack.repos.files.write(ONE, "src", b"merged\n")
+    await merge(stack.repos, ONE)
+    assert (await stack.repos.files.read(scope("conv_2"), "src")).content == b"merged\n"
+    await stack.close()
 
 
-async def test_objects_that_git_would_wait_for_are_said(hostile: Hostile) -> None:
+async def test_objects_that_would_block_git_are_reported(hostile: Hostile) -> None:
     found = hostile.origin.git("rev-parse", "main:readme")
     place = hostile.git / "objects" / found[:2] / found[2:]
     place.unlink()
     os.mkfifo(place)
-    refused = await refusal(hostile.inside.repos.files.read(ONE, "readme"))
+    refused = await refusal(hostile.stack.repos.files.read(ONE, "readme"))
     assert refused.reason is Reason.STORAGE_UNAVAILABLE and "not a regular file" in refused.message
 
 
-async def test_references_that_are_no_references_are_said(hostile: Hostile) -> None:
+async def test_invalid_references_are_reported(hostile: Hostile) -> None:
     refs = hostile.git / "refs" / "heads"
     (refs / "link").symlink_to("/etc/passwd")
-    refused = await refusal(hostile.inside.repos.files.read(ONE, "readme"))
+    refused = await refusal(hostile.stack.repos.files.read(ONE, "readme"))
     assert refused.reason is Reason.STORAGE_UNAVAILABLE and "link" in refused.message
     (refs / "link").unlink()
     os.mkfifo(refs / "pipe")
-    assert await reason(hostile.inside.repos.files.read(ONE, "readme")) is Reason.STORAGE_UNAVAILABLE
+    assert await reason(hostile.stack.repos.files.read(ONE, "readme")) is Reason.STORAGE_UNAVAILABLE
     (refs / "pipe").unlink()
     (refs / "out").write_text("ref: refs/heads/../../../../etc/passwd\n")
-    assert await reason(hostile.inside.repos.files.read(ONE, "readme")) is Reason.STORAGE_UNAVAILABLE
+    assert await reason(hostile.stack.repos.files.read(ONE, "readme")) is Reason.STORAGE_UNAVAILABLE
     (refs / "out").unlink()
-    assert (await hostile.inside.repos.files.read(ONE, "readme")).content == b"hello\n"
+    assert (await hostile.stack.repos.files.read(ONE, "readme")).content == b"hello\n"

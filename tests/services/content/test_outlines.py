@@ -54,7 +54,7 @@ def test_nothing_has_no_lines() -> None:
     assert outline([]) == Outline()
 
 
-def test_a_few_files_are_all_there() -> None:
+def test_an_outline_shows_a_few_files_completely() -> None:
     found = outline(files("b", "a/x", "a/y/z", "a.txt", "a-b/c"))
     assert texts(found) == ["a-b/c", "a.txt", "a/x", "a/y/z", "b"]
     assert (found.files, found.omitted_lines, found.truncated) == (5, 0, False)
@@ -71,7 +71,7 @@ def test_folders_are_expanded_while_lines_remain() -> None:
     ]
 
 
-def test_too_many_are_cut_and_folders_say_more() -> None:
+def test_of_too_many_lines_folders_stay() -> None:
     found = outline(files("z/one", "z/two", *(f"f{n:03}" for n in range(100))), max_lines=10)
     assert len(found.lines) == 10 and found.omitted_lines == 91
     assert texts(found)[0] == "f000" and texts(found)[-1] == "z/ (2 files)"
@@ -95,7 +95,7 @@ def test_a_path_cannot_pretend_to_be_lines() -> None:
 
 
 class Listing:
-    """Files that are listed, and how often they were."""
+    """A listing of files that counts its calls."""
 
     def __init__(self, *paths: str) -> None:
         self.now: list[File] | None = files(*paths)
@@ -127,7 +127,7 @@ async def test_an_outline_is_made_once_until_its_owner_changes() -> None:
     assert again is not None and texts(again) == ["b"] and listing.asked == 2
 
 
-async def test_what_changes_while_it_is_being_made_is_not_kept() -> None:
+async def test_an_outline_that_becomes_outdated_while_built_is_not_cached() -> None:
     outlines, listing = Outlines(), Listing("old")
     listing.hold = asyncio.Event()
     making = asyncio.create_task(outlines.get("o", "", listing))
@@ -140,7 +140,7 @@ async def test_what_changes_while_it_is_being_made_is_not_kept() -> None:
     assert found is not None and texts(found) == ["new"]
 
 
-async def test_it_grows_old_and_what_could_not_be_had_is_not_asked_for_at_once(
+async def test_an_outline_expires_and_an_unavailable_one_is_retried_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = [0.0]
@@ -157,16 +157,17 @@ async def test_it_grows_old_and_what_could_not_be_had_is_not_asked_for_at_once(
         now[0] = at
         assert await outlines.get("o", "", listing, max_age_s=10_000) is None
         assert listing.asked == asked
-    for number in range(1_000):
+    for number in range(256):
         await outlines.get("o", str(number), Listing())
-    assert len(outlines._cache) <= 256
+    await outlines.get("o", "", listing, max_age_s=10_000)
+    assert listing.asked == 5, "the cache has at most 256 outlines"
 
 
 # --- artifacts and repositories -------------------------------------------------------------------------
 
 
-class Counted(Git):
-    """Git, and how often it was started."""
+class CountingGit(Git):
+    """A git that counts its commands."""
 
     def __init__(self) -> None:
         super().__init__(os.environ)
@@ -177,18 +178,18 @@ class Counted(Git):
         return super()._run(*arguments, **named)
 
 
-class Acting:
-    """Runs the two actions."""
+class ActionRunner:
+    """Runs the two index actions."""
 
-    def __init__(self, inside: RepositoryStack, folder: Path) -> None:
+    def __init__(self, stack: RepositoryStack, folder: Path) -> None:
         async def project_id(key: str) -> str:
             return key
 
-        self.inside, self.git = inside, Counted()
-        inside.repositories.git = self.git
-        self.artifacts = Artifacts(GitRepositories(self.git, inside.pool, folder / "a"), project_id)
+        self.stack, self.git = stack, CountingGit()
+        stack.repositories.git = self.git
+        self.artifacts = Artifacts(GitRepositories(self.git, stack.pool, folder / "a"), project_id)
         self.services: Any = SimpleNamespace(
-            content=ContentAccess(artifacts=self.artifacts, repositories=inside.repos)
+            content=ContentAccess(artifacts=self.artifacts, repositories=stack.repos)
         )
 
     async def __call__(self, kind: str, context: ExecutionContext | None = None) -> JsonValue:
@@ -203,9 +204,9 @@ class Acting:
 
 
 @pytest_asyncio.fixture
-async def act(tmp_path: Path) -> AsyncIterator[Acting]:
+async def act(tmp_path: Path) -> AsyncIterator[ActionRunner]:
     one, two = (UsersRepository(tmp_path / "users" / name) for name in ("one", "two"))
-    inside = RepositoryStack(
+    stack = RepositoryStack(
         tmp_path / "data",
         FixedProjects(
             web={"code": str(one.folder)},
@@ -214,11 +215,11 @@ async def act(tmp_path: Path) -> AsyncIterator[Acting]:
             lost={"code": str(tmp_path / "nowhere")},
         ),
     )
-    yield Acting(inside, tmp_path)
-    await inside.close()
+    yield ActionRunner(stack, tmp_path)
+    await stack.close()
 
 
-async def test_the_documents_of_a_project_are_looked_up_once_until_one_is_written(act: Acting) -> None:
+async def test_the_documents_of_a_project_are_looked_up_once_until_one_is_written(act: ActionRunner) -> None:
     assert await act("artifact.index") == {"files": 0, "truncated": False, "more": 0, "lines": []}
     await act.artifacts.write("proj_web", "designs/auth.md", b"JWT")
     assert await act.lines("artifact.index") == ["designs/auth.md"]
@@ -236,8 +237,8 @@ async def test_the_documents_of_a_project_are_looked_up_once_until_one_is_writte
     assert await act.lines("artifact.index") == []
 
 
-async def test_a_writer_who_goes_away_leaves_no_old_list_behind(
-    act: Acting, monkeypatch: pytest.MonkeyPatch
+async def test_a_cancelled_write_invalidates_the_outline(
+    act: ActionRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await act.artifacts.write("proj_web", "a", b"")
     begun, go_on, done = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -263,8 +264,10 @@ async def test_a_writer_who_goes_away_leaves_no_old_list_behind(
     assert await act.lines("artifact.index") == ["a", "b"], "what was begun was done, and is seen"
 
 
-async def test_the_files_of_a_conversation_are_looked_up_once_until_something_is_done(act: Acting) -> None:
-    repos, first, second = act.inside.repos, scope("conv_1"), scope("conv_2")
+async def test_the_files_of_a_conversation_are_looked_up_once_until_something_is_done(
+    act: ActionRunner,
+) -> None:
+    repos, first, second = act.stack.repos, scope("conv_1"), scope("conv_2")
     assert await act.lines("repo.index", first) == ["readme", "src"]
     before = act.git.started
     assert await act.lines("repo.index", second) == ["readme", "src"]
@@ -286,7 +289,7 @@ async def test_the_files_of_a_conversation_are_looked_up_once_until_something_is
     assert "by_command" in await act.lines("repo.index", first)
 
 
-async def test_lines_of_several_repositories_name_their_repository(act: Acting) -> None:
+async def test_lines_of_several_repositories_name_their_repository(act: ActionRunner) -> None:
     found = await act("repo.index", scope(project="both"))
     assert [(each["name"], each["known"], each["files"]) for each in found["repositories"]] == [
         ("one", True, 2),
@@ -302,7 +305,7 @@ async def test_lines_of_several_repositories_name_their_repository(act: Acting) 
     assert await act("repo.index", scope(project="none")) == {"repositories": [], "lines": []}
 
 
-async def test_an_unreachable_repository_is_unknown_and_is_no_error(act: Acting) -> None:
+async def test_an_unreachable_repository_is_unknown_and_is_no_error(act: ActionRunner) -> None:
     found = await act("repo.index", scope(project="lost"))
     assert found == {"repositories": [{"name": "code", "known": False}], "lines": []}
     before = act.git.started

@@ -1,4 +1,4 @@
-"""Conversations work on code, each on its own branch; merging is explicit (features F2, F3, F5, F6)."""
+"""Work of conversations on code: one branch each, and explicit merges (features F2, F3, F5, F6)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def origin(tmp_path: Path) -> UsersRepository:
 
 
 @pytest_asyncio.fixture
-async def inside(tmp_path: Path, origin: UsersRepository) -> AsyncIterator[RepositoryStack]:
+async def stack(tmp_path: Path, origin: UsersRepository) -> AsyncIterator[RepositoryStack]:
     projects = FixedProjects(web={"code": str(origin.folder)}, none={}, other={"code": str(origin.folder)})
     made = RepositoryStack(tmp_path / "data", projects)
     yield made
@@ -43,18 +43,18 @@ async def inside(tmp_path: Path, origin: UsersRepository) -> AsyncIterator[Repos
 
 
 @pytest.fixture
-def repos(inside: RepositoryStack) -> RepositoryService:
-    return inside.repos
+def repos(stack: RepositoryStack) -> RepositoryService:
+    return stack.repos
 
 
 async def content(repos: RepositoryService, work: Scope, path: str) -> str:
     return (await repos.files.read(work, path)).content.decode()
 
 
-async def test_what_is_read_first_is_the_default_branch_and_nothing_is_made(
-    inside: RepositoryStack, origin: UsersRepository
+async def test_a_first_read_returns_the_default_branch_and_creates_nothing(
+    stack: RepositoryStack, origin: UsersRepository
 ) -> None:
-    repos = inside.repos
+    repos = stack.repos
     assert [file.path for file in (await repos.files.tree(ONE)).files] == ["readme", "src"]
     assert await content(repos, ONE, "readme") == "hello\n"
     assert [(m.path, m.line) for m in (await repos.files.search(ONE, "TWO")).matches] == [("src", 2)]
@@ -62,7 +62,7 @@ async def test_what_is_read_first_is_the_default_branch_and_nothing_is_made(
     assert changed.branch == "wonder/conv-1" and changed.base_branch == "main"
     assert changed.head is None and not changed.diff.files
     assert changed.diff.base == origin.git("rev-parse", "main")
-    assert await inside.workspaces.keys() == []
+    assert await stack.workspaces.keys() == []
 
 
 async def test_two_conversations_do_not_see_each_others_work(repos: RepositoryService) -> None:
@@ -116,7 +116,7 @@ async def test_a_conflict_can_be_resolved_as_it_is_merged(
     assert origin.show("src") == "ours" and origin.show("readme") == "hello"
 
 
-async def test_what_is_not_in_conflict_or_named_twice_cannot_be_resolved(
+async def test_a_resolution_of_a_file_without_conflict_or_a_second_one_is_rejected(
     repos: RepositoryService, origin: UsersRepository
 ) -> None:
     await repos.files.write(ONE, "src", b"mine\n")
@@ -150,7 +150,7 @@ async def test_a_merge_includes_uncommitted_changes(
     assert not (await repos.files.diff(ONE)).diff.files
 
 
-async def test_a_merge_of_what_was_looked_at_takes_nothing_else(
+async def test_a_merge_with_an_expected_head_includes_nothing_else(
     repos: RepositoryService, origin: UsersRepository
 ) -> None:
     await repos.files.write(ONE, "src", b"1\n")
@@ -174,7 +174,7 @@ async def test_a_request_to_merge_that_comes_again_merges_once(
     assert other.reason is Reason.REQUEST_ID_REUSED
 
 
-async def test_merges_at_once_both_arrive(repos: RepositoryService, origin: UsersRepository) -> None:
+async def test_concurrent_merges_both_succeed(repos: RepositoryService, origin: UsersRepository) -> None:
     await asyncio.gather(repos.files.write(ONE, "a", b"1"), repos.files.write(TWO, "b", b"2"))
     done = await asyncio.gather(
         merge(repos, ONE),
@@ -184,7 +184,7 @@ async def test_merges_at_once_both_arrive(repos: RepositoryService, origin: User
     assert origin.git("ls-tree", "--name-only", "main").split() == ["a", "b", "readme", "src"]
 
 
-async def test_a_users_own_changes_are_not_run_over(
+async def test_a_merge_never_overwrites_changes_of_the_user(
     repos: RepositoryService, origin: UsersRepository
 ) -> None:
     await repos.files.write(ONE, "src", b"1\n")
@@ -209,36 +209,36 @@ async def test_branches_to_merge_into(repos: RepositoryService, origin: UsersRep
     assert not (await repos.files.diff(ONE, base_branch="next")).diff.files
 
 
-async def test_what_is_merged_and_removed_begins_anew(
-    inside: RepositoryStack, origin: UsersRepository
+async def test_a_branch_starts_again_after_a_merge_that_removed_it(
+    stack: RepositoryStack, origin: UsersRepository
 ) -> None:
-    await inside.repos.files.write(ONE, "src", b"1\n")
-    await merge(inside.repos, ONE, remove_branch=True, idempotency_key=IdempotencyKey("r", "aa"))
-    assert await inside.repositories.of("proj_web.code").commit("wonder/conv-1") is None
-    assert (await inside.repos.files.diff(ONE)).head is None
-    await merge(inside.repos, ONE, remove_branch=True, idempotency_key=IdempotencyKey("r", "aa"))
+    await stack.repos.files.write(ONE, "src", b"1\n")
+    await merge(stack.repos, ONE, remove_branch=True, idempotency_key=IdempotencyKey("r", "aa"))
+    assert await stack.repositories.of("proj_web.code").commit("wonder/conv-1") is None
+    assert (await stack.repos.files.diff(ONE)).head is None
+    await merge(stack.repos, ONE, remove_branch=True, idempotency_key=IdempotencyKey("r", "aa"))
     origin.change("src", "2\n")
-    await inside.repos.files.write(ONE, "new", b"")
-    assert await content(inside.repos, ONE, "src") == "2\n"
+    await stack.repos.files.write(ONE, "new", b"")
+    assert await content(stack.repos, ONE, "src") == "2\n"
 
 
-async def test_a_conversation_that_is_no_more_leaves_nothing(inside: RepositoryStack) -> None:
-    await inside.repos.files.write(ONE, "src", b"1\n")
-    await inside.repos.files.write(TWO, "src", b"2\n")
+async def test_a_deleted_conversation_leaves_no_files(stack: RepositoryStack) -> None:
+    await stack.repos.files.write(ONE, "src", b"1\n")
+    await stack.repos.files.write(TWO, "src", b"2\n")
     for _ in range(2):
-        await inside.repos.worktrees.delete_conversation_work("conv_1")
-    assert await inside.workspaces.keys() == ["proj_web-conv_2"]
-    assert inside.released[0] == "proj_web-conv_1"
-    assert await content(inside.repos, ONE, "src") == "one\ntwo\nthree\n"
-    assert await content(inside.repos, TWO, "src") == "2\n"
+        await stack.repos.worktrees.delete_conversation_work("conv_1")
+    assert await stack.workspaces.keys() == ["proj_web-conv_2"]
+    assert stack.released[0] == "proj_web-conv_1"
+    assert await content(stack.repos, ONE, "src") == "one\ntwo\nthree\n"
+    assert await content(stack.repos, TWO, "src") == "2\n"
 
 
-async def test_everything_is_there_after_a_restart(inside: RepositoryStack, origin: UsersRepository) -> None:
-    await inside.repos.files.write(ONE, "src", b"1\n")
-    await inside.repos.files.commit(ONE, "agt", "committed")
-    await inside.repos.files.write(ONE, "new", b"not committed\n")
-    head = (await inside.repos.files.diff(ONE)).head
-    after = inside.restarted()
+async def test_work_survives_a_restart(stack: RepositoryStack, origin: UsersRepository) -> None:
+    await stack.repos.files.write(ONE, "src", b"1\n")
+    await stack.repos.files.commit(ONE, "agt", "committed")
+    await stack.repos.files.write(ONE, "new", b"not committed\n")
+    head = (await stack.repos.files.diff(ONE)).head
+    after = stack.restarted()
     assert await content(after.repos, ONE, "new") == "not committed\n"
     assert (await after.repos.files.diff(ONE)).head == head
     await merge(after.repos, ONE)
@@ -247,25 +247,25 @@ async def test_everything_is_there_after_a_restart(inside: RepositoryStack, orig
 
 
 async def test_a_worktree_for_commands_holds_the_files(
-    inside: RepositoryStack, origin: UsersRepository
+    stack: RepositoryStack, origin: UsersRepository
 ) -> None:
     origin.git("update-index", "--chmod=+x", "readme")
     origin.git("commit", "--quiet", "-m", "x")
-    worktree = await inside.repos.worktrees.open(ONE)
+    worktree = await stack.repos.worktrees.open(ONE)
     assert worktree.key == "proj_web-conv_1" and worktree.working_dir == "code"
     root = worktree.folder / "code"
     assert sorted(path.name for path in root.iterdir()) == ["readme", "src"]
     assert (root / "readme").stat().st_mode & 0o111
     (root / "src").write_text("by a command\n")
     (root / "src").chmod(0o755)
-    assert await content(inside.repos, ONE, "src") == "by a command\n"
-    again = await inside.repos.worktrees.open(ONE)
+    assert await content(stack.repos, ONE, "src") == "by a command\n"
+    again = await stack.repos.worktrees.open(ONE)
     assert again == worktree and (root / "src").read_text() == "by a command\n"
-    plain = await inside.repos.worktrees.open(scope(project="none"))
+    plain = await stack.repos.worktrees.open(scope(project="none"))
     assert plain.working_dir == "" and list(plain.folder.iterdir()) == []
 
 
-async def test_who_works_on_a_named_branch_shares_its_files(repos: RepositoryService) -> None:
+async def test_scopes_on_a_named_branch_share_its_files(repos: RepositoryService) -> None:
     child = scope("conv_child", branch="wonder/conv-1")
     await repos.files.write(ONE, "src", b"parent\n")
     await repos.files.write(child, "new", b"child\n")
@@ -312,24 +312,24 @@ async def test_bad_input_is_refused(repos: RepositoryService) -> None:
     ["", "relative", "-x", "--upload-pack=touch /tmp/x", "ext::sh -c true", "https://", "http://a b", "/a\nb",
      "file:relative", "ftp://x/y", "fd::3"],
 )  # fmt: skip
-async def test_what_is_no_place_of_a_repository_is_refused(tmp_path: Path, url: str) -> None:
-    inside = RepositoryStack(tmp_path / "data", FixedProjects(web={"code": url}))
-    assert await reason(inside.repos.files.write(ONE, "a", b"")) is Reason.FIELD_INVALID
-    await inside.close()
+async def test_an_invalid_repository_url_is_rejected(tmp_path: Path, url: str) -> None:
+    stack = RepositoryStack(tmp_path / "data", FixedProjects(web={"code": url}))
+    assert await reason(stack.repos.files.write(ONE, "a", b"")) is Reason.FIELD_INVALID
+    await stack.close()
 
 
-async def test_a_repository_that_cannot_be_reached_is_said(tmp_path: Path) -> None:
+async def test_an_unreachable_repository_is_reported(tmp_path: Path) -> None:
     projects = FixedProjects(web={"code": str(tmp_path / "nothing")}, own={"code": str(tmp_path / "data/x")})
-    inside = RepositoryStack(tmp_path / "data", projects)
-    gone = await refusal(inside.repos.files.read(ONE, "a"))
+    stack = RepositoryStack(tmp_path / "data", projects)
+    gone = await refusal(stack.repos.files.read(ONE, "a"))
     assert gone.reason is Reason.STORAGE_UNAVAILABLE and gone.transient
     assert str(tmp_path) not in gone.message
-    assert await reason(inside.repos.files.read(scope(project="own"), "a")) is Reason.FIELD_INVALID
-    await inside.close()
+    assert await reason(stack.repos.files.read(scope(project="own"), "a")) is Reason.FIELD_INVALID
+    await stack.close()
 
 
-async def test_a_fork_begins_with_the_files_as_they_are(inside: RepositoryStack) -> None:
-    repos = inside.repos
+async def test_a_fork_begins_with_the_files_as_they_are(stack: RepositoryStack) -> None:
+    repos = stack.repos
     old = Scope(project_id="proj_web", run_id="run_1")
     new = Scope(project_id="proj_web", run_id="run_2")
     await repos.worktrees.fork(old, new)
@@ -358,11 +358,11 @@ async def test_an_empty_repository_takes_its_first_commit(tmp_path: Path) -> Non
     origin.git("checkout", "--quiet", "--orphan", "void")
     origin.git("branch", "-D", "main")
     origin.git("symbolic-ref", "HEAD", "refs/heads/main")
-    inside = RepositoryStack(tmp_path / "data", FixedProjects(web={"code": str(origin.folder)}))
-    assert (await inside.repos.files.tree(ONE)).files == ()
-    await inside.repos.files.write(ONE, "a", b"1\n")
-    assert [f.path for f in (await inside.repos.files.diff(ONE)).diff.files] == ["a"]
+    stack = RepositoryStack(tmp_path / "data", FixedProjects(web={"code": str(origin.folder)}))
+    assert (await stack.repos.files.tree(ONE)).files == ()
+    await stack.repos.files.write(ONE, "a", b"1\n")
+    assert [f.path for f in (await stack.repos.files.diff(ONE)).diff.files] == ["a"]
     origin.git("symbolic-ref", "HEAD", "refs/heads/elsewhere")
-    assert (await merge(inside.repos, ONE, target="main")).commit is not None
+    assert (await merge(stack.repos, ONE, target="main")).commit is not None
     assert origin.show("a") == "1"
-    await inside.close()
+    await stack.close()

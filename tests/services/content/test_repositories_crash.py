@@ -1,4 +1,4 @@
-"""Killed in the middle of a write or a merge: repositories are sound, nothing answered is lost (F1, F6)."""
+"""Kills during a write or merge: repositories stay valid and acknowledged changes remain (F1, F6)."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ async def test_killed_while_writing_and_merging(tmp_path: Path) -> None:
 
 
 async def _settled(folder: Path) -> None:
-    """Until the last git that the killed process had started has ended."""
+    """Wait for the end of the last git process of the killed server."""
     needle = f"--git-dir={folder}".encode()
 
     def is_running() -> bool:
@@ -117,51 +117,51 @@ def origin(tmp_path: Path) -> UsersRepository:
 
 
 @pytest.fixture
-def inside(tmp_path: Path, origin: UsersRepository) -> RepositoryStack:
+def stack(tmp_path: Path, origin: UsersRepository) -> RepositoryStack:
     return RepositoryStack(tmp_path / "data", FixedProjects(web={"code": str(origin.folder)}))
 
 
 async def test_killed_between_a_branch_and_its_files(
-    inside: RepositoryStack, origin: UsersRepository, monkeypatch: pytest.MonkeyPatch
+    stack: RepositoryStack, origin: UsersRepository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await inside.repos.files.write(ONE, "mine", b"1\n")
+    await stack.repos.files.write(ONE, "mine", b"1\n")
     origin.change("src", "new\n")
     origin.change("added", "new\n")
     with monkeypatch.context() as patch:
         patch.setattr(checkout, "apply_tree_diff", die)
         with pytest.raises(RuntimeError):
-            await inside.repos.files.update(ONE, "agt")
-    after = inside.restarted()
+            await stack.repos.files.update(ONE, "agt")
+    after = stack.restarted()
     changed = await after.repos.files.diff(ONE)
     assert [file.path for file in changed.diff.files] == ["mine"], "the files followed, nothing is undone"
     assert (await after.repos.files.read(ONE, "src")).content == b"new\n"
     await after.close()
-    await inside.close()
+    await stack.close()
 
 
 async def test_killed_before_the_branch_moves(
-    inside: RepositoryStack, origin: UsersRepository, monkeypatch: pytest.MonkeyPatch
+    stack: RepositoryStack, origin: UsersRepository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await inside.repos.files.write(ONE, "mine", b"1\n")
-    await inside.repos.files.commit(ONE, "agt", "mine")
+    await stack.repos.files.write(ONE, "mine", b"1\n")
+    await stack.repos.files.commit(ONE, "agt", "mine")
     origin.change("src", "new\n")
     with monkeypatch.context() as patch:
         patch.setattr(BareRepository, "set_branch", die)
         with pytest.raises(RuntimeError):
-            await inside.repos.files.update(ONE, "agt")
-    after = inside.restarted()
+            await stack.repos.files.update(ONE, "agt")
+    after = stack.restarted()
     assert (await after.repos.files.read(ONE, "src")).content == b"one\ntwo\nthree\n"
     await after.repos.files.update(ONE, "agt")
     assert (await after.repos.files.read(ONE, "src")).content == b"new\n"
     assert (await after.repos.files.read(ONE, "mine")).content == b"1\n"
     await after.close()
-    await inside.close()
+    await stack.close()
 
 
 async def test_killed_between_the_merge_and_its_answer(
-    inside: RepositoryStack, origin: UsersRepository, monkeypatch: pytest.MonkeyPatch
+    stack: RepositoryStack, origin: UsersRepository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await inside.repos.files.write(ONE, "src", b"1\n")
+    await stack.repos.files.write(ONE, "src", b"1\n")
     once = IdempotencyKey("r1", "aa")
     move = BareRepository.set_branch
 
@@ -173,40 +173,39 @@ async def test_killed_between_the_merge_and_its_answer(
     with monkeypatch.context() as patch:
         patch.setattr(BareRepository, "set_branch", moved)
         with pytest.raises(RuntimeError):
-            await merge(inside.repos, ONE, idempotency_key=once)
+            await merge(stack.repos, ONE, idempotency_key=once)
     pushed = origin.git("rev-parse", "main")
-    after = inside.restarted()
+    after = stack.restarted()
     again = await merge(after.repos, ONE, idempotency_key=once)
     assert again.commit is not None and again.commit.id == pushed == origin.git("rev-parse", "main")
     await after.close()
-    await inside.close()
+    await stack.close()
 
 
-async def test_killed_while_checking_out(inside: RepositoryStack, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_killed_while_checking_out(stack: RepositoryStack, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(safe_files, "write", die)
         with pytest.raises(RuntimeError):
-            await inside.repos.files.write(ONE, "a", b"")
-    after = inside.restarted()
+            await stack.repos.files.write(ONE, "a", b"")
+    after = stack.restarted()
     await after.workspaces.remove_leftovers()
     assert [file.path for file in (await after.repos.files.tree(ONE)).files] == ["readme", "src"]
     await after.repos.files.write(ONE, "a", b"")
     assert [file.path for file in (await after.repos.files.diff(ONE)).diff.files] == ["a"]
     await after.close()
-    await inside.close()
+    await stack.close()
 
 
-async def test_a_caller_that_goes_away_leaves_nothing_half_done(inside: RepositoryStack) -> None:
+async def test_a_cancelled_write_is_completed(stack: RepositoryStack) -> None:
     writing = [
-        asyncio.ensure_future(inside.repos.files.write(ONE, f"f{number}", b"x" * 1_000))
-        for number in range(8)
+        asyncio.ensure_future(stack.repos.files.write(ONE, f"f{number}", b"x" * 1_000)) for number in range(8)
     ]
     await asyncio.sleep(0)
     for each in writing[::2]:
         each.cancel()
     await asyncio.gather(*writing, return_exceptions=True)
-    await inside.repos.files.commit(ONE, "agt", "m")
-    found = {file.path: file.size for file in (await inside.repos.files.tree(ONE)).files}
+    await stack.repos.files.commit(ONE, "agt", "m")
+    found = {file.path: file.size for file in (await stack.repos.files.tree(ONE)).files}
     assert {f"f{number}" for number in (1, 3, 5, 7)} <= set(found)
     assert all(size == 1_000 for path, size in found.items() if path.startswith("f"))
-    await inside.close()
+    await stack.close()

@@ -1,4 +1,4 @@
-"""Repositories elsewhere are reached only where the project's network policy allows, by every protocol."""
+"""Remote repositories: reached only where the project's network policy allows, with every protocol."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def reaching(
 
 
 class Site:
-    """A web server with a repository in it, as plain files; ``asked`` are the paths that it was asked for."""
+    """A web server with a repository as plain files. ``asked`` has the requested paths."""
 
     def __init__(self, folder: Path) -> None:
         self.asked: list[str] = []

@@ -33,13 +33,13 @@ HOOKS = (
 class Planted:
     """A worktree with planted files, and a place outside of it that must not change."""
 
-    def __init__(self, inside: RepositoryStack, origin: UsersRepository, code: Path, outside: Path) -> None:
-        self.inside, self.origin, self.code, self.outside = inside, origin, code, outside
-        self.repos = inside.repos
+    def __init__(self, stack: RepositoryStack, origin: UsersRepository, code: Path, outside: Path) -> None:
+        self.stack, self.origin, self.code, self.outside = stack, origin, code, outside
+        self.repos = stack.repos
         self.mark = outside / "mark"
 
     def script(self, path: str) -> str:
-        """A program that would be noticed."""
+        """Return a program whose execution leaves a mark."""
         place = self.code / path
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(f"#!/bin/sh\ntouch {self.mark}\ncat\n")
@@ -47,7 +47,7 @@ class Planted:
         return str(place)
 
     async def everything(self) -> None:
-        """All that the server does with a worktree."""
+        """Call every operation of the server on a worktree."""
         await self.repos.files.tree(ONE)
         await self.repos.files.search(ONE, "one")
         await self.repos.files.diff(ONE)
@@ -66,14 +66,14 @@ async def planted(tmp_path: Path) -> AsyncIterator[Planted]:
     origin, outside = UsersRepository(tmp_path / "users"), tmp_path / "outside"
     outside.mkdir()
     (outside / "secret").write_text("a secret\n")
-    inside = RepositoryStack(tmp_path / "data", FixedProjects(web={"code": str(origin.folder)}))
-    worktree = await inside.repos.worktrees.open(ONE)
-    made = Planted(inside, origin, worktree.folder / "code", outside)
+    stack = RepositoryStack(tmp_path / "data", FixedProjects(web={"code": str(origin.folder)}))
+    worktree = await stack.repos.worktrees.open(ONE)
+    made = Planted(stack, origin, worktree.folder / "code", outside)
     yield made
     assert not made.mark.exists(), "something planted was run"
     assert sorted(path.name for path in outside.iterdir()) == ["secret"]
     assert (outside / "secret").read_text() == "a secret\n"
-    await inside.close()
+    await stack.close()
 
 
 async def test_hooks_and_configuration_are_not_git_s(planted: Planted) -> None:
@@ -139,7 +139,7 @@ async def test_a_worktree_that_became_a_link_is_made_anew(planted: Planted) -> N
     await planted.everything()
 
 
-async def test_what_is_no_file_is_passed_over(planted: Planted) -> None:
+async def test_special_files_are_ignored(planted: Planted) -> None:
     os.mkfifo(planted.code / "pipe")
     (planted.code / b"caf\xe9".decode("utf-8", "surrogateescape")).write_text("latin\n")
     (planted.code / "new\nline").write_text("1")
@@ -150,7 +150,7 @@ async def test_what_is_no_file_is_passed_over(planted: Planted) -> None:
     assert "new\nline" in listed and "-rf" in listed and "pipe" not in listed
 
 
-async def test_what_is_ignored_stays_out_unless_it_was_in(planted: Planted) -> None:
+async def test_ignored_files_stay_uncommitted_unless_they_were_committed_before(planted: Planted) -> None:
     (planted.code / ".gitignore").write_text(
         "*.log\n/build/\n!keep.log\nsrc\n**/deep/x\n[\n*a*a*a*a*a*a*a*a*b\n"
     )
@@ -162,7 +162,7 @@ async def test_what_is_ignored_stays_out_unless_it_was_in(planted: Planted) -> N
     assert found == [".gitignore", "a" * 200, "keep.log", "q/deep/y", "src", "sub/build/in"]
 
 
-async def test_what_cannot_be_read_is_not_taken_for_deleted(planted: Planted) -> None:
+async def test_an_unreadable_file_does_not_count_as_deleted(planted: Planted) -> None:
     deep = planted.code / "/".join("d" * 120)
     deep.mkdir(parents=True)
     (deep / "x").write_text("1")
@@ -179,22 +179,22 @@ async def test_what_cannot_be_read_is_not_taken_for_deleted(planted: Planted) ->
         (planted.code / "src").chmod(0o644)
 
 
-async def test_a_repository_that_names_what_lies_outside_is_checked_out_without_it(tmp_path: Path) -> None:
+async def test_paths_outside_the_worktree_are_not_checked_out(tmp_path: Path) -> None:
     origin = UsersRepository(tmp_path / "users")
     blob = origin.git("hash-object", "-w", "readme")
     inner = _tree(origin, f"100644 blob {blob}\tconfig")
     top = _tree(origin, f"040000 tree {inner}\t.git", f"040000 tree {inner}\t..", f"100644 blob {blob}\tok")
     commit = origin.git("commit-tree", top, "-m", "evil")
     origin.git("update-ref", "refs/heads/main", commit)
-    inside = RepositoryStack(tmp_path / "data", FixedProjects(web={"code": str(origin.folder)}))
-    worktree = await inside.repos.worktrees.open(ONE)
+    stack = RepositoryStack(tmp_path / "data", FixedProjects(web={"code": str(origin.folder)}))
+    worktree = await stack.repos.worktrees.open(ONE)
     assert [path.name for path in (worktree.folder / "code").iterdir()] == ["ok"]
     assert not (worktree.folder / "config").exists()
-    await inside.close()
+    await stack.close()
 
 
 def _tree(origin: UsersRepository, *lines: str) -> str:
-    """A tree that git itself would refuse to make."""
+    """Return a tree that git itself would reject."""
     content = b""
     for line in lines:
         head, name = line.split("\t")

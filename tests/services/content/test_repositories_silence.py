@@ -1,4 +1,4 @@
-"""Git servers that accept connections and stay silent: what they delay, and what they do not."""
+"""Git servers that accept connections and never answer: which operations they delay."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HERE = "127.0.0.1"
 
 
 class Silent:
-    """A server that accepts connections and answers none. ``reached`` gets an item for each request."""
+    """A server that accepts connections and never answers. ``reached`` has one item for each request."""
 
     def __init__(self) -> None:
         self.reached: asyncio.Queue[None] = asyncio.Queue()

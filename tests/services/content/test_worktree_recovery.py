@@ -1,4 +1,4 @@
-"""Files of conversations that are no more go at the next start, whatever else lies beside them."""
+"""Recovery of worktrees: the next start removes those of deleted conversations and no others."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from wonder_server.services.content.worktree_recovery import remove_orphaned_wor
 
 
 class FixedWorktrees:
-    """Worktrees by name; some cannot be removed."""
+    """Worktrees by name; the removal of ``stuck`` fails."""
 
     def __init__(self, *conversations: str, stuck: str = "") -> None:
         self.there = list(conversations)
@@ -45,7 +45,7 @@ async def test_recovery_skips_unusual_names_and_continues_after_an_error(tmp_pat
     assert [line["conversation"] for line in lines if line["log_level"] == "error"] == [stuck]
 
 
-async def test_what_is_no_id_is_in_no_shard(tmp_path: Path) -> None:
+async def test_an_invalid_id_belongs_to_no_shard(tmp_path: Path) -> None:
     async with opened("sqlite", tmp_path) as records:
         for odd in ("conv_zzz", "conv_é", "", "z"):
             assert not records.holds(odd)

@@ -1,4 +1,4 @@
-"""The memory use-cases over SQLite and the built-in embedder, with objects in memory that can fail."""
+"""The memory service over SQLite and the built-in embedder, with an object store that can fail."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from wonder_server.services.memory.service import MemoryService
 
 
 class FailingBlobs(MemoryBlobs):
-    """Objects in memory; ``down``: nothing of them can be reached."""
+    """An object store in memory. While ``down``, every operation fails."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -47,8 +47,8 @@ class FailingBlobs(MemoryBlobs):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryHouse:
-    """The service and what it stands on."""
+class MemoryStack:
+    """The memory service with its stores."""
 
     service: MemoryService
     store: SqliteMemories
@@ -59,15 +59,15 @@ class MemoryHouse:
 
 
 @contextlib.asynccontextmanager
-async def memory_house(
+async def open_memory_stack(
     folder: Path,
     clock: Clock,
     *,
     blobs: FailingBlobs | None = None,
     faiss: bool = False,
     embedder: HashingEmbedder | None = None,
-) -> AsyncIterator[MemoryHouse]:
-    """A house over ``folder``/memory.db; opened again it is there again."""
+) -> AsyncIterator[MemoryStack]:
+    """Open a memory service over ``folder``/memory.db. Opened again, it has the same memories."""
     store, embedder = await SqliteMemories.open(folder / "memory.db"), embedder or HashingEmbedder()
     vectors: Any = (
         FaissVectors(store, embedder.name, embedder.dimensions)
@@ -82,7 +82,7 @@ async def memory_house(
         index=SemanticIndex(vectors=vectors, source=store, embedder=embedder),
         clock=clock,
     )
-    yield MemoryHouse(
+    yield MemoryStack(
         service=service,
         store=store,
         maintenance=maintenance,

@@ -1,4 +1,4 @@
-"""`wonder/std/consolidate_memory`: one memory in place of many, by a model and without one (feature E7)."""
+"""`wonder/std/consolidate_memory`: one summary for many memories, with and without a model (feature E7)."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def workflow() -> PinnedWorkflow:
 
 
 class Actions:
-    """Actions that remember what they were given; the model's answer is always the same."""
+    """Actions that record their inputs. The model's answer is fixed."""
 
     def __init__(self) -> None:
         self.requests: list[JsonDict] = []

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.services.memory.memory_kit import MemoryHouse, memory_house
+from tests.services.memory.memory_kit import MemoryStack, open_memory_stack
 from wonder_server.core.definitions.resources import Agent
 from wonder_server.core.errors import Reason, WonderError
 from wonder_server.core.memory.records import EVERYTHING, Draft
@@ -25,7 +25,7 @@ class Clock:
 
 
 class Catalog:
-    """A catalog of agents' ids."""
+    """A catalog that has only the ids of agents."""
 
     def __init__(self, *ids: str) -> None:
         self.ids = set(ids)
@@ -42,110 +42,110 @@ def fact(content: str, **more: Any) -> Draft:
     return Draft(type="fact", content=content, **more)
 
 
-def garbage_collector(house: MemoryHouse, catalog: Catalog) -> MemoryGarbageCollector:
+def garbage_collector(stack: MemoryStack, catalog: Catalog) -> MemoryGarbageCollector:
     return MemoryGarbageCollector(
-        maintenance=house.maintenance,
-        index_residue=house.maintenance,
-        large_contents=house.large_contents,
-        vectors=house.vectors,
+        maintenance=stack.maintenance,
+        index_residue=stack.maintenance,
+        large_contents=stack.large_contents,
+        vectors=stack.vectors,
         agents=catalog,
     )
 
 
-async def listed(house: MemoryHouse, agent: str) -> int:
+async def listed(stack: MemoryStack, agent: str) -> int:
     count, token = 0, ""
     while True:
-        page = await house.service.page(agent, PageRequest(size=500, token=token), EVERYTHING)
+        page = await stack.service.page(agent, PageRequest(size=500, token=token), EVERYTHING)
         count, token = count + len(page.items), page.next_page_token
         if not token:
             return count
 
 
-async def remaining(house: MemoryHouse) -> dict[str, int]:
-    """Rows of every table that is about memories."""
+async def remaining(stack: MemoryStack) -> dict[str, int]:
+    """Return the number of rows in every table of memories."""
     tables = ("memories", "embeddings", "fields", "contradictions", "overflow_words", "requests",
               "memories_text_docsize", "loose_objects")  # fmt: skip
-    return await house.store.database.read(
+    return await stack.store.database.read(
         lambda c: {name: c.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in tables}
     )
 
 
-async def filled(house: MemoryHouse, agent: str, count: int) -> None:
+async def filled(stack: MemoryStack, agent: str, count: int) -> None:
     drafts = [fact(f"number {number}", metadata={"n": number}) for number in range(count)]
     for start in range(0, count, 500):
-        await house.service.write_all(agent, drafts[start : start + 500])
-    one = await house.service.write(agent, fact(LONG))
-    await house.service.write(agent, fact("the contrary", contradicts_ids=(one.id,)))
+        await stack.service.write_all(agent, drafts[start : start + 500])
+    one = await stack.service.write(agent, fact(LONG))
+    await stack.service.write(agent, fact("the contrary", contradicts_ids=(one.id,)))
 
 
-async def test_with_an_agent_all_that_it_remembers_goes(tmp_path: Path) -> None:
-    async with memory_house(tmp_path, Clock(), faiss=True) as house:
-        await filled(house, "ada", BATCH + 10)
-        await filled(house, "bob", 3)
-        assert await house.service.search("ada", "number")
-        keeper, catalog = garbage_collector(house, Catalog("ada", "bob")), an_agent("ada")
+async def test_the_memories_of_a_deleted_agent_are_deleted(tmp_path: Path) -> None:
+    async with open_memory_stack(tmp_path, Clock(), faiss=True) as stack:
+        await filled(stack, "ada", BATCH + 10)
+        await filled(stack, "bob", 3)
+        assert await stack.service.search("ada", "number")
+        keeper, catalog = garbage_collector(stack, Catalog("ada", "bob")), an_agent("ada")
         await keeper.before_delete(catalog)
         await keeper.after_delete(catalog)
         with pytest.raises(WonderError) as caught:
-            await house.service.write("ada", fact("late"))
+            await stack.service.write("ada", fact("late"))
         assert caught.value.fault.reason is Reason.AGENT_NOT_FOUND
         await asyncio.gather(*keeper._tasks)
-        assert await listed(house, "ada") == 0
-        assert await house.service.search("ada", "number") == []
-        assert {hit.memory.agent_id for hit in await house.service.search("bob", "number")} == {"bob"}
-        counts = await remaining(house)
+        assert await listed(stack, "ada") == 0
+        assert await stack.service.search("ada", "number") == []
+        assert {hit.memory.agent_id for hit in await stack.service.search("bob", "number")} == {"bob"}
+        counts = await remaining(stack)
         assert (counts["memories"], counts["memories_text_docsize"], counts["overflow_words"]) == (5, 5, 1)
         assert (counts["contradictions"], counts["fields"], counts["loose_objects"]) == (2, 3, 0)
-        assert len(house.blobs.contents) == 1
+        assert len(stack.blobs.contents) == 1
         await keeper.stop()
 
 
 @pytest.mark.parametrize("is_there", [True, False], ids=["the catalog kept it", "the catalog dropped it"])
 async def test_a_crash_between_the_stores_is_settled_by_the_catalog(tmp_path: Path, is_there: bool) -> None:
-    async with memory_house(tmp_path, Clock()) as house:
-        await filled(house, "ada", 5)
-        await garbage_collector(house, Catalog("ada")).before_delete(an_agent("ada"))
-        await house.service.write("ada", fact("it is not deleted yet"))
-    async with memory_house(tmp_path, Clock(), blobs=house.blobs) as house:
-        keeper = garbage_collector(house, Catalog("ada") if is_there else Catalog())
+    async with open_memory_stack(tmp_path, Clock()) as stack:
+        await filled(stack, "ada", 5)
+        await garbage_collector(stack, Catalog("ada")).before_delete(an_agent("ada"))
+        await stack.service.write("ada", fact("it is not deleted yet"))
+    async with open_memory_stack(tmp_path, Clock(), blobs=stack.blobs) as stack:
+        keeper = garbage_collector(stack, Catalog("ada") if is_there else Catalog())
         await keeper.sweep()
-        assert await listed(house, "ada") == (8 if is_there else 0)
-        assert bool(house.blobs.contents) == is_there
-        assert await house.maintenance.tombstones() == {}
+        assert await listed(stack, "ada") == (8 if is_there else 0)
+        assert bool(stack.blobs.contents) == is_there
+        assert await stack.maintenance.tombstones() == {}
         await keeper.stop()
 
 
-async def test_a_crash_while_forgetting_is_taken_up_by_the_next_start(tmp_path: Path) -> None:
-    async with memory_house(tmp_path, Clock()) as house:
-        await filled(house, "ada", 20)
-        await house.maintenance.add_tombstone("ada", "leaving")
-        await house.maintenance.add_tombstone("ada", "deleted")
-        await house.maintenance.delete_agent_memories("ada", 7)
-    async with memory_house(tmp_path, Clock(), blobs=house.blobs) as house:
-        await garbage_collector(house, Catalog()).sweep()
-        assert (await remaining(house))["memories"] == 0
-        assert house.blobs.contents == {}
+async def test_the_next_start_resumes_an_interrupted_deletion(tmp_path: Path) -> None:
+    async with open_memory_stack(tmp_path, Clock()) as stack:
+        await filled(stack, "ada", 20)
+        await stack.maintenance.add_tombstone("ada", "leaving")
+        await stack.maintenance.add_tombstone("ada", "deleted")
+        await stack.maintenance.delete_agent_memories("ada", 7)
+    async with open_memory_stack(tmp_path, Clock(), blobs=stack.blobs) as stack:
+        await garbage_collector(stack, Catalog()).sweep()
+        assert (await remaining(stack))["memories"] == 0
+        assert stack.blobs.contents == {}
 
 
-async def test_a_lost_catalog_takes_no_memories_along(tmp_path: Path) -> None:
-    async with memory_house(tmp_path, Clock()) as house:
-        await filled(house, "ada", 3)
-        await garbage_collector(house, Catalog()).sweep()
-        assert await listed(house, "ada") == 5
+async def test_a_lost_catalog_deletes_no_memories(tmp_path: Path) -> None:
+    async with open_memory_stack(tmp_path, Clock()) as stack:
+        await filled(stack, "ada", 3)
+        await garbage_collector(stack, Catalog()).sweep()
+        assert await listed(stack, "ada") == 5
 
 
-async def test_after_erasing_the_index_has_no_word_left_of_what_was_forgotten(tmp_path: Path) -> None:
-    async with memory_house(tmp_path, Clock()) as house:
-        secret = await house.service.write("ada", fact("zzyzx is a road"))
+async def test_a_purged_index_contains_no_word_of_deleted_memories(tmp_path: Path) -> None:
+    async with open_memory_stack(tmp_path, Clock()) as stack:
+        secret = await stack.service.write("ada", fact("zzyzx is a road"))
         for number in range(30):
-            await house.service.write("ada", fact(f"number {number}"))
-        await house.service.delete("ada", secret.id)
-        keeper = garbage_collector(house, Catalog("ada"))
+            await stack.service.write("ada", fact(f"number {number}"))
+        await stack.service.delete("ada", secret.id)
+        keeper = garbage_collector(stack, Catalog("ada"))
         await keeper.purge_residue()
 
         def blocks(connection: sqlite3.Connection) -> list[bytes]:
             return [row[0] for row in connection.execute("SELECT block FROM memories_text_data")]
 
-        assert not any(b"zyzx" in block for block in await house.store.database.read(blocks))
-        assert len(await house.service.search("ada", "number", limit=100)) == 30
-        assert not await house.maintenance.purge(), "nothing was forgotten since"
+        assert not any(b"zyzx" in block for block in await stack.store.database.read(blocks))
+        assert len(await stack.service.search("ada", "number", limit=100)) == 30
+        assert not await stack.maintenance.purge(), "nothing was forgotten since"

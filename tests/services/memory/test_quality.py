@@ -1,4 +1,4 @@
-"""`make bench-memory`: its figures by hand, and that search beats its floors on our own conversations."""
+"""`make bench-memory`: its metrics, and search results above their minimum on example conversations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A change of embedder, and one that cannot be reached: memories are found all the while (feature E8)."""
+"""A change of embedder and an unavailable embedder: search finds the memories throughout (feature E8)."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from wonder_server.services.memory.semantic_index import SemanticIndex
 from wonder_server.services.memory.service import MemoryService
 
 
-class Moody(HashingEmbedder):
-    """One that can be out of reach, can be held up, and refuses some texts."""
+class UnreliableEmbedder(HashingEmbedder):
+    """An embedder that can be unavailable, wait for an event, and reject texts."""
 
     def __init__(self, dimensions: int = 384) -> None:
         super().__init__(dimensions)
@@ -48,10 +48,10 @@ class Clock:
         return 1_000_000
 
 
-class House:
+class ReembeddingStack:
     """A memory service over a folder, with one embedder."""
 
-    def __init__(self, store: SqliteMemories, embedder: Moody, blobs: MemoryBlobs) -> None:
+    def __init__(self, store: SqliteMemories, embedder: UnreliableEmbedder, blobs: MemoryBlobs) -> None:
         self.store, self.embedder = store, embedder
         self.vectors = FaissVectors(store, embedder.name, embedder.dimensions)
         self.overflow = LargeContents(blobs, SqliteMemoryMaintenance(store))
@@ -74,7 +74,7 @@ class House:
         )
 
     @classmethod
-    async def open(cls, folder: Path, embedder: Moody, blobs: MemoryBlobs) -> House:
+    async def open(cls, folder: Path, embedder: UnreliableEmbedder, blobs: MemoryBlobs) -> ReembeddingStack:
         return cls(await SqliteMemories.open(folder / "memory.db"), embedder, blobs)
 
     async def close(self) -> None:
@@ -90,7 +90,7 @@ class House:
         hits = await self.service.search("ada", query)
         return hits[0].memory.content if hits else ""
 
-    async def count(self, embedder: Moody | None = None) -> int:
+    async def count(self, embedder: UnreliableEmbedder | None = None) -> int:
         return len(await self.store.keys("ada", (embedder or self.embedder).name, EVERYTHING))
 
 
@@ -98,71 +98,71 @@ LONG = "kubernetes cluster upgrade planning " * 400
 
 
 async def test_a_change_of_embedder_goes_on_in_the_background_while_search_goes_on(tmp_path: Path) -> None:
-    blobs, old, new = MemoryBlobs(), Moody(), Moody(512)
-    house = await House.open(tmp_path, old, blobs)
-    await house.write("Anna likes green tea", LONG, *(f"note {n}" for n in range(200)))
-    before = await house.count()
-    await house.close()
+    blobs, old, new = MemoryBlobs(), UnreliableEmbedder(), UnreliableEmbedder(512)
+    stack = await ReembeddingStack.open(tmp_path, old, blobs)
+    await stack.write("Anna likes green tea", LONG, *(f"note {n}" for n in range(200)))
+    before = await stack.count()
+    await stack.close()
 
-    house = await House.open(tmp_path, new, blobs)
+    stack = await ReembeddingStack.open(tmp_path, new, blobs)
     new.go_on.clear()
-    house.reembedder.start()
+    stack.reembedder.start()
     new.go_on.set()
-    assert await house.first("green tea") == "Anna likes green tea"
-    [written] = await house.write("written meanwhile")
-    await house.service.update("ada", written.id, Change(content="changed meanwhile"))
+    assert await stack.first("green tea") == "Anna likes green tea"
+    [written] = await stack.write("written meanwhile")
+    await stack.service.update("ada", written.id, Change(content="changed meanwhile"))
     async with asyncio.timeout(60):
-        await house.reembedder.wait_until_idle()
-    assert await house.count() == before + 1
-    assert await house.count(old) == 0
-    assert await house.first("kubernets clustrs upgrad planing") == LONG, "misspelt: by the new vectors only"
+        await stack.reembedder.wait_until_idle()
+    assert await stack.count() == before + 1
+    assert await stack.count(old) == 0
+    assert await stack.first("kubernets clustrs upgrad planing") == LONG, "misspelt: by the new vectors only"
     calls = new.calls
-    house.reembedder.wake()
-    await house.reembedder.wait_until_idle()
+    stack.reembedder.wake()
+    await stack.reembedder.wait_until_idle()
     assert new.calls == calls, "nothing is left to do"
-    await house.close()
+    await stack.close()
 
 
-async def test_what_is_written_while_the_embedder_is_out_of_reach_is_found_by_words_and_later_by_vectors(
+async def test_a_memory_written_without_the_embedder_is_found_by_words_and_later_by_vectors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reembedding, "_INITIAL_PAUSE_S", 0.01)
-    embedder = Moody()
-    house = await House.open(tmp_path, embedder, MemoryBlobs())
-    house.reembedder.start()
-    await house.reembedder.wait_until_idle()
+    embedder = UnreliableEmbedder()
+    stack = await ReembeddingStack.open(tmp_path, embedder, MemoryBlobs())
+    stack.reembedder.start()
+    await stack.reembedder.wait_until_idle()
     embedder.down = True
-    await house.write("Anna likes green tea")
-    assert await house.first("tea") == "Anna likes green tea"
-    assert await house.count() == 0
+    await stack.write("Anna likes green tea")
+    assert await stack.first("tea") == "Anna likes green tea"
+    assert await stack.count() == 0
     embedder.down = False
     async with asyncio.timeout(60):
-        await house.reembedder.wait_until_idle()
-    assert await house.count() == 1
-    assert await house.first("gren") == "Anna likes green tea"
-    await house.close()
+        await stack.reembedder.wait_until_idle()
+    assert await stack.count() == 1
+    assert await stack.first("gren") == "Anna likes green tea"
+    await stack.close()
 
 
 async def test_a_text_that_the_embedder_refuses_keeps_no_other_from_its_vectors(tmp_path: Path) -> None:
-    house = await House.open(tmp_path, Moody(), MemoryBlobs())
-    await house.write("forbidden words", *(f"note {n}" for n in range(70)))
-    assert await house.count() == 0
-    house.reembedder.start()
+    stack = await ReembeddingStack.open(tmp_path, UnreliableEmbedder(), MemoryBlobs())
+    await stack.write("forbidden words", *(f"note {n}" for n in range(70)))
+    assert await stack.count() == 0
+    stack.reembedder.start()
     async with asyncio.timeout(60):
-        await house.reembedder.wait_until_idle()
-    assert await house.count() == 70
-    assert await house.first("forbidden") == "forbidden words"
-    await house.close()
+        await stack.reembedder.wait_until_idle()
+    assert await stack.count() == 70
+    assert await stack.first("forbidden") == "forbidden words"
+    await stack.close()
 
 
-async def test_what_was_forgotten_or_changed_meanwhile_gets_no_old_vectors(tmp_path: Path) -> None:
-    house = await House.open(tmp_path, Moody(), MemoryBlobs())
-    gone, changed = await house.write("to be forgotten", "to be changed")
-    store = SqliteReembedding(house.store)
-    await house.service.delete("ada", gone.id)
-    await house.service.update("ada", changed.id, Change(content="changed"))
+async def test_a_memory_deleted_or_changed_meanwhile_gets_no_old_vectors(tmp_path: Path) -> None:
+    stack = await ReembeddingStack.open(tmp_path, UnreliableEmbedder(), MemoryBlobs())
+    gone, changed = await stack.write("to be forgotten", "to be changed")
+    store = SqliteReembedding(stack.store)
+    await stack.service.delete("ada", gone.id)
+    await stack.service.update("ada", changed.id, Change(content="changed"))
     [vector] = await HashingEmbedder().embed(["x"])
     assert await store.embed(gone, "other", [vector]) == ()
     assert await store.embed(changed, "other", [vector]) == ()
-    assert await house.count() == 1
-    await house.close()
+    assert await stack.count() == 1
+    await stack.close()

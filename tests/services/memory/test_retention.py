@@ -1,4 +1,4 @@
-"""Rules of retention: what is kept, forgotten and summed up, and that it is summed up once (feature E7)."""
+"""Retention rules: memories that stay, are deleted, or are consolidated once (feature E7)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.services.memory.memory_kit import MemoryHouse, memory_house
+from tests.services.memory.memory_kit import MemoryStack, open_memory_stack
 from wonder_server.core.definitions.specs import (
     ModelProfile,
     Persona,
@@ -49,10 +49,10 @@ def an_agent(*rules: RetentionRule) -> PinnedAgent:
 
 
 class Runs:
-    """Consolidations that write a summary at once, or fail."""
+    """Consolidation runs that write a summary immediately, or fail."""
 
-    def __init__(self, house: MemoryHouse) -> None:
-        self.house = house
+    def __init__(self, stack: MemoryStack) -> None:
+        self.stack = stack
         self.asked: list[tuple[str, list[str], str]] = []
         self.status = "completed"
 
@@ -62,7 +62,7 @@ class Runs:
         if self.status == "completed":
             ids = tuple(memory["id"] for memory in input["memories"])
             draft = Draft(type="summary", content=" ".join(contents), archives_ids=ids)
-            await self.house.service.write(agent.agent_id, draft)
+            await self.stack.service.write(agent.agent_id, draft)
         return self.status
 
 
@@ -83,26 +83,26 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-async def house(tmp_path: Path, clock: Clock) -> AsyncIterator[MemoryHouse]:
-    async with memory_house(tmp_path, clock) as opened:
+async def stack(tmp_path: Path, clock: Clock) -> AsyncIterator[MemoryStack]:
+    async with open_memory_stack(tmp_path, clock) as opened:
         yield opened
 
 
-async def write(house: MemoryHouse, clock: Clock, kind: str, *contents: str) -> None:
+async def write(stack: MemoryStack, clock: Clock, kind: str, *contents: str) -> None:
     for content in contents:
         clock.now += 1
-        await house.service.write("ada", Draft(type=kind, content=content))
+        await stack.service.write("ada", Draft(type=kind, content=content))
 
 
-async def sweep(house: MemoryHouse, clock: Clock, *rules: RetentionRule, runs: Runs | None = None) -> Runs:
-    runs = runs or Runs(house)
+async def sweep(stack: MemoryStack, clock: Clock, *rules: RetentionRule, runs: Runs | None = None) -> Runs:
+    runs = runs or Runs(stack)
     agents = Agents(an_agent(*rules))
-    await Retention(memories=house.service, agents=agents, consolidation_runner=runs, clock=clock).sweep()
+    await Retention(memories=stack.service, agents=agents, consolidation_runner=runs, clock=clock).sweep()
     return runs
 
 
-async def listed(house: MemoryHouse, wanted: Filter | None = None) -> set[str]:
-    page = await house.service.page("ada", PageRequest(size=500), wanted)
+async def listed(stack: MemoryStack, wanted: Filter | None = None) -> set[str]:
+    page = await stack.service.page("ada", PageRequest(size=500), wanted)
     return {memory.content for memory in page.items}
 
 
@@ -119,81 +119,79 @@ def consolidate(*types: str, days: int = 7, workflow: str = "") -> RetentionRule
     )
 
 
-async def test_without_rules_everything_is_kept(house: MemoryHouse, clock: Clock) -> None:
-    await write(house, clock, "episode", "one", "two")
+async def test_without_rules_everything_is_kept(stack: MemoryStack, clock: Clock) -> None:
+    await write(stack, clock, "episode", "one", "two")
     clock.now += 10_000 * DAY
-    assert (await sweep(house, clock)).asked == []
-    assert await listed(house) == {"one", "two"}
+    assert (await sweep(stack, clock)).asked == []
+    assert await listed(stack) == {"one", "two"}
 
 
-async def test_what_is_old_enough_is_deleted_and_nothing_else(house: MemoryHouse, clock: Clock) -> None:
-    await write(house, clock, "note", "old note")
-    await write(house, clock, "fact", "old fact")
+async def test_only_memories_of_the_age_are_deleted(stack: MemoryStack, clock: Clock) -> None:
+    await write(stack, clock, "note", "old note")
+    await write(stack, clock, "fact", "old fact")
     clock.now += 7 * DAY + 2
-    await write(house, clock, "note", "new note")
-    await sweep(house, clock, delete("note"))
-    assert await listed(house, EVERYTHING) == {"old fact", "new note"}
+    await write(stack, clock, "note", "new note")
+    await sweep(stack, clock, delete("note"))
+    assert await listed(stack, EVERYTHING) == {"old fact", "new note"}
 
 
-async def test_a_rule_without_types_is_about_all_that_no_earlier_one_is_about(
-    house: MemoryHouse, clock: Clock
+async def test_a_rule_without_types_applies_to_the_types_of_no_earlier_rule(
+    stack: MemoryStack, clock: Clock
 ) -> None:
     for kind in ("fact", "note", "episode"):
-        await write(house, clock, kind, f"a {kind}")
+        await write(stack, clock, kind, f"a {kind}")
     clock.now += 8 * DAY
     keep = RetentionRule(types=("fact",))
-    await sweep(house, clock, keep, delete("note", days=30), delete("fact"), delete(), delete("note"))
-    assert await listed(house) == {"a fact", "a note"}
+    await sweep(stack, clock, keep, delete("note", days=30), delete("fact"), delete(), delete("note"))
+    assert await listed(stack) == {"a fact", "a note"}
 
 
-async def test_old_ones_are_summed_up_in_order_and_archived(house: MemoryHouse, clock: Clock) -> None:
-    await write(house, clock, "episode", "one", "two", "three")
+async def test_old_memories_are_summarized_in_order_and_archived(stack: MemoryStack, clock: Clock) -> None:
+    await write(stack, clock, "episode", "one", "two", "three")
     clock.now += 8 * DAY
-    await write(house, clock, "episode", "new")
-    runs = await sweep(house, clock, consolidate("episode"))
+    await write(stack, clock, "episode", "new")
+    runs = await sweep(stack, clock, consolidate("episode"))
     [(workflow, contents, _)] = runs.asked
     assert (workflow, contents) == (DEFAULT_WORKFLOW, ["one", "two", "three"])
-    assert await listed(house) == {"one two three", "new"}
-    assert await listed(house, EVERYTHING) == {"one", "two", "three", "new", "one two three"}
-    await sweep(house, clock, consolidate("episode"), runs=runs)
+    assert await listed(stack) == {"one two three", "new"}
+    assert await listed(stack, EVERYTHING) == {"one", "two", "three", "new", "one two three"}
+    await sweep(stack, clock, consolidate("episode"), runs=runs)
     assert len(runs.asked) == 1, "what is archived is not due"
 
 
-async def test_many_are_summed_up_in_portions_and_a_single_one_waits(
-    house: MemoryHouse, clock: Clock
+async def test_many_memories_are_summarized_in_groups_and_a_single_one_waits(
+    stack: MemoryStack, clock: Clock
 ) -> None:
-    await write(house, clock, "episode", *(f"n{number}" for number in range(101)))
+    await write(stack, clock, "episode", *(f"n{number}" for number in range(101)))
     clock.now += 8 * DAY
-    runs = await sweep(house, clock, consolidate("episode", workflow="sum_up"))
+    runs = await sweep(stack, clock, consolidate("episode", workflow="sum_up"))
     assert [(workflow, len(contents)) for workflow, contents, _ in runs.asked] == [("acme/x/sum_up", 50)] * 2
-    assert "n100" in await listed(house)
+    assert "n100" in await listed(stack)
 
 
 async def test_a_run_that_fails_is_tried_again_and_leaves_everything(
-    house: MemoryHouse, clock: Clock
+    stack: MemoryStack, clock: Clock
 ) -> None:
-    await write(house, clock, "episode", "one", "two")
+    await write(stack, clock, "episode", "one", "two")
     clock.now += 8 * DAY
-    runs = Runs(house)
+    runs = Runs(stack)
     runs.status = "failed"
-    await sweep(house, clock, consolidate(), runs=runs)
+    await sweep(stack, clock, consolidate(), runs=runs)
     assert len({request_id for _, _, request_id in runs.asked}) == 3
-    assert await listed(house) == {"one", "two"}
+    assert await listed(stack) == {"one", "two"}
     runs.status = "running"
-    await sweep(house, clock, consolidate(), runs=runs)
+    await sweep(stack, clock, consolidate(), runs=runs)
     assert runs.asked[3][2] == runs.asked[0][2], "the same memories are the same request"
     runs.status = "completed"
-    await sweep(house, clock, consolidate(), runs=runs)
-    assert await listed(house) == {"one two"}
+    await sweep(stack, clock, consolidate(), runs=runs)
+    assert await listed(stack) == {"one two"}
 
 
-async def test_what_stands_for_something_already_is_not_summed_up_twice(
-    house: MemoryHouse, clock: Clock
-) -> None:
-    await write(house, clock, "episode", "one", "two")
-    ids = [memory.id for memory in (await house.service.page("ada", PageRequest())).items]
-    await house.service.write("ada", Draft(type="summary", content="both", archives_ids=tuple(ids)))
+async def test_a_summarized_memory_is_not_summarized_again(stack: MemoryStack, clock: Clock) -> None:
+    await write(stack, clock, "episode", "one", "two")
+    ids = [memory.id for memory in (await stack.service.page("ada", PageRequest())).items]
+    await stack.service.write("ada", Draft(type="summary", content="both", archives_ids=tuple(ids)))
     for wrong in (ids, ["mem_none"]):
         with pytest.raises(Exception, match=r"archived|not there"):
-            await house.service.write("ada", Draft(type="summary", content="x", archives_ids=tuple(wrong)))
-    assert await listed(house) == {"both"}
+            await stack.service.write("ada", Draft(type="summary", content="x", archives_ids=tuple(wrong)))
+    assert await listed(stack) == {"both"}

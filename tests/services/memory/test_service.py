@@ -1,4 +1,4 @@
-"""The memory use-cases, over SQLite, the plain vectors and the built-in embedder."""
+"""The memory service over SQLite, plain vectors and the built-in embedder."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.services.memory.memory_kit import memory_house
+from tests.services.memory.memory_kit import open_memory_stack
 from wonder_server.adapters.embedders.hashing import HashingEmbedder
 from wonder_server.core.errors import Reason, WonderError
 from wonder_server.core.json_types import JsonDict
@@ -37,8 +37,8 @@ def clock() -> StoppedClock:
 async def service(
     request: pytest.FixtureRequest, tmp_path: Path, clock: StoppedClock
 ) -> AsyncIterator[MemoryService]:
-    async with memory_house(tmp_path, clock, faiss=request.param == "faiss") as house:
-        yield house.service
+    async with open_memory_stack(tmp_path, clock, faiss=request.param == "faiss") as stack:
+        yield stack.service
 
 
 def fact(content: str, **more: Any) -> Draft:
@@ -52,7 +52,7 @@ async def refusal(work: Awaitable[object]) -> tuple[Reason, str]:
 
 
 class Unasked(HashingEmbedder):
-    """An embedder that counts what it is asked."""
+    """An embedder that counts its calls."""
 
     asked = 0
 
@@ -65,8 +65,8 @@ async def test_an_agent_without_memories_is_searched_at_once_until_it_has_one(
     tmp_path: Path, clock: StoppedClock
 ) -> None:
     embedder = Unasked()
-    async with memory_house(tmp_path, clock, embedder=embedder) as house:
-        service = house.service
+    async with open_memory_stack(tmp_path, clock, embedder=embedder) as stack:
+        service = stack.service
         assert service.search_inline("ada", "tea") is None, "it is unknown before the first search"
         assert await service.search("ada", "tea") == []
         assert service.search_inline("ada", "tea", wanted=Filter(types=("fact",))) == []
@@ -80,7 +80,7 @@ async def test_an_agent_without_memories_is_searched_at_once_until_it_has_one(
         assert service.search_inline("ada", "tea") == []
 
 
-async def test_searching_nothing_refuses_what_searching_does(service: MemoryService) -> None:
+async def test_an_inline_search_rejects_the_same_inputs_as_a_search(service: MemoryService) -> None:
     await service.search("ada", "tea")
     wrong: list[JsonDict] = [
         {"query": " "},
@@ -210,7 +210,7 @@ async def test_of_two_updates_at_once_with_one_etag_one_wins(service: MemoryServ
     assert sum(not isinstance(result, BaseException) for result in results) == 1
 
 
-async def test_what_is_deleted_is_never_found(service: MemoryService) -> None:
+async def test_a_deleted_memory_is_never_found(service: MemoryService) -> None:
     memory = await service.write("ada", fact("Anna likes tea"))
     await service.search("ada", "tea")
     assert await refusal(service.delete("bob", memory.id)) == (Reason.MEMORY_NOT_FOUND, "id")
@@ -220,7 +220,7 @@ async def test_what_is_deleted_is_never_found(service: MemoryService) -> None:
     assert await refusal(service.get("ada", memory.id)) == (Reason.MEMORY_NOT_FOUND, "id")
 
 
-async def test_a_caller_that_goes_away_leaves_record_and_index_in_step(service: MemoryService) -> None:
+async def test_a_cancelled_write_leaves_record_and_index_consistent(service: MemoryService) -> None:
     await service.search("ada", "tea")
     write = asyncio.create_task(service.write("ada", fact("zanzibar")))
     await asyncio.sleep(0)
@@ -258,7 +258,7 @@ def deep(levels: int) -> JsonDict:
         (Draft(type="", content="x"), Reason.FIELD_INVALID, "type"),
     ],
 )
-async def test_what_may_not_be_stored_is_refused_by_field_and_leaves_no_trace(
+async def test_an_invalid_memory_is_rejected_by_field_and_leaves_no_trace(
     service: MemoryService, draft: Draft, reason: Reason, field: str
 ) -> None:
     assert await refusal(service.write("ada", draft)) == (reason, field)

@@ -33,21 +33,21 @@ CONTEXT = ExecutionContext(agent_id="agt_1", key="op_1/node")
 
 
 class Clock:
-    """Stands still."""
+    """A clock that does not advance."""
 
     def now_ms(self) -> int:
         return 1_000
 
 
 class Nothing:
-    """A service that no action here may use."""
+    """A service that fails on every use."""
 
     def __getattr__(self, name: str) -> NoReturn:
         raise AssertionError(name)
 
 
 class Pauses:
-    """Sleeping takes no time, and is remembered, in milliseconds."""
+    """A sleep that returns at once and records its durations in milliseconds."""
 
     def __init__(self) -> None:
         self.taken: list[int] = []
@@ -80,14 +80,14 @@ def task(*steps: Step, **fields: Any) -> PinnedTask:
 
 
 def step(id: str = "one", kind: str = "test", **fields: Any) -> Step:
-    """A step of one action. A kind that only these tests know is repeatable by the action's definition."""
+    """Return a step of one action. The definition declares the tests' own kinds idempotent."""
     idempotent = None if kind in ACTIONS else True
     action = Action(kind=kind, **{"idempotent": idempotent, **fields.pop("action", {})})
     return Step(id=id, action=action, **fields)
 
 
 class Scripted:
-    """An action that fails with what it is given, one try after another, and then succeeds."""
+    """An action that raises given faults, one for each attempt, and then succeeds."""
 
     def __init__(self, *faults: WonderError) -> None:
         self._faults = list(faults)

@@ -1,4 +1,4 @@
-"""Tasks run to their end: retries, timeouts, cancelling, progress (features H1, H2, I1, G6)."""
+"""Execution of tasks: retries, timeouts, cancellation, progress (features H1, H2, I1, G6)."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ async def test_an_action_that_may_not_be_repeated_is_not_tried_again_after_a_tim
     ],
     ids=["author says no", "kind is unknown", "author says yes", "nothing happened", "known to have failed"],
 )
-async def test_what_must_not_be_done_twice_is_tried_again_only_if_nothing_happened(
+async def test_an_action_that_is_not_repeatable_is_retried_only_if_it_was_not_started(
     idempotent: bool | None, fault: WonderError, reason: Reason | None, tries: int
 ) -> None:
     action = Scripted(fault)
@@ -256,7 +256,7 @@ async def test_an_unknown_action_kind_is_a_fault() -> None:
     assert outcome.fault.reason is Reason.NOT_IMPLEMENTED
 
 
-async def test_progress_tells_when_a_step_begins_and_when_it_is_over() -> None:
+async def test_progress_reports_the_start_and_end_of_a_step() -> None:
     progress: list[StepTrace | StepProgress] = []
     steps = task(step("a", "context"), step("b", "context", condition="false"))
     outcome = await executor().execute(steps, {}, CONTEXT, progress.append)
@@ -268,8 +268,8 @@ async def test_progress_tells_when_a_step_begins_and_when_it_is_over() -> None:
     assert tuple(progress[1:]) == outcome.steps
 
 
-async def test_a_task_that_only_computes_gives_way_to_others() -> None:
-    """Each step takes a few milliseconds; the task's own timeout can only fire if it gives way."""
+async def test_a_task_that_only_computes_yields() -> None:
+    """Each step takes a few milliseconds. The task's timeout can fire only if the executor yields."""
     heavy = "input.big.map(x, {'a': x, 'b': [x]}).filter(y, y.a > 0).size()"
     steps = [step(f"s{i}", "context", input_mapping={"n": heavy}) for i in range(100)]
     outcome = await executor().execute(
@@ -279,7 +279,7 @@ async def test_a_task_that_only_computes_gives_way_to_others() -> None:
     assert outcome.fault.reason is Reason.TIMEOUT
 
 
-async def test_an_action_tells_how_far_it_is_and_what_happens() -> None:
+async def test_an_action_reports_progress_and_events() -> None:
     async def talk(call: ActionCall) -> JsonDict:
         call.progress("half way", 0.5, "line\n")
         call.emit("found", {"n": 1})

@@ -1,4 +1,4 @@
-"""Laws of tasks, over generated ones: both drivers agree, attempts are counted, contexts are fresh (H2)."""
+"""Laws of generated tasks: both drivers agree, attempts are counted, each attempt starts fresh (H2)."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_a_task_has_the_same_outcome_inline_and_in_the_event_loop(one: PinnedTas
 
 @st.composite
 def tasks_in_vain(draw: st.DrawFn) -> PinnedTask:
-    """Whatever their steps come to, which read and write each other's values, they start over twice."""
+    """The task retries twice, whatever the outcomes of its steps, which use each other's values."""
     values = draw(
         st.lists(st.tuples(st.sampled_from(["1", "state.a", "state.b"]), NAMES), min_size=2, max_size=6)
     )

@@ -39,13 +39,13 @@ QUICK = task(
 
 @pytest.fixture
 def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No task is given up for its time, so that a machine that is slow decides nothing."""
+    """Disable the limit of inline execution, so that a slow machine does not change the outcome."""
     monkeypatch.setattr("wonder_server.services.tasks.executor.MAX_INLINE_S", 600)
 
 
 @pytest.mark.usefixtures("unhurried")
 @pytest.mark.parametrize("n", [1, 3, "text"], ids=["works", "fails", "cannot be evaluated"])
-async def test_at_once_a_task_ends_as_it_does_otherwise(n: JsonValue) -> None:
+async def test_an_inline_task_has_the_same_outcome(n: JsonValue) -> None:
     at_once = executor().execute_inline(QUICK, {"n": n}, CONTEXT)
     assert at_once is not None
     waited_for = await executor().execute(QUICK, {"n": n}, CONTEXT)
@@ -53,7 +53,7 @@ async def test_at_once_a_task_ends_as_it_does_otherwise(n: JsonValue) -> None:
     assert waited_for.steps and not at_once.steps, "an inline task has no trace"
 
 
-async def test_a_task_that_starts_over_without_a_pause_or_with_one_is_left_to_the_loop() -> None:
+async def test_a_task_that_retries_is_not_executed_inline() -> None:
     stubborn = task(
         step(kind="assert", action={"config": {"condition": False}}, on_failure=OnFailure.RETRY),
         retry=Retry(max_attempts=2, backoff_ms=0),
@@ -61,7 +61,7 @@ async def test_a_task_that_starts_over_without_a_pause_or_with_one_is_left_to_th
     assert executor().execute_inline(stubborn, {}, CONTEXT) is None
 
 
-def test_a_task_with_an_action_that_may_wait_is_not_done_at_once_not_even_begun() -> None:
+def test_a_task_with_an_action_that_may_wait_is_not_started_inline() -> None:
     counted: list[int] = []
 
     def count(call: ActionCall) -> JsonDict:
@@ -76,7 +76,7 @@ def test_a_task_with_an_action_that_may_wait_is_not_done_at_once_not_even_begun(
 
 @pytest.mark.usefixtures("unhurried")
 @pytest.mark.parametrize("wait", [False, True])
-async def test_an_action_that_is_quick_at_times_is_waited_for_at_others(wait: bool) -> None:
+async def test_an_action_can_run_inline_or_wait_from_call_to_call(wait: bool) -> None:
     at_times = step(input_mapping={"wait": "input.wait"}, output_mapping={"output.by": "result.by"})
     one = executor(kind(waiting, run_inline=unless_asked_to_wait))
     at_once = one.execute_inline(task(at_times), {"wait": wait}, CONTEXT)
@@ -87,7 +87,7 @@ async def test_an_action_that_is_quick_at_times_is_waited_for_at_others(wait: bo
 
 
 @pytest.mark.usefixtures("unhurried")
-async def test_a_task_is_done_at_once_if_it_passes_by_the_actions_that_wait() -> None:
+async def test_a_task_runs_inline_if_it_skips_the_actions_that_wait() -> None:
     first = step("a", "context", output_mapping={"output.n": "input.n"})
     one, either = executor(kind(waiting)), task(first, step("b", condition="input.n > 1"))
     assert one.execute_inline(either, {"n": 1}, CONTEXT) == TaskOutcome(output={"n": 1})
@@ -95,13 +95,13 @@ async def test_a_task_is_done_at_once_if_it_passes_by_the_actions_that_wait() ->
     assert (await one.execute(either, {"n": 2}, CONTEXT)).output == {"n": 2}
 
 
-def test_a_task_that_takes_too_long_at_once_is_given_up() -> None:
+def test_an_inline_task_that_takes_too_long_is_abandoned() -> None:
     heavy = "input.big.map(x, {'a': x, 'b': [x]}).filter(y, y.a > 0).size()"
     steps = [step(f"s{i}", "context", input_mapping={"n": heavy}) for i in range(100)]
     assert executor().execute_inline(task(*steps), {"big": list(range(10_000))}, CONTEXT) is None
 
 
-def test_at_once_a_bad_input_and_an_unknown_kind_are_faults() -> None:
+def test_an_invalid_input_and_an_unknown_kind_are_faults_of_an_inline_task() -> None:
     strict = task(step("a", "context"), input_schema={"required": ["n"]})
     refused = executor().execute_inline(strict, {}, CONTEXT)
     assert refused is not None and refused.fault is not None
@@ -113,7 +113,7 @@ def test_at_once_a_bad_input_and_an_unknown_kind_are_faults() -> None:
 
 @pytest.mark.usefixtures("unhurried")
 def test_ten_steps_take_few_calls_of_functions() -> None:
-    """A count that is the same on every machine: 0.13 ms go with it where the machine is quiet."""
+    """Compare a count, which is the same on every machine. It takes 0.13 ms on a quiet one."""
     ten = task(
         *(
             step(

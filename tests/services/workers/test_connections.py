@@ -110,7 +110,7 @@ def test_a_valid_registration_passes() -> None:
 # --- draining and shutdown --------------------------------------------------------------------------
 
 
-async def test_a_worker_that_leaves_finishes_what_it_has_and_gets_nothing_new(pool: WorkerPool) -> None:
+async def test_a_draining_worker_finishes_its_jobs_and_receives_no_more(pool: WorkerPool) -> None:
     leaving = join(pool, max_concurrency=5)
     asked = await submit(pool, "op_1")
     given = await only_assignment(leaving)
@@ -127,13 +127,13 @@ async def test_a_worker_that_leaves_finishes_what_it_has_and_gets_nothing_new(po
     assert operations(await assignments_of(join(pool, max_concurrency=5))) == ["op_2", "op_3"]
 
 
-async def test_a_worker_with_nothing_to_do_leaves_at_once(pool: WorkerPool) -> None:
+async def test_an_idle_worker_drains_at_once(pool: WorkerPool) -> None:
     worker = join(pool)
     pool.drain_worker(worker)
     assert await worker.next_message() is None
 
 
-async def test_a_server_that_stops_still_takes_results_and_assigns_nothing(pool: WorkerPool) -> None:
+async def test_a_stopping_server_accepts_results_and_assigns_no_jobs(pool: WorkerPool) -> None:
     busy, idle = join(pool, "ocr"), join(pool, "translate")
     asked = await submit(pool, "op_1")
     given = await only_assignment(busy)
@@ -167,7 +167,7 @@ async def test_an_unsent_job_stays_queued_when_the_server_stops(pool: WorkerPool
     await asked.cancel()
 
 
-async def test_a_server_that_stops_waits_for_all_that_workers_have(pool: WorkerPool) -> None:
+async def test_a_stopping_server_waits_for_all_assignments(pool: WorkerPool) -> None:
     worker = join(pool, max_concurrency=2)
     await submit(pool, "op_1")
     await submit(pool, "op_2")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from tests.services.workers.workers_kit import (
@@ -12,6 +14,7 @@ from tests.services.workers.workers_kit import (
     messages_of,
     only_assignment,
     operations,
+    run_pending,
     submit,
 )
 from wonder_server.core.errors import Fault, Reason
@@ -157,7 +160,7 @@ async def test_output_that_is_too_large_fails_the_job(pool: WorkerPool) -> None:
 
 
 @pytest.mark.parametrize("is_retriable", [True, False])
-async def test_what_a_worker_reports_is_what_the_job_fails_with(pool: WorkerPool, is_retriable: bool) -> None:
+async def test_a_job_fails_with_the_fault_of_its_worker(pool: WorkerPool, is_retriable: bool) -> None:
     worker = join(pool)
     asked = await submit(pool)
     given = await only_assignment(worker)
@@ -211,9 +214,11 @@ async def test_the_server_stops_reading_from_a_worker_that_does_not_read(pool: W
     worker = join(pool)
     for _ in range(session.MAX_BACKLOG):
         pool.completed(worker, "lease_unknown", {})
-    assert not worker._has_capacity.is_set()
+    reading = asyncio.ensure_future(worker.wait_for_capacity())
+    await run_pending()
+    assert not reading.done()
     await worker.next_message()
-    await worker.wait_for_capacity()
+    await reading
 
 
 # --- concurrency and order --------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Workers that are lost, and leases that run out (features H4, I4)."""
+"""Lost workers and expired leases (features H4, I4)."""
 
 from __future__ import annotations
 
@@ -70,14 +70,14 @@ async def test_a_definition_may_say_that_its_action_is_not_idempotent(pool: Work
     assert await messages_of(second) == []
 
 
-async def test_what_never_went_out_is_not_lost(pool: WorkerPool) -> None:
+async def test_an_unsent_job_is_not_lost(pool: WorkerPool) -> None:
     first, second = join(pool, name="first"), join(pool, name="second")
     await submit(pool, "op_1")
     pool.disconnected(first)
     assert (await only_assignment(second)).attempt == 1
 
 
-async def test_lost_work_waits_for_a_worker_in_front_of_the_line(pool: WorkerPool) -> None:
+async def test_a_lost_job_waits_at_the_front_of_the_queue(pool: WorkerPool) -> None:
     worker = join(pool, IDEMPOTENT, max_concurrency=3)
     for number in range(6):
         await submit(pool, f"op_{number}")
@@ -87,7 +87,7 @@ async def test_lost_work_waits_for_a_worker_in_front_of_the_line(pool: WorkerPoo
     assert operations(await assignments_of(later)) == [f"op_{number}" for number in range(6)]
 
 
-async def test_what_never_went_out_goes_back_to_the_front_of_the_line(pool: WorkerPool) -> None:
+async def test_an_unsent_job_returns_to_the_front_of_the_queue(pool: WorkerPool) -> None:
     worker = join(pool, max_concurrency=2)
     for number in range(4):
         await submit(pool, f"op_{number}")
@@ -96,7 +96,7 @@ async def test_what_never_went_out_goes_back_to_the_front_of_the_line(pool: Work
     assert operations(await assignments_of(later)) == [f"op_{number}" for number in range(4)]
 
 
-async def test_work_that_kills_its_workers_is_given_up(pool: WorkerPool) -> None:
+async def test_a_job_that_loses_too_many_workers_fails(pool: WorkerPool) -> None:
     asked = await submit(pool, "op_1")
     for attempt in range(1, MAX_LOSSES + 1):
         assert await asked.waits()
@@ -107,7 +107,7 @@ async def test_work_that_kills_its_workers_is_given_up(pool: WorkerPool) -> None
     assert await messages_of(join(pool, IDEMPOTENT)) == []
 
 
-async def test_a_worker_goes_once(pool: WorkerPool, time: Time) -> None:
+async def test_a_worker_disconnects_once(pool: WorkerPool, time: Time) -> None:
     worker = join(pool)
     pool.disconnected(worker)
     pool.disconnected(worker)
@@ -186,7 +186,7 @@ async def test_a_silent_worker_is_disconnected(pool: WorkerPool, time: Time) -> 
     assert await asked.result() == {}
 
 
-async def test_a_worker_that_misses_heartbeats_gets_nothing_meanwhile(pool: WorkerPool, time: Time) -> None:
+async def test_a_worker_that_misses_heartbeats_receives_no_jobs(pool: WorkerPool, time: Time) -> None:
     worker = join(pool)
     await time.advance(21)
     await submit(pool)
@@ -218,7 +218,7 @@ async def test_work_for_a_worker_that_does_not_read_goes_to_another_even_if_done
     assert await messages_of(deaf) == []
 
 
-async def test_nothing_is_left_of_what_is_over(pool: WorkerPool, time: Time) -> None:
+async def test_no_state_remains_after_the_last_job(pool: WorkerPool, time: Time) -> None:
     worker = join(pool, max_concurrency=3)
     for number in range(9):
         asked = await submit(pool, f"op_{number}")

@@ -25,7 +25,7 @@ LEASE_S = 30.0
 
 
 class Time:
-    """The event loop's clock and timers, moved by hand. Implements the port ``Clock`` too."""
+    """The event loop's clock and timers, advanced by hand. Implements the port ``Clock`` too."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._loop = asyncio.get_running_loop()
