@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -13,10 +13,12 @@ from typing import NoReturn
 
 import pytest
 
-from tests.process.virtual_machine import START_MS, VirtualTime, run_virtual, virtual_platform
+from tests.process.virtual_platform import START_MS, VirtualTime, run_virtual, virtual_platform
 from wonder.v1 import conversation_pb2 as conversation
 from wonder.v1 import conversation_service_pb2 as pb
+from wonder.v1 import coordinator_service_pb2 as run_service
 from wonder.v1 import library_service_pb2 as library
+from wonder.v1 import run_pb2 as run_pb
 from wonder_server.adapters.egress.proxy import Egress
 from wonder_server.adapters.in_memory.journal import MemoryShards
 from wonder_server.compose import Application, open_application
@@ -25,6 +27,7 @@ from wonder_server.compose.git import ExecutorFactory
 from wonder_server.compose.stores import Stores
 from wonder_server.ports.journal import Entry
 from wonder_server.rpc.conversation.servicer import ConversationServicer
+from wonder_server.rpc.coordinator.servicer import CoordinatorServicer
 from wonder_server.rpc.library.documents import fill_from_document
 from wonder_server.rpc.library.servicer import LibraryServicer
 from wonder_server.settings import Settings
@@ -39,6 +42,10 @@ SLOW_PROFILE = {
         "model": "offline",
         "parameters": {"token_delay_ms": 1_000},
     },
+}
+WAITING_WORKFLOW = {
+    "name": "day",
+    "workflow": {"nodes": [{"id": "wait", "wait": {"duration_ms": 86_400_000}}]},
 }
 SLOW_PERSONA = {"name": "speaker", "persona": {"system_prompt": "Speak.", "model_profile_id": "second"}}
 
@@ -87,15 +94,20 @@ async def messages(app: Application, conversation_id: str) -> list[str]:
     return [each.content for each in (await conversations(app).list_messages(request, Call())).messages]
 
 
-async def create_slow_agent(app: Application) -> str:
-    """Create an agent that pauses for a second before each token but the first, and return its id."""
-    request = library.ApplyDefinitionsRequest(library="slow")
-    for document in (SLOW_PROFILE, SLOW_PERSONA):
+async def apply(app: Application, *documents: Mapping[str, object]) -> None:
+    """Save definitions in the library ``test``."""
+    request = library.ApplyDefinitionsRequest(library="test")
+    for document in documents:
         fill_from_document(request.definitions.add(), document)
     await libraries(app).apply_definitions(request, Call())
+
+
+async def create_slow_agent(app: Application) -> str:
+    """Create an agent that pauses for a second before each token but the first, and return its id."""
+    await apply(app, SLOW_PROFILE, SLOW_PERSONA)
     create = library.CreateAgentRequest()
     create.agent.name = "slow"
-    create.agent.persona_id = "slow/speaker"
+    create.agent.persona_id = "test/speaker"
     return str((await libraries(app).create_agent(create, Call())).agent.id)
 
 
@@ -139,6 +151,23 @@ def test_time_passes_only_as_the_test_moves_it() -> None:
             turn = await get_turn(app, turn_id)
             assert turn.status == conversation.TURN_STATUS_COMPLETED
             assert turn.complete_time.ToMilliseconds() == START_MS + 2_000
+
+    run_virtual(story)
+
+
+def test_a_run_that_waits_for_a_day_ends_when_the_test_moves_a_day() -> None:
+    async def story(time: VirtualTime) -> None:
+        async with open_application(NOWHERE, virtual_platform(time)) as app:
+            await apply(app, WAITING_WORKFLOW)
+            coordinator = app.servicers["wonder.v1.CoordinatorService"]
+            assert isinstance(coordinator, CoordinatorServicer)
+            request = run_service.StartRunRequest(workflow_id="test/day")
+            run_id = (await coordinator.start_run(request, Call())).run.id
+            await time.advance(86_399)
+            get = run_service.GetRunRequest(run_id=run_id)
+            assert (await coordinator.get_run(get, Call())).run.status == run_pb.RUN_STATUS_WAITING
+            await time.advance(2)
+            assert (await coordinator.get_run(get, Call())).run.status == run_pb.RUN_STATUS_COMPLETED
 
     run_virtual(story)
 

@@ -1,4 +1,4 @@
-"""A machine for a whole server in one process: time that a test moves, no threads, and stores in memory."""
+"""A platform for a whole server in one test: time that the test moves, no threads, and stores in memory."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from wonder_server.settings import Settings
 T = TypeVar("T")
 
 START_MS = 1_800_000_000_000
-"""Server time at which a virtual machine starts."""
+"""Server time at the start of virtual time."""
 
 
 class VirtualTime(selectors.DefaultSelector):
