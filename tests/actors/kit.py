@@ -1,4 +1,4 @@
-"""What tests of the loop share: a journal that can be held and broken, a clock, and a stage to act on."""
+"""Shared parts of the loop's tests: a journal that can be held and broken, a clock, timers and a stage."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from wonder_server.core.coordinator.inputs import Start
 from wonder_server.core.coordinator.planner import RUN
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.idempotency import Request
+from wonder_server.core.json_types import JsonValue
 from wonder_server.ports.journal import Commit, Event, Journal, Loaded
 
 SHARD = "0"
@@ -57,7 +58,7 @@ class FakeTimers:
         monkeypatch.setattr(self._loop, "call_later", self._call_later)
 
     def _call_later(
-        self, delay: float, callback: Callable[..., None], *arguments: Any
+        self, delay: float, callback: Callable[..., None], *arguments: object
     ) -> asyncio.TimerHandle:
         handle = asyncio.TimerHandle(delay, callback, arguments, self._loop)
         self.set.append((delay, handle))
@@ -72,28 +73,28 @@ class FakeTimers:
 
 
 class TestJournal(MemoryJournal):
-    """A journal in memory whose commits wait while it is held, and fail while it is broken."""
+    """A journal in memory. Its commits wait while it is held, and fail while it is broken."""
 
     __test__ = False
 
     def __init__(self) -> None:
         super().__init__()
         self.transactions: list[list[Commit]] = []
-        """The commits so far, each with all that was written in it."""
+        """The transactions so far, each with its commits."""
         self.loads = 0
         self.fails = False
         self.fails_for = ""
-        """An actor that alone cannot be written."""
+        """The id of an actor whose commits fail."""
         self.loads_fail = False
-        self.unwritable_output: Any = None
-        """What holds an input with this output cannot be written, now or ever."""
-        self._held: list[tuple[Sequence[Commit], asyncio.Future[Any]]] | None = None
+        self.unwritable_output: JsonValue = None
+        """An output; a commit that holds an input with it fails permanently."""
+        self._held: list[tuple[Sequence[Commit], asyncio.Future[object]]] | None = None
 
     def hold(self) -> None:
         self._held = []
 
     def release(self, count: int | None = None) -> None:
-        """Let ``count`` commits that wait go on, the first ones; by default all, and do not hold any more."""
+        """Complete the first ``count`` held commits. By default, complete all and hold no more."""
         waiting = self._held or []
         for commits, future in waiting[:count]:
             self._complete(commits, future)
@@ -101,11 +102,11 @@ class TestJournal(MemoryJournal):
 
     @property
     def held(self) -> int:
-        """Commits that wait."""
+        """Number of held commits."""
         return len(self._held or ())
 
-    def submit(self, commits: Sequence[Commit]) -> asyncio.Future[Any]:
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    def submit(self, commits: Sequence[Commit]) -> asyncio.Future[object]:
+        future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
         if self._held is not None:
             self._held.append((list(commits), future))
         else:
@@ -123,7 +124,7 @@ class TestJournal(MemoryJournal):
         super().write(commits)
         self.transactions.append(list(commits))
 
-    def _complete(self, commits: Sequence[Commit], future: asyncio.Future[Any]) -> None:
+    def _complete(self, commits: Sequence[Commit], future: asyncio.Future[object]) -> None:
         try:
             self.write(commits)
             future.set_result(None)
@@ -138,13 +139,13 @@ class TestJournal(MemoryJournal):
 
 
 async def run_ready_tasks() -> None:
-    """Let everything that can go on go on; nothing here waits for real time."""
+    """Run all tasks that are ready. No test waits for real time."""
     for _ in range(60):
         await asyncio.sleep(0)
 
 
 class Stage:
-    """A loop whose handlers are the test itself: what is dispatched and shown is only noted down."""
+    """A loop whose handlers are the test: it records commands and events."""
 
     def __init__(
         self,
@@ -181,7 +182,7 @@ class Stage:
     def _on_result(self, operation_id: str) -> None:
         """Do nothing; a stage with handlers releases their quota."""
 
-    def _timer_input(self, operation_id: str, event: Any) -> Any:
+    def _timer_input(self, operation_id: str, event: object) -> Any:
         return event
 
     def _publish(self, actor_id: str, events: list[Event]) -> None:
@@ -189,14 +190,14 @@ class Stage:
         self.events.extend(events)
 
     def ask_in_background(
-        self, event: Any, request: Request | None = None, actor: str = CONVERSATION_ID
+        self, event: object, request: Request | None = None, actor: str = CONVERSATION_ID
     ) -> asyncio.Task[Outcome]:
         return asyncio.get_running_loop().create_task(self.loop.ask(actor, event, request))
 
     async def open(self, actor: str = CONVERSATION_ID) -> None:
         await self.loop.ask(actor, new_conversation(actor))
 
-    async def send(self, seed: str = "seed", actor: str = CONVERSATION_ID, **fields: Any) -> Outcome:
+    async def send(self, seed: str = "seed", actor: str = CONVERSATION_ID, **fields: object) -> Outcome:
         return await self.loop.ask(actor, send(seed, **fields))
 
     def state(self, actor: str = CONVERSATION_ID) -> ConversationState:
@@ -214,7 +215,7 @@ class Stage:
         return [command for command in self.commands if isinstance(command, CallModel)]
 
     def start(self, command: RunWorkflow) -> None:
-        """Do what the handler does with such a command."""
+        """Start the run of a command, as its handler does."""
         self.loop.tell(
             command.run_id,
             Start(
@@ -231,21 +232,21 @@ class Stage:
         return [event.sequence for event in self.events if event.actor_id == actor]
 
     def recorded(self, actor: str) -> list[str]:
-        """The names of the events on record of an actor, shown or not."""
+        """Return the names of an actor's recorded events, published or not."""
         return [event.emit.name for event in self.journal.actors[actor].events]
 
     def names(self, actor: str = CONVERSATION_ID) -> list[str]:
         return [event.emit.name for event in self.events if event.actor_id == actor]
 
 
-async def error_reason(asking: asyncio.Task[Any]) -> Reason:
+async def error_reason(asking: asyncio.Task[Outcome]) -> Reason:
     with pytest.raises(WonderError) as refused:
         await asking
     return refused.value.fault.reason
 
 
-async def wait_for_assembly(stage: Stage, **fields: Any) -> str:
-    """A conversation with a turn that waits for its model; the id of that operation."""
+async def wait_for_assembly(stage: Stage, **fields: object) -> str:
+    """Start a turn that waits for its model. Return the id of the model's operation."""
     await stage.open()
     await stage.send(**fields)
     stage.loop.report_success(CONVERSATION_ID, stage.run_commands()[-1].operation_id, ASSEMBLED)
@@ -255,6 +256,6 @@ async def wait_for_assembly(stage: Stage, **fields: Any) -> str:
 
 async def assert_replays(stage: Stage, actor: str = CONVERSATION_ID) -> None:
     planner = RUN if actor.startswith("run_") else CONVERSATION
-    verdict = replay(planner, await stage.journal.entries(actor, planner, 0, 1000))
-    assert verdict.difference is None
-    assert verdict.steps
+    result = replay(planner, await stage.journal.entries(actor, planner, 0, 1000))
+    assert result.difference is None
+    assert result.steps

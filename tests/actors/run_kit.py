@@ -1,4 +1,4 @@
-"""What tests of runs share: workflows to run, and a stage whose executor is the test itself."""
+"""Shared parts of the runs' tests: workflows, and a stage whose executor is the test."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 from tests.actors.kit import LIMITS, FakeClock, run_ready_tasks
 from tests.conformance.ports.journal_subjects import Shards, opened
@@ -28,15 +27,16 @@ from wonder_server.core.coordinator.planner import RUN
 from wonder_server.core.definitions.references import parse_reference
 from wonder_server.core.definitions.specs import Pin, PinnedWorkflow
 from wonder_server.core.errors import Fault, Reason, error
+from wonder_server.core.json_types import JsonValue
 from wonder_server.ports.journal import Commit
 
 INPUT = {"type": "object", "properties": {"n": {"type": "integer"}}}
 GATE = {"human_gate": {"prompt": "Ship it?", "user_ids": ["ann", "bob"]}}
 
 
-def pinned(name: str, transitions: str, revision: int = 1, **fields: Any) -> PinnedWorkflow:
-    """A pinned workflow, spelt as in `tests.core.coordinator.flows`; nodes name the task ``t`` or the
-    workflow ``w``."""
+def pinned(name: str, transitions: str, revision: int = 1, **fields: object) -> PinnedWorkflow:
+    """Build a pinned workflow in the notation of `tests.core.coordinator.flows`. Its nodes may name the task
+    ``t`` or the workflow ``w``."""
     nodes = fields.pop("nodes", None)
     edges = fields.pop("edges", None)
     spec = flow(transitions, nodes, edges, initial_node_id=transitions.split(">")[0].split()[0], **fields)
@@ -57,7 +57,8 @@ WORKFLOWS = (
 
 
 class KnownWorkflows:
-    """The workflows above, and those a test adds, by id or name, with or without a revision."""
+    """A library of the workflows above and those that a test adds, by id or name, with or without a
+    revision."""
 
     def __init__(self) -> None:
         self.known = list(WORKFLOWS)
@@ -76,7 +77,7 @@ class KnownWorkflows:
 
 
 class RunStage:
-    """Runs over a real loop. Tasks wait until the test ends them, children start as handlers start them."""
+    """Runs on a real loop. Tasks wait until the test ends them; children start as handlers start them."""
 
     def __init__(self, shards: Shards, limits: LoopLimits = LIMITS) -> None:
         self.shards = shards
@@ -86,8 +87,8 @@ class RunStage:
         self.tasks: list[tuple[str, RunTask]] = []
         self._dispatched = asyncio.Event()
         self.cancelled: list[str] = []
-        self.instant_output: Any = None
-        """What tasks give at once, if they do: a function of the command."""
+        self.instant_output: JsonValue = None
+        """A function from a command to its output, for tasks that end at once; None for tasks that wait."""
         self.handlers: Handlers | None = None
         """Handlers that execute the commands; None leaves them to the test."""
         self.quota = DescendantQuota()
@@ -137,7 +138,7 @@ class RunStage:
             case Stop():
                 self.cancelled.append(command.operation_id)
 
-    async def start(self, workflow: str = "team/one", request_id: str = "", **fields: Any) -> RunView:
+    async def start(self, workflow: str = "team/one", request_id: str = "", **fields: object) -> RunView:
         fields.setdefault("input", {})
         fields.setdefault("metadata", {})
         fields.setdefault("scope", Scope(project_id="proj_default"))
@@ -146,7 +147,7 @@ class RunStage:
         return await self.runs.start(start_request, request_id, wait_ms=wait_ms)
 
     async def task(self, node_id: str, run_id: str = "") -> tuple[str, RunTask]:
-        """The oldest task of this node that waits; taken."""
+        """Remove and return the oldest waiting task of this node."""
         async with asyncio.timeout(60):
             while True:
                 for index, (actor, command) in enumerate(self.tasks):
@@ -155,8 +156,8 @@ class RunStage:
                 self._dispatched.clear()
                 await self._dispatched.wait()
 
-    async def finish(self, node_id: str, output: Any = None, run_id: str = "") -> None:
-        """End the oldest task of this node, and let what comes of it happen."""
+    async def finish(self, node_id: str, output: JsonValue = None, run_id: str = "") -> None:
+        """End the oldest task of this node and wait until the loop is idle."""
         actor, command = await self.task(node_id, run_id)
         self.loop.report_success(actor, command.operation_id, output or {})
         await self.wait_until_idle()
@@ -167,14 +168,14 @@ class RunStage:
         await self.wait_until_idle()
 
     async def wait_until_idle(self) -> None:
-        """Everything that can happen now has happened and is on disk."""
+        """Wait until all ready work is done and committed."""
         await run_ready_tasks()
         while not self.loop.is_idle:
             await self.loop.wait_until_idle()
             await run_ready_tasks()
 
     async def put(self, *commits: Commit) -> None:
-        """Write what another part of the server would have written."""
+        """Write commits as another part of the server would."""
         for commit in commits:
             await self.shards.of(commit.actor_id).commit([commit])
 
@@ -183,7 +184,7 @@ class RunStage:
 async def open_stage(
     kind: str = "memory", folder: Path | None = None, limits: LoopLimits = LIMITS
 ) -> AsyncIterator[RunStage]:
-    """A stage over shards in memory or in files."""
+    """Yield a stage on shards in memory or in files."""
     async with opened(kind, folder) as shards:
         stage = RunStage(shards, limits)
         yield stage

@@ -1,9 +1,14 @@
-"""A small planner for tests of the loop: a run that does its steps one after the other.
+"""A small planner for tests of the loop: a run that executes its steps one after another.
 
-A step is ``("early", name)``, work that may be repeated; ``("held", name)``, work that may not; ``("wait",
-name, wake_ms)``, which somebody else ends; or ``("child", name, steps)``, a volatile run of its own. A run's
-output are its steps' outputs by name. Ids come from the position alone, so that the same work has the same
-ids again.
+A step is one of:
+
+- ``("early", name)``: a repeatable task.
+- ``("held", name)``: a task that is not repeatable.
+- ``("wait", name, wake_ms)``: a wait that the test ends.
+- ``("child", name, steps)``: a volatile child run.
+
+A run's output holds its steps' outputs by name. Ids derive from positions alone, so repeated work has the
+same ids.
 """
 
 from __future__ import annotations
@@ -16,8 +21,9 @@ from wonder_server.core.actor.changes import Change, Delete, Emit, Put
 from wonder_server.core.actor.commands import Answer, Command, Parent, RunTask, RunWorkflow, Scope
 from wonder_server.core.actor.planner import Planner, Reload
 from wonder_server.core.errors import Fault, Reason
+from wonder_server.core.json_types import JsonDict, JsonValue
 
-Step = tuple[Any, ...]
+Step = tuple[object, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +32,7 @@ class ToyRun:
     steps: tuple[Step, ...]
     parent: Parent | None = None
     volatile: bool = False
-    output: dict[str, Any] = field(default_factory=dict)
+    output: JsonDict = field(default_factory=dict)
     ended: bool = False
 
 
@@ -49,7 +55,7 @@ class StartRun:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationSucceeded:
     operation_id: str
-    output: Any = None
+    output: JsonValue = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +76,7 @@ class Restarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """Something that a client says; with ``refuse`` it is not accepted."""
+    """A client's input. The planner rejects it if ``refuse`` is set."""
 
     text: str
     refuse: bool = False
@@ -90,7 +96,7 @@ class Dispatched:
 class Finished:
     op: Op
     name: str
-    output: Any
+    output: JsonValue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +125,7 @@ class ToyState:
     ops: dict[str, Op] = field(default_factory=dict)
 
 
-def plan(state: ToyState, event: Any, now_ms: int) -> tuple[Any, ...]:
+def plan(state: ToyState, event: object, now_ms: int) -> tuple[object, ...]:
     run = state.run
     match event:
         case StartRun():
@@ -148,7 +154,7 @@ def plan(state: ToyState, event: Any, now_ms: int) -> tuple[Any, ...]:
             return ()
 
 
-def _next(run: ToyRun, index: int, output: dict[str, Any]) -> Any:
+def _next(run: ToyRun, index: int, output: JsonDict) -> Any:
     if index == len(run.steps):
         return Ended(run=replace(run, output=output, ended=True))
     waits = run.steps[index][0] == "wait"
@@ -157,7 +163,7 @@ def _next(run: ToyRun, index: int, output: dict[str, Any]) -> Any:
     )
 
 
-def apply(state: ToyState, decision: Any) -> None:
+def apply(state: ToyState, decision: object) -> None:
     match decision:
         case RunStarted() | Ended():
             state.run = decision.run
@@ -170,7 +176,7 @@ def apply(state: ToyState, decision: Any) -> None:
             state.run = replace(state.run, output=output)
 
 
-def record(state: ToyState, decision: Any) -> Iterator[Change]:
+def record(state: ToyState, decision: object) -> Iterator[Change]:
     match decision:
         case RunStarted() | Ended():
             yield Put("runs", decision.run.id, decision.run, live=True)
@@ -189,7 +195,7 @@ def record(state: ToyState, decision: Any) -> Iterator[Change]:
             yield Emit("noted", decision)
 
 
-def commands(state: ToyState, decision: Any) -> Iterator[Command]:
+def commands(state: ToyState, decision: object) -> Iterator[Command]:
     run = state.run
     assert run is not None or isinstance(decision, Refused)
     if isinstance(decision, Dispatched) and run is not None:
@@ -219,7 +225,7 @@ def commands(state: ToyState, decision: Any) -> Iterator[Command]:
         yield Answer(parent=decision.run.parent, run_id=decision.run.id, output=decision.run.output)
 
 
-def must_commit(state: ToyState, decided: Sequence[Any]) -> bool:
+def must_commit(state: ToyState, decided: Sequence[object]) -> bool:
     run = state.run
     if run is None or not run.volatile:
         return True

@@ -5,21 +5,24 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from dataclasses import replace
-from typing import Any
 
 from tests.actors.kit import LIMITS, Stage, TestJournal
 from tests.actors.toy import TOY, StartRun, Step, ToyRun
 from wonder_server.actors.runs.replay import replay
+from wonder_server.actors.runtime.actor import Outcome
 from wonder_server.actors.runtime.limits import LoopLimits
 from wonder_server.core.actor.commands import Command, RunTask, RunWorkflow, Stop
 from wonder_server.core.actor.planner import Planner
+from wonder_server.core.json_types import JsonValue
 
 RUN = "run_a"
 
 
 class ToyStage(Stage):
-    """Does what the handlers do. ``by_hand``: tasks by these names wait for `finish`; others answer at once,
-    from within their dispatch."""
+    """A stage that executes commands like the handlers.
+
+    Tasks whose names are in ``by_hand`` wait for `finish`; others report at once, within their dispatch.
+    """
 
     def __init__(
         self,
@@ -32,9 +35,9 @@ class ToyStage(Stage):
         super().__init__(journal, run=run, limits=replace(limits, idle_actors=0))
         self.by_hand = by_hand
         self.effects: Counter[str] = Counter()
-        """How often each task was done, by its key."""
+        """Number of executions of each task, by its key."""
         self.waiting: dict[str, tuple[str, str]] = {}
-        """Tasks by hand: name -> actor and operation."""
+        """Waiting tasks: actor and operation by name."""
         self.stopped: list[str] = []
 
     def _dispatch(self, actor_id: str, command: Command) -> None:
@@ -54,11 +57,11 @@ class ToyStage(Stage):
         elif isinstance(command, Stop):
             self.stopped.append(command.operation_id)
 
-    def finish(self, name: str, output: Any = "ok") -> None:
-        """The task comes to its end."""
+    def finish(self, name: str, output: JsonValue = "ok") -> None:
+        """Report the output of a waiting task."""
         self.loop.report_success(*self.waiting.pop(name), output)
 
-    def begin(self, *steps: Step, run_id: str = RUN) -> asyncio.Task[Any]:
+    def begin(self, *steps: Step, run_id: str = RUN) -> asyncio.Task[Outcome]:
         self.loop.register_new(run_id)
         return self.ask_in_background(StartRun(run_id=run_id, steps=steps), actor=run_id)
 
@@ -68,9 +71,9 @@ class ToyStage(Stage):
         return None if put is None else put.value
 
     async def assert_replays(self, run_id: str = RUN) -> None:
-        verdict = replay(TOY, await self.journal.entries(run_id, TOY, 0, 1000))
-        assert verdict.difference is None
-        assert verdict.steps
+        result = replay(TOY, await self.journal.entries(run_id, TOY, 0, 1000))
+        assert result.difference is None
+        assert result.steps
 
 
 def early(*names: str) -> tuple[Step, ...]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tests.actors.kit import CONVERSATION_ID, LIMITS, FakeClock
 from tests.core.conversation.conversation_kit import ASSEMBLED, agent, send, text_answer
 from wonder_server.actors.access import ActorAccess
@@ -37,7 +35,7 @@ class Agents:
 
 
 class ArchiveStage:
-    """A server's inside on real shards, with the test for a model; ``restart`` is a crash and a new start."""
+    """Actors on real shards, with the test as the model. ``restart`` simulates a crash and a new start."""
 
     def __init__(self, shards: SqliteShards, blobs: MemoryBlobs) -> None:
         self.shards, self.blobs, self.clock = shards, blobs, FakeClock()
@@ -71,7 +69,7 @@ class ArchiveStage:
         )
 
     def _dispatch(self, _actor_id: str, _command: Command) -> None:
-        """Nothing is carried out: the test says what comes of it."""
+        """Do nothing: the test reports results."""
 
     def pending_operation(self, kind: OperationKind) -> str:
         state = self.loop.peek(CONVERSATION_ID)
@@ -79,7 +77,7 @@ class ArchiveStage:
         return next(op.id for op in state.operations.values() if op.kind is kind)
 
     async def turn(self, text: str) -> None:
-        """A whole turn."""
+        """Run a whole turn."""
         await self.loop.ask(CONVERSATION_ID, send(f"seed {text}", text, extraction=False))
         assembly = self.pending_operation(OperationKind.ASSEMBLY)
         await self.loop.ask(CONVERSATION_ID, inputs.Succeeded(operation_id=assembly, output=ASSEMBLED))
@@ -88,9 +86,9 @@ class ArchiveStage:
             CONVERSATION_ID, inputs.ModelAnswered(operation_id=model, result=text_answer(f"To {text}."))
         )
 
-    async def lines(self, *tables: str) -> dict[str, list[Any]]:
-        """What is written of the room, table by table."""
-        found: dict[str, list[Any]] = {}
+    async def lines(self, *tables: str) -> dict[str, list[object]]:
+        """Return the conversation's rows by table."""
+        found: dict[str, list[object]] = {}
         async for page in self.archives.export(CONVERSATION_ID, ()):
             for table, row in page:
                 found.setdefault(table, []).append(dict(row))
@@ -100,10 +98,10 @@ class ArchiveStage:
         await self.loop.ask(CONVERSATION_ID, Update(expire_ms=self.clock.now + after_ms))
 
 
-async def archived(house: ArchiveStage) -> str:
-    await house.turn("turn 1")
-    await house.expire()
-    house.clock.now += HOUR
-    await house.sweeper.sweep()
-    (key,) = house.blobs.contents
+async def archived(stage: ArchiveStage) -> str:
+    await stage.turn("turn 1")
+    await stage.expire()
+    stage.clock.now += HOUR
+    await stage.sweeper.sweep()
+    (key,) = stage.blobs.contents
     return key

@@ -16,10 +16,10 @@ from wonder_server.adapters.sqlite.shard.shards import SqliteShards
 
 
 @pytest_asyncio.fixture
-async def house(tmp_path: Path) -> AsyncIterator[ArchiveStage]:
+async def stage(tmp_path: Path) -> AsyncIterator[ArchiveStage]:
     shards = await SqliteShards.open(tmp_path / "shards", 1, ROW_TYPES)
-    house = ArchiveStage(shards, MemoryBlobs())
-    await house.loop.ask(CONVERSATION_ID, new_conversation(CONVERSATION_ID))
-    yield house
-    await house.loop.stop()
+    stage = ArchiveStage(shards, MemoryBlobs())
+    await stage.loop.ask(CONVERSATION_ID, new_conversation(CONVERSATION_ID))
+    yield stage
+    await stage.loop.stop()
     await shards.close()

@@ -18,22 +18,22 @@ pytestmark = pytest.mark.disk
 
 @pytest.mark.parametrize("loss", ["gone", "damaged"])
 async def test_a_lost_or_damaged_object_is_reported_and_nothing_changes(
-    house: ArchiveStage, loss: str
+    stage: ArchiveStage, loss: str
 ) -> None:
-    key = await archived(house)
-    whole = house.blobs.contents[key]
+    key = await archived(stage)
+    whole = stage.blobs.contents[key]
     if loss == "gone":
-        del house.blobs.contents[key]
+        del stage.blobs.contents[key]
     else:
-        house.blobs.contents[key] = whole[:-1] + b"x"
+        stage.blobs.contents[key] = whole[:-1] + b"x"
     for _ in range(2):
         with pytest.raises(WonderError) as problem:
-            await house.conversations.open(CONVERSATION_ID)
+            await stage.conversations.open(CONVERSATION_ID)
         assert problem.value.fault.reason is Reason.STORAGE_UNAVAILABLE
-    # It can still be looked at, and comes back when its object does.
-    assert (await house.conversations.lookup.get(CONVERSATION_ID)).archive_key == key
-    house.blobs.contents[key] = whole
-    assert (await house.conversations.open(CONVERSATION_ID)).turn_count == 1
+    # The conversation is readable, and is restored once its object is back.
+    assert (await stage.conversations.lookup.get(CONVERSATION_ID)).archive_key == key
+    stage.blobs.contents[key] = whole
+    assert (await stage.conversations.open(CONVERSATION_ID)).turn_count == 1
 
 
 def pack_lines(*lines: str) -> bytes:
@@ -67,29 +67,29 @@ def test_a_complete_archive_is_read() -> None:
 
 
 async def test_a_failing_object_store_changes_nothing(
-    house: ArchiveStage, monkeypatch: pytest.MonkeyPatch
+    stage: ArchiveStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await house.turn("turn 1")
-    await house.expire()
-    house.clock.now += HOUR
+    await stage.turn("turn 1")
+    await stage.expire()
+    stage.clock.now += HOUR
 
     async def full(_: bytes) -> str:
         raise error(Reason.STORAGE_UNAVAILABLE, "Full.", transient=True)
 
     with monkeypatch.context() as patched:
-        patched.setattr(house.blobs, "put", full)
-        assert await house.sweeper.sweep() == 0
-    assert len((await house.lines())["turns"]) == 1
-    # The next sweep takes it up.
-    assert await house.sweeper.sweep() == 1
-    assert (await house.conversations.open(CONVERSATION_ID)).turn_count == 1
+        patched.setattr(stage.blobs, "put", full)
+        assert await stage.sweeper.sweep() == 0
+    assert len((await stage.lines())["turns"]) == 1
+    # The next sweep archives it.
+    assert await stage.sweeper.sweep() == 1
+    assert (await stage.conversations.open(CONVERSATION_ID)).turn_count == 1
 
 
 async def test_an_interrupted_restore_is_repeated(
-    house: ArchiveStage, monkeypatch: pytest.MonkeyPatch
+    stage: ArchiveStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A crash after the rows are back, and before anybody knows."""
-    key = await archived(house)
+    """Crash after the rows are restored and before the conversation is active again."""
+    key = await archived(stage)
 
     class Crash(Exception):
         pass
@@ -97,13 +97,13 @@ async def test_an_interrupted_restore_is_repeated(
     def crash(_: str) -> bool:
         raise Crash
 
-    monkeypatch.setattr(house.loop, "evict", crash)
+    monkeypatch.setattr(stage.loop, "evict", crash)
     with pytest.raises(Crash):
-        await house.conversations.open(CONVERSATION_ID)
-    assert key in house.blobs.contents
-    house.restart()
-    assert await house.sweeper.sweep() == 0
-    assert (await house.conversations.open(CONVERSATION_ID)).turn_count == 1
-    assert not house.blobs.contents
-    entries = await house.shards.of(CONVERSATION_ID).entries(CONVERSATION_ID, CONVERSATION, 0, 1000)
+        await stage.conversations.open(CONVERSATION_ID)
+    assert key in stage.blobs.contents
+    stage.restart()
+    assert await stage.sweeper.sweep() == 0
+    assert (await stage.conversations.open(CONVERSATION_ID)).turn_count == 1
+    assert not stage.blobs.contents
+    entries = await stage.shards.of(CONVERSATION_ID).entries(CONVERSATION_ID, CONVERSATION, 0, 1000)
     assert replay(CONVERSATION, entries).difference is None

@@ -56,7 +56,7 @@ def test_a_failed_extraction_is_logged_with_its_reason_and_its_run() -> None:
     assert driven.turn.status.value == "completed"
 
 
-def test_an_extraction_that_puts_out_nonsense_is_logged() -> None:
+def test_an_extraction_with_invalid_output_is_logged() -> None:
     driven = Stepped()
     driven.succeed(OperationKind.ASSEMBLY, ASSEMBLED)
     driven.answer(text_answer("Done."))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import pytest
 
@@ -21,6 +20,7 @@ from wonder_server.core.coordinator.values import Run, RunStatus
 from wonder_server.core.definitions.specs import Node, PinnedAgent, PinnedWorkflow, Retry, Workflow
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.frozen import replace
+from wonder_server.core.json_types import JsonDict, JsonValue
 from wonder_server.ports.library import AgentPinning
 from wonder_server.ports.records import Query
 
@@ -37,7 +37,7 @@ class CallStage(HandlerStage):
     def calls(self) -> list[CallAgent]:
         return [command for command in self.commands if isinstance(command, CallAgent)]
 
-    async def run(self, scope: Scope | None = None, agent: str = "agt_1", **node: Any) -> None:
+    async def run(self, scope: Scope | None = None, agent: str = "agt_1", **node: object) -> None:
         """Start a run of one node, which calls an agent."""
         node.setdefault("input_mapping", {"question": "input.question"})
         spec = Workflow(nodes=(Node(id="ask", agent_id="helper", **node),), initial_node_id="ask")
@@ -57,18 +57,18 @@ class CallStage(HandlerStage):
         assert run is not None
         return run
 
-    async def result(self) -> dict[str, Any]:
+    async def result(self) -> JsonDict:
         run = await self.wait_for_end()
         assert run.status is RunStatus.COMPLETED, run.fault
         (execution,) = await self.records.find(Query(table="executions", actor=RUN_ID))
-        output: dict[str, Any] = execution.output
+        output: JsonDict = execution.output
         return output
 
     async def turns(self, conversation_id: str) -> list[Turn]:
         return await self.records.find(Query(table="turns", actor=conversation_id, newest_first=False))
 
     async def restart(self) -> CallStage:
-        """What another process finds on this one's disk."""
+        """Return the stage of another process on the same journal."""
         await self.handlers.stop()
         await self.loop.stop()
         return CallStage(self.journal)
@@ -78,66 +78,66 @@ class CallStage(HandlerStage):
 
 
 async def test_a_delegated_turn_has_a_conversation_of_its_own_and_answers_the_run() -> None:
-    house = CallStage()
-    await house.run()
-    output = await house.result()
-    (command,) = house.calls()
+    stage = CallStage()
+    await stage.run()
+    output = await stage.result()
+    (command,) = stage.calls()
     assert output["text"] == "Hello"
     assert (output["agent_id"], output["conversation_id"]) == ("agt_1", command.conversation_id)
-    conversation: Conversation | None = await house.records.get("conversations", command.conversation_id)
+    conversation: Conversation | None = await stage.records.get("conversations", command.conversation_id)
     assert conversation is not None
     assert [(p.type, p.id) for p in conversation.participants] == [("agent", "agt_1")]
     assert (conversation.project_id, conversation.called_by) == ("proj_9", RUN_ID)
-    (turn,) = await house.turns(command.conversation_id)
+    (turn,) = await stage.turns(command.conversation_id)
     assert turn.id == output["turn_id"]
     assert (turn.input, turn.output, turn.depth) == ("Two or three?", "Hello", 1)
     assert (turn.caller.type, turn.caller.run_id) == ("workflow", RUN_ID)
-    (hook,) = house.run_commands()
+    (hook,) = stage.run_commands()
     assert hook.input["history"] == []
     assert (hook.scope.agent_id, hook.scope.depth, hook.scope.project_id) == ("agt_1", 1, "proj_9")
 
 
 async def test_the_conversation_and_its_turn_take_one_commit() -> None:
-    house = CallStage()
-    await house.run()
-    await house.result()
-    (command,) = house.calls()
+    stage = CallStage()
+    await stage.run()
+    await stage.result()
+    (command,) = stage.calls()
     written = [
         [c for c in commits if c.actor_id == command.conversation_id]
-        for commits in house.journal.transactions
+        for commits in stage.journal.transactions
     ]
     (first, *_) = [commits[0] for commits in written if commits]
     assert [type(entry.input).__name__ for entry in first.entries[:2]] == ["Create", "Send"]
 
 
 async def test_a_deleted_agent_fails_the_node() -> None:
-    house = CallStage()
-    await house.run(agent="agt_9")
-    run = await house.wait_for_end()
+    stage = CallStage()
+    await stage.run(agent="agt_9")
+    run = await stage.wait_for_end()
     assert run.fault is not None and run.fault.reason is Reason.AGENT_NOT_FOUND
-    assert not [a for a in house.journal.actors if a.startswith("conv_")]
+    assert not [a for a in stage.journal.actors if a.startswith("conv_")]
 
 
 async def test_a_turn_that_fails_fails_the_node_with_its_reason() -> None:
-    house = CallStage()
-    house.model.ends = [error(Reason.MODEL_FAILED, "The key is not valid.")]
-    await house.run()
-    run = await house.wait_for_end()
+    stage = CallStage()
+    stage.model.ends = [error(Reason.MODEL_FAILED, "The key is not valid.")]
+    await stage.run()
+    run = await stage.wait_for_end()
     assert run.fault is not None and run.fault.reason is Reason.MODEL_FAILED
-    assert run.fault.metadata["conversation_id"] == house.calls()[0].conversation_id
+    assert run.fault.metadata["conversation_id"] == stage.calls()[0].conversation_id
 
 
 async def test_the_depth_of_agent_calls_is_limited() -> None:
-    house = CallStage()
-    await house.run(Scope(depth=MAX_DEPTH - 1))
-    assert (await house.result())["text"] == "Hello"
+    stage = CallStage()
+    await stage.run(Scope(depth=MAX_DEPTH - 1))
+    assert (await stage.result())["text"] == "Hello"
     deeper = CallStage()
     await deeper.run(Scope(depth=MAX_DEPTH))
     run = await deeper.wait_for_end()
     assert run.fault is not None and run.fault.reason is Reason.LIMIT_EXCEEDED
 
 
-async def test_an_agent_whose_context_needs_the_agent_itself_comes_to_an_end() -> None:
+async def test_an_agent_whose_context_assembly_calls_itself_fails() -> None:
     class Narcissus(Agents):
         async def pin_agent(self, ref: str) -> PinnedAgent:
             pinned = await super().pin_agent(ref)
@@ -146,152 +146,152 @@ async def test_an_agent_whose_context_needs_the_agent_itself_comes_to_an_end() -
             mirror = PinnedWorkflow(pin=pin("mirror"), spec=spec, agents={"helper": "agt_1"})
             return dataclasses.replace(pinned, assembly=mirror)
 
-    house = CallStage(agents=Narcissus())
-    await house.run()
-    run = await house.wait_for_end()
+    stage = CallStage(agents=Narcissus())
+    await stage.run()
+    run = await stage.wait_for_end()
     assert run.fault is not None and run.fault.reason is Reason.CONTEXT_ASSEMBLY_FAILED
     assert "in a cycle" in run.fault.message
-    assert [turn.depth for turn in await house.records.find(Query(table="turns"))] == [1]
+    assert [turn.depth for turn in await stage.records.find(Query(table="turns"))] == [1]
 
 
 # --- after a crash ----------------------------------------------------------------------------------
 
 
 async def test_a_run_that_asks_again_while_the_agent_works_waits_for_the_same_turn() -> None:
-    house = CallStage()
-    house.model.ends = ["wait"]
-    await house.run()
-    again = await house.restart()
-    again.loop.resume(await again.journal.unfinished())
+    stage = CallStage()
+    stage.model.ends = ["wait"]
+    await stage.run()
+    restarted = await stage.restart()
+    restarted.loop.resume(await restarted.journal.unfinished())
     await run_ready_tasks()
-    assert (await again.result())["text"] == "Hello"
-    (command,) = again.calls()
+    assert (await restarted.result())["text"] == "Hello"
+    (command,) = restarted.calls()
     assert command.dispatches == 2
-    assert len(await again.turns(command.conversation_id)) == 1
+    assert len(await restarted.turns(command.conversation_id)) == 1
 
 
-async def test_an_answer_that_was_lost_is_given_again() -> None:
-    house = CallStage()
-    await house.run()
-    output = await house.result()
-    (command,) = house.calls()
-    told: list[Any] = []
-    house.loop.tell = lambda actor, event, *_, **__: told.append((actor, event))  # type: ignore[method-assign]
-    house.handlers.dispatch(RUN_ID, replace(command, dispatches=2))
+async def test_a_lost_answer_is_repeated() -> None:
+    stage = CallStage()
+    await stage.run()
+    output = await stage.result()
+    (command,) = stage.calls()
+    reports: list[object] = []
+    stage.loop.tell = lambda actor, event, *_, **__: reports.append((actor, event))  # type: ignore[method-assign]
+    stage.handlers.dispatch(RUN_ID, replace(command, dispatches=2))
     await run_ready_tasks()
-    ((actor, event),) = told
+    ((actor, event),) = reports
     assert (actor, event.operation_id) == (RUN_ID, command.operation_id)
     assert event.output == output
 
 
 async def test_a_retry_after_an_infrastructure_fault_gets_its_own_conversation() -> None:
-    house = CallStage()
+    stage = CallStage()
     busy = error(Reason.MODEL_UNAVAILABLE, "Busy.", transient=True)
-    house.model.ends = [busy]
-    await house.run(retry=Retry(max_attempts=2, backoff_ms=50, timeout_ms=0))
+    stage.model.ends = [busy]
+    await stage.run(retry=Retry(max_attempts=2, backoff_ms=50, timeout_ms=0))
     for _ in range(10):
-        house.clock.now += 60_000
-        for actor in list(house.loop._actors.values()):
+        stage.clock.now += 60_000
+        for actor in list(stage.loop._actors.values()):
             for operation in list(getattr(actor.state, "operations", {}).values()):
-                house.loop._on_timer(actor.id, operation.id)
-        house.model.ends = [busy] if len(house.calls()) < 2 else []
+                stage.loop._on_timer(actor.id, operation.id)
+        stage.model.ends = [busy] if len(stage.calls()) < 2 else []
         await run_ready_tasks()
-    assert (await house.result())["text"] == "Hello"
-    first, second = house.calls()
+    assert (await stage.result())["text"] == "Hello"
+    first, second = stage.calls()
     assert first.operation_id == second.operation_id
     assert first.conversation_id != second.conversation_id
 
 
-# --- stopped ----------------------------------------------------------------------------------------
+# --- cancellation -----------------------------------------------------------------------------------
 
 
 async def test_a_cancelled_run_stops_its_agents_model_and_keeps_the_partial_text() -> None:
-    house = CallStage()
-    house.model.ends = ["wait"]
-    await house.run()
-    assert house.handlers.running == 1
-    await house.loop.ask(RUN_ID, CancelRun())
+    stage = CallStage()
+    stage.model.ends = ["wait"]
+    await stage.run()
+    assert stage.handlers.running == 1
+    await stage.loop.ask(RUN_ID, CancelRun())
     await run_ready_tasks()
-    assert house.handlers.running == 0
-    assert house.model.closed == 1
-    conversation_id = house.calls()[0].conversation_id
-    (turn,) = await house.turns(conversation_id)
+    assert stage.handlers.running == 0
+    assert stage.model.closed == 1
+    conversation_id = stage.calls()[0].conversation_id
+    (turn,) = await stage.turns(conversation_id)
     assert turn.status is TurnStatus.CANCELLED
-    assert house.names(conversation_id)[-2:] == ["message.appended", "turn.cancelled"]
+    assert stage.names(conversation_id)[-2:] == ["message.appended", "turn.cancelled"]
 
 
 async def test_a_cancel_whose_stop_was_lost_with_the_server_reaches_the_agent_after_the_next_start() -> None:
-    house = CallStage()
-    house.model.ends = ["wait"]
-    await house.run()
-    await house.handlers.stop()  # The server stops before it executes the command.
-    await house.loop.ask(RUN_ID, CancelRun())
-    again = await house.restart()
-    again.model.ends = ["wait"]
-    again.loop.resume(await again.journal.unfinished())
-    assert await again.handlers.cancel_orphans() == 1
+    stage = CallStage()
+    stage.model.ends = ["wait"]
+    await stage.run()
+    await stage.handlers.stop()  # The server stops before it executes the command.
+    await stage.loop.ask(RUN_ID, CancelRun())
+    restarted = await stage.restart()
+    restarted.model.ends = ["wait"]
+    restarted.loop.resume(await restarted.journal.unfinished())
+    assert await restarted.handlers.cancel_orphans() == 1
     await run_ready_tasks()
-    (turn,) = await again.turns(house.calls()[0].conversation_id)
+    (turn,) = await restarted.turns(stage.calls()[0].conversation_id)
     assert turn.status is TurnStatus.CANCELLED
-    assert again.handlers.running == 0
-    assert await again.handlers.cancel_orphans() == 0
+    assert restarted.handlers.running == 0
+    assert await restarted.handlers.cancel_orphans() == 0
 
 
 async def test_a_turn_with_a_waiting_parent_is_not_cancelled_as_an_orphan() -> None:
-    house = CallStage()
-    house.model.ends = ["wait"]
-    await house.run()
-    await house.wait_for_assembly()
-    again = await house.restart()
-    again.loop.resume(await again.journal.unfinished())
-    assert await again.handlers.cancel_orphans() == 0
+    stage = CallStage()
+    stage.model.ends = ["wait"]
+    await stage.run()
+    await stage.wait_for_assembly()
+    restarted = await stage.restart()
+    restarted.loop.resume(await restarted.journal.unfinished())
+    assert await restarted.handlers.cancel_orphans() == 0
     await run_ready_tasks()
-    assert (await again.result())["text"] == "Hello"
+    assert (await restarted.result())["text"] == "Hello"
 
 
 async def test_a_call_that_is_cancelled_before_its_agent_is_resolved_leaves_no_conversation() -> None:
-    house = CallStage()
-    await house.run()
-    (command,) = house.calls()
+    stage = CallStage()
+    await stage.run()
+    (command,) = stage.calls()
     other = replace(command, operation_id="op_x", conversation_id=CONVERSATION_ID)
-    house.handlers.dispatch(RUN_ID, other)
-    house.handlers.dispatch(RUN_ID, Stop(operation_id="op_x", child_id=CONVERSATION_ID))
+    stage.handlers.dispatch(RUN_ID, other)
+    stage.handlers.dispatch(RUN_ID, Stop(operation_id="op_x", child_id=CONVERSATION_ID))
     await run_ready_tasks()
-    assert CONVERSATION_ID not in house.journal.actors
+    assert CONVERSATION_ID not in stage.journal.actors
 
 
 # --- loop in ----------------------------------------------------------------------------------------
 
 
 async def test_a_looped_in_agent_joins_the_runs_conversation_and_stays() -> None:
-    house = CallStage()
-    await house.wait_for_assembly()
+    stage = CallStage()
+    await stage.wait_for_assembly()
     await run_ready_tasks()
-    house.tasks_done.output = ASSEMBLED
-    await house.loop.ask(CONVERSATION_ID, Leave(type="agent", id="agt_1"))
-    await house.run(Scope(conversation_id=CONVERSATION_ID), invocation_mode="loop_in")
-    output = await house.result()
+    stage.tasks_done.output = ASSEMBLED
+    await stage.loop.ask(CONVERSATION_ID, Leave(type="agent", id="agt_1"))
+    await stage.run(Scope(conversation_id=CONVERSATION_ID), invocation_mode="loop_in")
+    output = await stage.result()
     assert (output["text"], output["conversation_id"]) == ("Hello", CONVERSATION_ID)
-    state = house.loop.peek(CONVERSATION_ID)
+    state = stage.loop.peek(CONVERSATION_ID)
     assert isinstance(state, ConversationState) and state.conversation is not None
     member = state.conversation.participants[-1]
     assert (member.id, member.origin) == ("agt_1", "looped_in")
     assert member.added_by is not None and member.added_by.run_id == RUN_ID
-    assert "participant.joined" in house.names(CONVERSATION_ID)
+    assert "participant.joined" in stage.names(CONVERSATION_ID)
     assert state.conversation.called_by == ""
-    assert [m["content"] for m in house.run_commands()[-1].input["history"]] == ["hello", "Hello"]
+    assert [m["content"] for m in stage.run_commands()[-1].input["history"]] == ["hello", "Hello"]
 
 
 @pytest.mark.parametrize("conversation_id", ["conv_x", CONVERSATION_ID])
 async def test_an_agent_cannot_join_a_missing_conversation(conversation_id: str) -> None:
-    house = CallStage()
-    await house.run(Scope(conversation_id=conversation_id), invocation_mode="loop_in")
-    run = await house.wait_for_end()
+    stage = CallStage()
+    await stage.run(Scope(conversation_id=conversation_id), invocation_mode="loop_in")
+    run = await stage.wait_for_end()
     assert run.fault is not None and run.fault.reason is Reason.CONVERSATION_NOT_FOUND
-    assert conversation_id not in house.journal.actors
+    assert conversation_id not in stage.journal.actors
 
 
-# --- what the agent is told -------------------------------------------------------------------------
+# --- the agent's input ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -306,12 +306,12 @@ async def test_an_agent_cannot_join_a_missing_conversation(conversation_id: str)
         (0, "0"),
     ],
 )
-def test_an_input_becomes_a_message(given: Any, content: str) -> None:
+def test_an_input_becomes_a_message(given: JsonValue, content: str) -> None:
     assert input_text(given) == content
 
 
 @pytest.mark.parametrize("given", [{}, "", {"question": " \n"}])
-def test_an_agent_call_with_empty_input_is_rejected(given: Any) -> None:
+def test_an_agent_call_with_empty_input_is_rejected(given: JsonValue) -> None:
     with pytest.raises(WonderError) as refused:
         input_text(given)
     assert refused.value.fault.reason is Reason.INPUT_INVALID

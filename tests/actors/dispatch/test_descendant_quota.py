@@ -23,8 +23,7 @@ from wonder_server.ports.records import Query
 
 
 def with_handlers(stage: RunStage, *, quick: bool = True) -> tuple[Handlers, Tasks]:
-    """Let real handlers carry out what the stage's loop hands out; tasks give an empty output, at once or
-    never."""
+    """Let real handlers execute the stage's commands. Tasks return an empty output, at once or never."""
     tasks = Tasks()
     tasks.output, tasks.quick, tasks.wait = {}, quick, not quick
     stage.handlers = Handlers(
@@ -41,7 +40,7 @@ def with_handlers(stage: RunStage, *, quick: bool = True) -> tuple[Handlers, Tas
 
 
 def nested(levels: int, each: int) -> PinnedWorkflow:
-    """``levels`` workflows one in the other, each begun for every one of ``each`` items."""
+    """Build ``levels`` nested workflows, each started for every one of ``each`` items."""
     every = {"s>b": {"for_each": {"items": str(list(range(each)))}}}
     inner = pinned("level0", "a")
     for level in range(1, levels + 1):
@@ -57,10 +56,10 @@ async def children(stage: RunStage, run_id: str) -> list[Run]:
     return found
 
 
-# --- how many there may be --------------------------------------------------------------------------
+# --- the limit --------------------------------------------------------------------------------------
 
 
-async def test_a_tree_of_runs_that_grows_too_large_fails_and_is_taken_down(
+async def test_a_tree_of_runs_that_grows_too_large_fails_and_is_cancelled(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(descendant_quota, "MAX_DESCENDANTS", 50)
@@ -73,17 +72,17 @@ async def test_a_tree_of_runs_that_grows_too_large_fails_and_is_taken_down(
         assert run.status is RunStatus.FAILED and run.fault is not None
         assert run.fault.reason is Reason.LIMIT_EXCEEDED and "50 runs and agents" in run.fault.message
         assert stage.quota.count(run.id) == 0 and stage.loop.actor_count == 0
-        assert tasks.at_once_count < 500
+        assert tasks.inline_count < 500
         smaller = await stage.start("team/level2", wait_ms=5000)
-        assert smaller.run.status is RunStatus.COMPLETED, "one that fits in"
+        assert smaller.run.status is RunStatus.COMPLETED, "a tree within the limit"
         assert stage.quota.count(smaller.run.id) == 0
 
 
-async def test_a_run_below_counts_until_it_has_ended_and_others_wait_for_that() -> None:
+async def test_a_run_counts_until_it_has_ended() -> None:
     counted = DescendantQuota()
     for number in range(descendant_quota.MAX_DESCENDANTS):
         assert counted.acquire("run_r", f"op_{number}") is None
-    assert counted.acquire("run_r", "op_0") is None, "handed out again"
+    assert counted.acquire("run_r", "op_0") is None, "a repeated dispatch"
     assert counted.acquire("run_q", "op_q") is None, "below another run"
     for refused in ("op_x", "op_y"):
         fault = counted.acquire("run_r", refused)
@@ -108,7 +107,7 @@ async def test_runs_at_any_depth_know_their_root() -> None:
         assert stage.quota.count(begun.id) == 0
 
 
-# --- seen while they are at work --------------------------------------------------------------------
+# --- runs in progress -------------------------------------------------------------------------------
 
 
 async def test_a_running_child_is_found_by_its_id(stage: RunStage) -> None:
@@ -117,7 +116,7 @@ async def test_a_running_child_is_found_by_its_id(stage: RunStage) -> None:
     whole = await stage.runs.lookup.with_details(begun.run.id)
     assert whole.details is not None
     (child_id,) = (token.waits_for_id for token in whole.details.tokens)
-    assert await children(stage, begun.run.id) == [], "nothing of it is on disk"
+    assert await children(stage, begun.run.id) == [], "the children are volatile"
     found = await stage.runs.lookup.with_details(child_id)
     assert found.run.status is RunStatus.RUNNING
     assert [run.id for run in await children(stage, begun.run.id)] == [child_id]

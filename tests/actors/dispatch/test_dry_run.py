@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any
 
 import pytest
 
@@ -23,6 +21,7 @@ from wonder_server.core.definitions.specs import (
     Workflow,
 )
 from wonder_server.core.errors import Fault, Reason, WonderError
+from wonder_server.core.json_types import JsonDict, JsonObject
 
 
 class Clock:
@@ -31,29 +30,29 @@ class Clock:
 
 
 class Ended:
-    def __init__(self, output: dict[str, Any] | None, fault: Fault | None) -> None:
+    def __init__(self, output: JsonDict | None, fault: Fault | None) -> None:
         self.output, self.fault = output, fault
 
 
 class Tasks:
-    """Answers with what it was given; fails as often as it is told to."""
+    """A task that returns its input, after the given number of failures."""
 
     def __init__(self, fault: Fault | None = None) -> None:
         self.fault = fault
         self.done: list[str] = []
         self.scopes: list[Scope] = []
 
-    async def execute(self, task: PinnedTask, input: Mapping[str, Any], context: Scope, *_: Any) -> Ended:
+    async def execute(self, task: PinnedTask, input: JsonObject, context: Scope, *_: object) -> Ended:
         self.done.append(task.pin.name)
         self.scopes.append(context)
         await asyncio.sleep(0)
         return Ended(None, self.fault) if self.fault else Ended({"seen": dict(input)}, None)
 
-    def execute_inline(self, *_: Any) -> None:
+    def execute_inline(self, *_: object) -> None:
         return None
 
 
-def flow(*nodes: Node, tasks: dict[str, PinnedTask] | None = None, **inner: Any) -> PinnedWorkflow:
+def flow(*nodes: Node, tasks: dict[str, PinnedTask] | None = None, **inner: object) -> PinnedWorkflow:
     spec = Workflow(nodes=nodes, initial_node_id=nodes[0].id)
     return PinnedWorkflow(pin=pin("w"), spec=spec, tasks=tasks or {}, **inner)
 
@@ -66,9 +65,9 @@ LOOK = Node(
 )
 
 
-async def run(pinned: PinnedWorkflow, tasks: Tasks, timeout_ms: int = 5_000) -> dict[str, Any]:
-    rehearsals = DryRuns(tasks, Clock(), MemoryJournal)  # type: ignore[arg-type]
-    return await rehearsals.run(pinned, {"message": "hello"}, Scope(agent_id="agt_1"), timeout_ms)
+async def run(pinned: PinnedWorkflow, tasks: Tasks, timeout_ms: int = 5_000) -> JsonDict:
+    dry_runs = DryRuns(tasks, Clock(), MemoryJournal)  # type: ignore[arg-type]
+    return await dry_runs.run(pinned, {"message": "hello"}, Scope(agent_id="agt_1"), timeout_ms)
 
 
 async def reason(pinned: PinnedWorkflow, tasks: Tasks, timeout_ms: int = 5_000) -> Fault:
@@ -96,15 +95,15 @@ async def test_a_dry_run_executes_sub_workflows() -> None:
 
 async def test_a_dry_run_fails_with_the_runs_fault() -> None:
     fault = Fault(reason=Reason.TASK_FAILED, message="It cannot be done.")
-    told = await reason(flow(LOOK, tasks={"t": task()}), Tasks(fault))
-    assert "It cannot be done." in told.message
+    result = await reason(flow(LOOK, tasks={"t": task()}), Tasks(fault))
+    assert "It cannot be done." in result.message
 
 
 @pytest.mark.parametrize("kind", ["memory.write", "mcp", "worker", "shell"])
 async def test_an_action_with_side_effects_is_not_executed(kind: str) -> None:
     tasks = Tasks()
-    told = await reason(flow(LOOK, tasks={"t": task(action=kind)}), tasks)
-    assert "may change something" in told.message and not tasks.done
+    result = await reason(flow(LOOK, tasks={"t": task(action=kind)}), tasks)
+    assert "may change something" in result.message and not tasks.done
 
 
 @pytest.mark.parametrize(
@@ -124,11 +123,11 @@ async def test_only_reading_requests_are_executed(method: str, mapped: bool, don
 
 
 async def test_no_agent_is_called() -> None:
-    told = await reason(flow(Node(id="ask", agent_id="a"), agents={"a": "agt_2"}), Tasks())
-    assert "calls an agent" in told.message
+    result = await reason(flow(Node(id="ask", agent_id="a"), agents={"a": "agt_2"}), Tasks())
+    assert "calls an agent" in result.message
 
 
 async def test_a_workflow_that_does_not_end_times_out() -> None:
-    told = await reason(flow(Node(id="wait", wait=Wait(signal="never"))), Tasks(), 50)
-    assert told.reason is Reason.TIMEOUT
+    result = await reason(flow(Node(id="wait", wait=Wait(signal="never"))), Tasks(), 50)
+    assert result.reason is Reason.TIMEOUT
     assert workflow().pin.name == "w"

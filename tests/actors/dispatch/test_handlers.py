@@ -1,9 +1,9 @@
-"""Handlers: each operation once, its result told, its end quick when nobody waits."""
+"""Handlers: each operation runs once, its result is reported, and a cancelled one ends at once."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -35,34 +35,35 @@ from wonder_server.core.conversation.model.values import TurnStatus
 from wonder_server.core.coordinator.inputs import EventEmitted, NodeFailed, NodeSucceeded
 from wonder_server.core.definitions.specs import ModelProfile, Node, PinnedAgent, PinnedTask, Workflow
 from wonder_server.core.errors import Fault, Reason, error
+from wonder_server.core.json_types import JsonDict, JsonObject, JsonValue
 from wonder_server.core.model import ModelResult
 from wonder_server.ports.library import AgentPinning
 from wonder_server.ports.model import Chunk, Finished, TextDelta
 
 
 class Outcome:
-    def __init__(self, output: dict[str, Any] | None = None, fault: Fault | None = None) -> None:
+    def __init__(self, output: JsonDict | None = None, fault: Fault | None = None) -> None:
         self.output, self.fault = output, fault
 
 
 class Tasks:
-    """Every task gives ``output``, or waits for ever."""
+    """Tasks that return ``output``, or never end."""
 
     def __init__(self) -> None:
-        self.output: Any = ASSEMBLED
+        self.output: JsonValue = ASSEMBLED
         self.scopes: list[Scope] = []
         self.wait = False
         self.quick = False
-        """Whether they need not wait."""
-        self.at_once_count = 0
-        self.progress: list[Any] = []
-        self.events: list[tuple[str, str, Mapping[str, Any]]] = []
-        """What is told on the way."""
+        """True for tasks that run inline."""
+        self.inline_count = 0
+        self.progress: list[object] = []
+        self.events: list[tuple[str, str, JsonObject]] = []
+        """Progress that each task reports."""
 
-    def execute_inline(self, task: PinnedTask, given: Mapping[str, Any], scope: Scope, /) -> Outcome | None:
+    def execute_inline(self, task: PinnedTask, given: JsonObject, scope: Scope, /) -> Outcome | None:
         if not self.quick:
             return None
-        self.at_once_count += 1
+        self.inline_count += 1
         if isinstance(self.output, Exception):
             raise self.output
         return Outcome(fault=self.output) if isinstance(self.output, Fault) else Outcome(self.output)
@@ -70,10 +71,10 @@ class Tasks:
     async def execute(
         self,
         task: PinnedTask,
-        given: Mapping[str, Any],
+        given: JsonObject,
         scope: Scope,
-        on_progress: Any,
-        on_event: Any,
+        on_progress: object,
+        on_event: object,
         /,
     ) -> Outcome:
         self.scopes.append(scope)
@@ -89,15 +90,15 @@ class Tasks:
 
 
 class Model:
-    """Says pieces, then ends with each of ``ends`` in turn."""
+    """A model that streams pieces, then ends with each of ``ends`` in turn."""
 
     def __init__(self) -> None:
         self.pieces = ["Hel", "lo"]
-        self.ends: list[Any] = []
+        self.ends: list[object] = []
         self.closed = 0
         self.calls = 0
 
-    async def stream(self, profile: ModelProfile, request: dict[str, Any]) -> AsyncIterator[Chunk]:
+    async def stream(self, profile: ModelProfile, request: JsonDict) -> AsyncIterator[Chunk]:
         self.calls += 1
         try:
             for piece in self.pieces:
@@ -117,12 +118,12 @@ class Model:
 
 
 class Memory:
-    async def apply(self, operation: Mapping[str, Any], scope: Scope) -> dict[str, Any]:
+    async def apply(self, operation: JsonObject, scope: Scope) -> JsonDict:
         return {}
 
 
 class Agents:
-    """The agent ``agt_1``, called helper, whose context assembly puts out what its task does."""
+    """A library of the agent ``agt_1``, named helper. Its context assembly returns its task's output."""
 
     async def pin_agent(self, ref: str) -> PinnedAgent:
         await asyncio.sleep(0)
@@ -161,9 +162,9 @@ class HandlerStage(Stage):
             quota=self.quota,
         )
         self.runs_by_hand = False
-        """Whether runs that are handed out are left to the test."""
+        """True if the test starts the runs that are dispatched."""
 
-    def _dispatch(self, actor_id: str, command: Any) -> None:
+    def _dispatch(self, actor_id: str, command: object) -> None:
         super()._dispatch(actor_id, command)
         if not (self.runs_by_hand and isinstance(command, RunWorkflow)):
             self.handlers.dispatch(actor_id, command)
@@ -171,7 +172,7 @@ class HandlerStage(Stage):
     def _on_result(self, operation_id: str) -> None:
         self.quota.release(operation_id)
 
-    def _timer_input(self, operation_id: str, event: Any) -> Any:
+    def _timer_input(self, operation_id: str, event: object) -> Any:
         return self.model_executor.timer_input(operation_id, event)
 
     def _publish(self, actor_id: str, events: Any) -> None:
@@ -179,7 +180,7 @@ class HandlerStage(Stage):
         self.streams.publish(actor_id, events)
 
     async def wait_for_assembly(self) -> None:
-        """A turn whose model is being called."""
+        """Start a turn and wait until its model is called."""
         self.runs_by_hand = True
         await self.open()
         await self.send(extraction=False)
@@ -223,7 +224,7 @@ async def test_a_cancelled_turn_closes_its_model_call_at_once() -> None:
 
 
 @pytest.mark.parametrize("end", ["nothing", error(Reason.MODEL_UNAVAILABLE, "Busy.", transient=True)])
-async def test_an_answer_that_breaks_off_is_tried_again_from_the_start(end: Any) -> None:
+async def test_an_incomplete_answer_is_requested_again(end: object) -> None:
     stage = HandlerStage()
     stage.model.ends = [end, text_answer("Hello")]
     reader, _ = stage.streams.subscribe(CONVERSATION_ID)
@@ -260,7 +261,7 @@ async def test_an_unexpected_error_of_a_handler_is_reported_without_details() ->
         (error(Reason.PERMISSION_DENIED, "Not yours."), "PERMISSION_DENIED"),
     ],
 )
-async def test_a_tools_end_reaches_the_model(output: Any, text: str) -> None:
+async def test_a_tools_end_reaches_the_model(output: JsonValue, text: str) -> None:
     stage = HandlerStage()
     stage.model.ends = [text_answer("", call("find")), text_answer("Hello")]
     stage.tasks_done.output = output
@@ -270,7 +271,7 @@ async def test_a_tools_end_reaches_the_model(output: Any, text: str) -> None:
     assert stage.status() is TurnStatus.COMPLETED
 
 
-async def test_a_hook_runs_as_a_run_and_a_stopped_one_ends_with_all_it_started() -> None:
+async def test_a_hook_is_a_run_and_its_cancellation_cancels_its_children() -> None:
     stage = HandlerStage()
     stage.tasks_done.wait = True
     await stage.open()
@@ -297,7 +298,7 @@ async def test_an_operation_that_is_cancelled_before_its_start_leaves_nothing() 
     assert stage.handlers.running == 0
 
 
-async def test_after_stop_nothing_is_reported_and_nothing_begun() -> None:
+async def test_after_stop_nothing_is_reported_and_nothing_started() -> None:
     stage = HandlerStage()
     stage.model.ends = ["wait"]
     await stage.wait_for_assembly()
@@ -311,7 +312,7 @@ async def test_after_stop_nothing_is_reported_and_nothing_begun() -> None:
     assert await stage.journal.unfinished() == [CONVERSATION_ID]
 
 
-# --- tasks on the spot, and what they tell ----------------------------------------------------------
+# --- inline tasks -----------------------------------------------------------------------------------
 
 
 def task_of(run_id: str) -> RunTask:
@@ -325,30 +326,30 @@ def task_of(run_id: str) -> RunTask:
 
 
 class RecordingStage(HandlerStage):
-    """A stage that notes down what actors are told instead of telling them."""
+    """A stage that records inputs instead of sending them."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.told: list[Any] = []
-        self.loop.tell = lambda actor, event, *_, **__: self.told.append((actor, event))  # type: ignore[method-assign]
+        self.reports: list[object] = []
+        self.loop.tell = lambda actor, event, *_, **__: self.reports.append((actor, event))  # type: ignore[method-assign]
 
 
 @pytest.mark.parametrize(
-    ("output", "told"),
+    ("output", "report"),
     [
         ({"n": 1}, NodeSucceeded(operation_id="op_1", output={"n": 1})),
         (BUSINESS, NodeFailed(operation_id="op_1", fault=BUSINESS)),
     ],
 )
-async def test_a_task_that_need_not_wait_is_answered_on_the_spot(output: Any, told: Any) -> None:
+async def test_a_task_without_io_runs_inline(output: JsonValue, report: Any) -> None:
     stage = RecordingStage()
     stage.tasks_done.quick, stage.tasks_done.output = True, output
     stage.handlers.dispatch(RUN_ID, task_of(RUN_ID))
-    assert stage.told == [(RUN_ID, told)]
+    assert stage.reports == [(RUN_ID, report)]
     assert stage.handlers.running == 0
 
 
-async def test_tasks_are_answered_on_the_spot_only_until_others_have_waited_long_enough(
+async def test_tasks_run_inline_only_for_a_time_slice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     stage = RecordingStage()
@@ -356,11 +357,11 @@ async def test_tasks_are_answered_on_the_spot_only_until_others_have_waited_long
     monkeypatch.setattr(handlers, "MAX_INLINE_S", 0.0)
     for _ in range(3):
         stage.handlers.dispatch(RUN_ID, task_of(RUN_ID))
-    assert stage.tasks_done.at_once_count == 1
+    assert stage.tasks_done.inline_count == 1
     await run_ready_tasks()
-    assert len(stage.told) == 2, "the two that came late are one operation"
+    assert len(stage.reports) == 2, "both late commands are one operation"
     stage.handlers.dispatch(RUN_ID, task_of(RUN_ID))
-    assert stage.tasks_done.at_once_count == 2
+    assert stage.tasks_done.inline_count == 2
 
 
 @pytest.mark.usefixtures("_without_logs")
@@ -368,7 +369,7 @@ async def test_an_unexpected_error_of_an_inline_task_is_reported_without_details
     stage = RecordingStage()
     stage.tasks_done.quick, stage.tasks_done.output = True, ZeroDivisionError("secret")
     stage.handlers.dispatch(RUN_ID, task_of(RUN_ID))
-    ((_, failed),) = stage.told
+    ((_, failed),) = stage.reports
     assert failed.fault.reason is Reason.INTERNAL
     assert "secret" not in failed.fault.message
 
@@ -381,7 +382,7 @@ async def test_events_of_a_runs_task_are_reported_before_its_result() -> None:
     stage.tasks_done.output = {"n": 3}
     stage.handlers.dispatch(RUN_ID, task_of(RUN_ID))
     await run_ready_tasks()
-    assert stage.told == [
+    assert stage.reports == [
         (RUN_ID, EventEmitted(operation_id="op_1", key="k/s", name="counted", payload={"n": 3})),
         (RUN_ID, NodeSucceeded(operation_id="op_1", output={"n": 3})),
     ]

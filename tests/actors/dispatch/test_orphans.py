@@ -1,4 +1,4 @@
-"""Child runs whose parents gave them up just before the server ended: found, and no others."""
+"""Orphaned child runs: runs whose parents stopped waiting just before the server ended."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def test_a_child_is_waited_for_until_its_parent_is_cancelled(stage: RunSta
     everything = await stage.shards.find(Query(table="runs"))
     (child,) = (run for run in everything if run.parent is not None)
     assert await orphaned_runs(stage.shards) == []
-    # This stage's stops reach nobody, as when the server ends right after the commit.
+    # This stage executes no Stop command, as when the server ends right after the commit.
     await stage.runs.cancel(parent.run.id, "Enough.", "", "")
     assert await orphaned_runs(stage.shards) == [child.id]
 
@@ -45,20 +45,20 @@ async def test_a_child_is_waited_for_until_its_parent_is_cancelled(stage: RunSta
 async def test_a_turn_waits_for_its_runs_while_it_is_active_and_then_for_extraction(
     stage: RunStage, status: TurnStatus, extraction: str, orphaned: bool
 ) -> None:
-    room = conversation(1)
+    parent = conversation(1)
     turn = Turn(
-        id=TURN, conversation_id=room.id, ordinal=1, caller=Caller(), agent_id="a", agent_name="a",
+        id=TURN, conversation_id=parent.id, ordinal=1, caller=Caller(), agent_id="a", agent_name="a",
         persona="p", input="hi", status=status, memory_extraction_run_id=extraction,
     )  # fmt: skip
     run = Run(
         id=RUN,
         workflow_ref="team/one@1",
         workflow_id="def_one",
-        scope=Scope(project_id="p", conversation_id=room.id, turn_id=TURN),
-        parent=Parent(actor_id=room.id, operation_id="op_x"),
+        scope=Scope(project_id="p", conversation_id=parent.id, turn_id=TURN),
+        parent=Parent(actor_id=parent.id, operation_id="op_x"),
     )
     await stage.put(
-        commit(room.id, put_conversation(room), Put("turns", TURN, turn, ordinal=1)),
+        commit(parent.id, put_conversation(parent), Put("turns", TURN, turn, ordinal=1)),
         commit(RUN, Put("runs", RUN, run, status="running", live=True)),
     )
     assert await orphaned_runs(stage.shards) == ([RUN] if orphaned else [])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from tests.actors.run_kit import RunStage, pinned
@@ -14,17 +12,18 @@ from wonder_server.actors.runs.lookup import RunView
 from wonder_server.core.coordinator.inputs import ReceiveSignal, StartFork
 from wonder_server.core.coordinator.values import ExecutionStatus, RunStatus
 from wonder_server.core.errors import Reason
+from wonder_server.core.json_types import JsonDict
 from wonder_server.ports.records import Query
 
 UNKNOWN_RUN_ID = "run_01HF7YAT0000000000000000A1"
 
 
-async def fork(stage: RunStage, run: RunView, request_id: str = "", **fields: Any) -> RunView:
+async def fork(stage: RunStage, run: RunView, request_id: str = "", **fields: object) -> RunView:
     return await stage.runs.forks.fork(ForkRequest(run_id=run.run.id, **fields), request_id)
 
 
-async def run_until(stage: RunStage, workflow: str, *nodes: str, **fields: Any) -> RunView:
-    """A run whose nodes have ended in this order, each with its place as its result."""
+async def run_until(stage: RunStage, workflow: str, *nodes: str, **fields: object) -> RunView:
+    """Start a run and end its nodes in this order, each with its position as the result."""
     view = await stage.start(workflow, **fields)
     for number, node in enumerate(nodes):
         await stage.finish(node, {"n": number})
@@ -32,22 +31,22 @@ async def run_until(stage: RunStage, workflow: str, *nodes: str, **fields: Any) 
 
 
 async def sequence_of(stage: RunStage, run: RunView, kind: str, node_id: str) -> int:
-    """The first event of this kind of this node."""
+    """Return the sequence of the node's first event of this kind."""
     for event in await stage.shards.of(run.run.id).events(run.run.id, stage.runs.planner, 0, 500):
         if event.emit.kind == kind and getattr(event.emit.value, "node_id", "") == node_id:
             return event.sequence
     raise AssertionError(kind)
 
 
-async def snapshot(stage: RunStage, run: RunView) -> tuple[dict[str, Any], list[tuple[int, str, str]]]:
-    """Its state, and its node executions: ordinal, node, status."""
+async def snapshot(stage: RunStage, run: RunView) -> tuple[JsonDict, list[tuple[int, str, str]]]:
+    """Return the run's state, and its node executions: ordinal, node, status."""
     whole = await stage.runs.lookup.with_details(run.run.id)
     assert whole.details is not None
     executions = [(e.ordinal, e.node_id, e.status.value) for e in whole.details.executions]
     return whole.details.state, executions[::-1]
 
 
-# --- where from -------------------------------------------------------------------------------------
+# --- the point --------------------------------------------------------------------------------------
 
 
 async def test_a_fork_before_a_node_runs_that_node_again_and_nothing_before_it(stage: RunStage) -> None:
@@ -67,7 +66,7 @@ async def test_a_fork_before_a_node_runs_that_node_again_and_nothing_before_it(s
     assert (await stage.runs.replay(forked.run.id)).difference is None
 
 
-async def test_a_fork_after_an_event_stands_where_its_entry_ended(stage: RunStage) -> None:
+async def test_a_fork_after_an_event_starts_at_the_end_of_its_entry(stage: RunStage) -> None:
     first = await run_until(stage, "team/chain@1", "a", "b", "c")
     after = await sequence_of(stage, first, "node_completed", "b")
     forked = await fork(stage, first, after_sequence=after)
@@ -76,18 +75,18 @@ async def test_a_fork_after_an_event_stands_where_its_entry_ended(stage: RunStag
         ("b", "completed"),
         ("c", "running"),
     ]
-    # Every event of one entry stands for the same point.
+    # All events of one entry name the same point.
     same = await fork(stage, first, after_sequence=await sequence_of(stage, first, "node_started", "c"))
     assert (await snapshot(stage, same))[0] == (await snapshot(stage, forked))[0]
 
 
-async def test_a_fork_begins_at_the_first_event_too(stage: RunStage) -> None:
+async def test_a_fork_may_start_at_the_first_event(stage: RunStage) -> None:
     first = await run_until(stage, "team/chain@1", "a")
     forked = await fork(stage, first, after_sequence=1)
     assert await snapshot(stage, forked) == ({}, [(1, "a", "running")])
 
 
-async def test_branches_that_were_under_way_run_again_and_meet(stage: RunStage) -> None:
+async def test_branches_in_progress_run_again_and_join(stage: RunStage) -> None:
     first = await run_until(stage, "team/fan", "a", "b")
     forked = await fork(stage, first, after_sequence=first.head.sequence)
     _, executions = await snapshot(stage, forked)
@@ -103,7 +102,7 @@ async def test_branches_that_were_under_way_run_again_and_meet(stage: RunStage) 
     ]
 
 
-async def test_a_gate_that_waits_is_opened_anew_and_a_signal_is_remembered(stage: RunStage) -> None:
+async def test_a_fork_opens_pending_gates_again_and_keeps_signals(stage: RunStage) -> None:
     first = await run_until(stage, "team/gate", "a")
     await stage.runs.signal(first.run.id, ReceiveSignal(name="hint", payload=1), "")
     head = (await stage.runs.lookup.snapshot(first.run.id)).head
@@ -115,7 +114,7 @@ async def test_a_gate_that_waits_is_opened_anew_and_a_signal_is_remembered(stage
     assert (signal.name, signal.payload) == ("hint", 1)
 
 
-async def test_signals_that_wait_in_line_are_taken_in_the_order_in_which_they_came(stage: RunStage) -> None:
+async def test_queued_signals_are_received_in_their_order(stage: RunStage) -> None:
     first = await stage.start("team/wait")
     for payload in (1, 2, 3):
         await stage.runs.signal(first.run.id, ReceiveSignal(name="go", payload=payload), "")
@@ -139,7 +138,7 @@ async def test_a_fork_can_be_forked(stage: RunStage) -> None:
     assert (fault.reason, fault.field) == (Reason.CURSOR_OUT_OF_RANGE, "before_node_execution")
 
 
-# --- what takes the place of the past ---------------------------------------------------------------
+# --- replaced input and state -----------------------------------------------------------------------
 
 
 async def test_input_and_state_can_be_replaced(stage: RunStage) -> None:
@@ -171,7 +170,7 @@ async def test_a_fork_needs_no_definition_that_is_gone(stage: RunStage) -> None:
     assert (await fork(stage, first, before_execution=2)).run.workflow_ref == "team/chain@1"
 
 
-async def test_an_input_that_does_not_fit_is_refused(stage: RunStage) -> None:
+async def test_an_invalid_input_is_rejected(stage: RunStage) -> None:
     first = await run_until(stage, "team/one")
     fault = await refusal(fork(stage, first, before_execution=1, input={"n": "x"}))
     assert (fault.reason, fault.field) == (Reason.INPUT_INVALID, "input")
@@ -179,10 +178,10 @@ async def test_an_input_that_does_not_fit_is_refused(stage: RunStage) -> None:
     assert (fault.reason, fault.field) == (Reason.INPUT_INVALID, "state")
 
 
-# --- what is no point -------------------------------------------------------------------------------
+# --- invalid points ---------------------------------------------------------------------------------
 
 
-async def test_points_that_are_not_in_the_record_are_refused(stage: RunStage) -> None:
+async def test_points_that_are_not_in_the_record_are_rejected(stage: RunStage) -> None:
     first = await run_until(stage, "team/chain@1", "a")
     head = first.head
     for point in ({"after_sequence": head.sequence + 1}, {"before_execution": head.executions + 1}):
@@ -195,7 +194,7 @@ async def test_points_that_are_not_in_the_record_are_refused(stage: RunStage) ->
     )
 
 
-async def test_a_run_that_was_over_there_has_nothing_to_go_on_with(stage: RunStage) -> None:
+async def test_a_fork_after_the_runs_end_is_rejected(stage: RunStage) -> None:
     view = await stage.start("team/chain@1")
     await stage.finish("a")
     await stage.fail("b")
@@ -212,7 +211,7 @@ async def test_a_run_that_was_over_there_has_nothing_to_go_on_with(stage: RunSta
     assert (await stage.runs.lookup.run(retried.run.id)).status is RunStatus.COMPLETED
 
 
-async def test_a_fork_is_made_once(stage: RunStage) -> None:
+async def test_a_repeated_fork_request_creates_one_fork(stage: RunStage) -> None:
     first = await run_until(stage, "team/chain@1", "a")
     forked = await fork(stage, first, "once", before_execution=2)
     again = await fork(stage, first, "once", before_execution=2)
@@ -221,7 +220,7 @@ async def test_a_fork_is_made_once(stage: RunStage) -> None:
     assert await reason(stage.start("team/one", "once")) is Reason.REQUEST_ID_REUSED
 
 
-# --- bounds -----------------------------------------------------------------------------------------
+# --- limits -----------------------------------------------------------------------------------------
 
 
 async def test_a_fork_keeps_the_newest_executions_of_a_long_run(

@@ -11,16 +11,18 @@ from tests.actors.run_kit import RunStage
 from tests.services.catalog.library_kit import reason, refusal
 from wonder_server.actors.runs.lookup import RunView
 from wonder_server.actors.runs.replay import ReplayResult
+from wonder_server.actors.runtime.actor import Outcome
 from wonder_server.core.coordinator.inputs import ReceiveSignal, ResolveGate
 from wonder_server.core.coordinator.values import Gate, GateStatus, RunStatus
 from wonder_server.core.errors import Reason, WonderError
+from wonder_server.core.json_types import JsonDict
 from wonder_server.ports.records import Query
 
 SOON = 60_000
-"""A wait that no test waits out."""
+"""A wait longer than any test."""
 
 
-def in_background(work: Any) -> asyncio.Task[Any]:
+def in_background(work: object) -> asyncio.Task[Outcome]:
     return asyncio.get_running_loop().create_task(work)
 
 
@@ -53,7 +55,7 @@ async def test_a_run_that_ends_at_once_is_not_missed(stage: RunStage) -> None:
     assert view.run.status is RunStatus.COMPLETED and view.executions == 3
 
 
-async def test_a_wait_that_is_over_shows_the_run_as_it_stands(stage: RunStage) -> None:
+async def test_a_wait_that_times_out_returns_the_running_run(stage: RunStage) -> None:
     call = in_background(stage.start("team/chain@1", wait_ms=150))
     await stage.finish("a")
     view: RunView = await call
@@ -94,7 +96,7 @@ async def test_a_start_is_repeated_after_the_end_and_for_an_unknown_workflow(sta
 
 
 @pytest.mark.parametrize("other", [{"input": {"n": 2}}, {"metadata": {"a": 1}}, {"timeout_ms": 9}])
-async def test_a_request_id_is_for_one_request(stage: RunStage, other: dict[str, Any]) -> None:
+async def test_a_reused_request_id_is_rejected(stage: RunStage, other: JsonDict) -> None:
     await stage.start("team/one", "once")
     assert await reason(stage.start("team/one", "once", **other)) is Reason.REQUEST_ID_REUSED
 
@@ -107,7 +109,7 @@ async def test_draining_answers_waiting_callers(stage: RunStage) -> None:
     assert (await stage.start("team/one", wait_ms=SOON)).run.status is RunStatus.RUNNING
 
 
-async def test_an_input_that_is_refused_leaves_nothing(stage: RunStage) -> None:
+async def test_a_rejected_input_leaves_nothing(stage: RunStage) -> None:
     fault = await refusal(stage.start("team/one", input={"n": "x"}, wait_ms=SOON))
     assert (fault.reason, fault.field) == (Reason.INPUT_INVALID, "input")
     fault = await refusal(stage.start("team/none"))
@@ -127,7 +129,7 @@ async def test_a_cancel_ends_the_run_and_stops_its_tasks(stage: RunStage) -> Non
     assert await reason(stage.runs.cancel(started.run.id, "", "", "")) is Reason.RUN_NOT_ACTIVE
 
 
-async def test_a_cancel_with_an_etag_only_takes_the_run_that_was_seen(stage: RunStage) -> None:
+async def test_a_cancel_with_an_etag_requires_the_version_that_was_read(stage: RunStage) -> None:
     seen = await stage.start("team/chain")
     await stage.finish("a")
     stale, run_id = str(seen.head.sequence), seen.run.id
@@ -136,7 +138,7 @@ async def test_a_cancel_with_an_etag_only_takes_the_run_that_was_seen(stage: Run
     fresh = str((await stage.runs.lookup.snapshot(run_id)).head.sequence)
     ended = await stage.runs.cancel(run_id, "", fresh, "once")
     assert ended.run.status is RunStatus.CANCELLED
-    # The same call again has changed the run itself.
+    # The first call of the same request changed the run.
     assert await stage.runs.cancel(run_id, "", fresh, "once") == ended
 
 
@@ -166,8 +168,8 @@ async def test_a_gate_is_resolved_once_by_an_allowed_user(stage: RunStage) -> No
     )
     other = ResolveGate(gate_id=gate.id, approve=True, shown_hash="x" * 64, user_id="ann")
     assert await reason(stage.runs.gates.resolve(other, "")) is Reason.GATE_RESOLVED
-    nobody = ResolveGate(gate_id=gate.id, approve=True, shown_hash=gate.shown_hash, user_id="eve")
-    assert await reason(stage.runs.gates.resolve(nobody, "")) is Reason.PERMISSION_DENIED
+    unknown = ResolveGate(gate_id=gate.id, approve=True, shown_hash=gate.shown_hash, user_id="eve")
+    assert await reason(stage.runs.gates.resolve(unknown, "")) is Reason.PERMISSION_DENIED
     resolved = await stage.runs.gates.resolve(approve, "once")
     assert (resolved.status, resolved.user_id, resolved.comment) == (GateStatus.APPROVED, "ann", "Go.")
     assert await stage.runs.gates.resolve(approve, "once") == resolved
@@ -182,7 +184,7 @@ async def test_a_gate_is_resolved_once_by_an_allowed_user(stage: RunStage) -> No
 @pytest.mark.parametrize(
     "gate_id", ["", "x", "run_01HF7YAT0000000000000000A1", "gate_01HF7YAT0000000000000000A1", "gate_" * 99]
 )
-async def test_a_gate_that_is_none_is_not_found(stage: RunStage, gate_id: str) -> None:
+async def test_an_unknown_gate_is_not_found(stage: RunStage, gate_id: str) -> None:
     decision = ResolveGate(gate_id=gate_id, approve=True, shown_hash="x")
     assert await reason(stage.runs.gates.resolve(decision, "")) is Reason.GATE_NOT_FOUND
 
@@ -212,7 +214,7 @@ async def test_a_waiting_run_continues_after_a_restart(stage: RunStage) -> None:
 @pytest.mark.parametrize(
     "run_id", ["", "x", "conv_01HF7YAT0000000000000000A1", "run_01HF7YAT0000000000000000A1", "run_\x00"]
 )
-async def test_a_run_that_is_none_is_not_found(stage: RunStage, run_id: str) -> None:
+async def test_an_unknown_run_is_not_found(stage: RunStage, run_id: str) -> None:
     runs, go = stage.runs, ReceiveSignal(name="go")
     for work in (
         runs.lookup.run(run_id),
@@ -252,7 +254,7 @@ async def test_a_run_of_many_nodes_is_replayed_page_by_page(stage: RunStage) -> 
 def _counting() -> Any:
     count = 0
 
-    def give(command: Any) -> dict[str, int]:
+    def give(command: object) -> dict[str, int]:
         nonlocal count
         count += 1
         return {"n": count}

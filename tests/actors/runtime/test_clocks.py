@@ -1,4 +1,4 @@
-"""Steps of the wall clock: timers, the order of records and durations do not follow them."""
+"""Steps of the wall clock: fake_timers, the order of records and durations do not follow them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DAY_S = 86_400
 
 
 class FakeClocks:
-    """A machine's two clocks: ``pass_s`` moves both, ``set_s`` moves the wall clock alone."""
+    """The two clocks of a machine. ``advance_s`` moves both; ``set_s`` moves the wall clock alone."""
 
     def __init__(self) -> None:
         self.wall_ns = NOW * 1_000_000
@@ -36,84 +36,84 @@ class FakeClocks:
 async def test_a_timer_of_four_seconds_takes_four_seconds_whatever_the_wall_clock_does(
     step_s: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hands, bell, timers = FakeClocks(), TimerLog(), FakeTimers(monkeypatch)
-    hands.clock.now_ms()
-    wakes = Timers(hands.clock, bell)
-    wakes.set("conv_1", "op_1", hands.clock.now_ms() + 4000)
-    hands.set_s(step_s)
-    hands.advance_s(3.9)
-    timers.fire()
-    assert bell.rung == []
-    hands.advance_s(0.15)
-    timers.fire()
-    assert bell.rung == [("conv_1", "op_1")]
+    clocks, log, fake_timers = FakeClocks(), TimerLog(), FakeTimers(monkeypatch)
+    clocks.clock.now_ms()
+    timers = Timers(clocks.clock, log)
+    timers.set("conv_1", "op_1", clocks.clock.now_ms() + 4000)
+    clocks.set_s(step_s)
+    clocks.advance_s(3.9)
+    fake_timers.fire()
+    assert log.fired == []
+    clocks.advance_s(0.15)
+    fake_timers.fire()
+    assert log.fired == [("conv_1", "op_1")]
 
 
 async def test_a_timer_that_is_set_after_a_clock_jump_fires_in_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    hands, bell, timers = FakeClocks(), TimerLog(), FakeTimers(monkeypatch)
-    wakes = Timers(hands.clock, bell)
-    wakes.set("conv_1", "old", hands.clock.now_ms() + 60_000)
-    hands.advance_s(1)
-    hands.set_s(DAY_S)
-    wakes.set("conv_1", "new", hands.clock.now_ms() + 50)
-    assert min(delay for delay, handle in timers.set if not handle.cancelled()) == pytest.approx(0.05)
+    clocks, log, fake_timers = FakeClocks(), TimerLog(), FakeTimers(monkeypatch)
+    timers = Timers(clocks.clock, log)
+    timers.set("conv_1", "old", clocks.clock.now_ms() + 60_000)
+    clocks.advance_s(1)
+    clocks.set_s(DAY_S)
+    timers.set("conv_1", "new", clocks.clock.now_ms() + 50)
+    assert min(delay for delay, handle in fake_timers.set if not handle.cancelled()) == pytest.approx(0.05)
 
 
 async def test_a_timer_that_is_set_after_a_suspension_fires_in_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    hands, bell, timers = FakeClocks(), TimerLog(), FakeTimers(monkeypatch)
-    wakes = Timers(hands.clock, bell)
-    wakes.set("conv_1", "old", hands.clock.now_ms() + 60_000)
-    hands.advance_s(3600)
-    wakes.set("conv_1", "new", hands.clock.now_ms() + 50)
-    (delay,) = timers.fire()
+    clocks, log, fake_timers = FakeClocks(), TimerLog(), FakeTimers(monkeypatch)
+    timers = Timers(clocks.clock, log)
+    timers.set("conv_1", "old", clocks.clock.now_ms() + 60_000)
+    clocks.advance_s(3600)
+    timers.set("conv_1", "new", clocks.clock.now_ms() + 50)
+    (delay,) = fake_timers.fire()
     assert delay == 0.0
-    assert bell.rung == [("conv_1", "old")]
+    assert log.fired == [("conv_1", "old")]
 
 
 def test_server_time_never_goes_backwards() -> None:
-    hands = FakeClocks()
-    seen = [hands.clock.now_ms()]
+    clocks = FakeClocks()
+    seen = [clocks.clock.now_ms()]
     for step in (-DAY_S, 30, -5, DAY_S, -2 * DAY_S):
-        hands.set_s(step)
+        clocks.set_s(step)
         for _ in range(50):
-            hands.advance_s(0.1)
-            seen.append(hands.clock.now_ms())
+            clocks.advance_s(0.1)
+            seen.append(clocks.clock.now_ms())
     assert seen == sorted(seen)
 
 
 @pytest.mark.parametrize("step_s", [-10, 10])
 def test_server_time_follows_the_wall_clock_slowly(step_s: int) -> None:
-    hands = FakeClocks()
-    hands.set_s(step_s)
+    clocks = FakeClocks()
+    clocks.set_s(step_s)
     for _ in range(500):
-        hands.advance_s(1)
-        hands.clock.now_ms()
-    assert abs(hands.clock.now_ms() - hands.wall_ns // 1_000_000) == pytest.approx(5000, abs=50)
+        clocks.advance_s(1)
+        clocks.clock.now_ms()
+    assert abs(clocks.clock.now_ms() - clocks.wall_ns // 1_000_000) == pytest.approx(5000, abs=50)
     for _ in range(600):
-        hands.advance_s(1)
-        hands.clock.now_ms()
-    assert hands.clock.now_ms() == hands.wall_ns // 1_000_000
+        clocks.advance_s(1)
+        clocks.clock.now_ms()
+    assert clocks.clock.now_ms() == clocks.wall_ns // 1_000_000
 
 
 def test_a_long_time_without_a_reading_does_not_overshoot() -> None:
-    hands = FakeClocks()
-    hands.set_s(2)
-    hands.advance_s(1)
-    hands.clock.now_ms()
-    hands.advance_s(DAY_S)
-    hands.clock.now_ms()
-    assert hands.clock.now_ms() == hands.wall_ns // 1_000_000
+    clocks = FakeClocks()
+    clocks.set_s(2)
+    clocks.advance_s(1)
+    clocks.clock.now_ms()
+    clocks.advance_s(DAY_S)
+    clocks.clock.now_ms()
+    assert clocks.clock.now_ms() == clocks.wall_ns // 1_000_000
 
 
 @pytest.mark.parametrize("back_ms", [0, 500, DAY_S * 1000])
 async def test_a_clock_that_was_set_back_over_a_restart_keeps_the_remaining_time_of_a_timer(
     back_ms: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    journal, timers = TestJournal(), FakeTimers(monkeypatch)
+    journal, fake_timers = TestJournal(), FakeTimers(monkeypatch)
     first = Stage(journal)
     await retry_with_backoff(first)
     wake_ms = min(operation.wake_ms for operation in first.state().operations.values())
@@ -121,19 +121,19 @@ async def test_a_clock_that_was_set_back_over_a_restart_keeps_the_remaining_time
     assert left_ms > 0
     await first.loop.stop()
 
-    again = Stage(journal)
-    again.clock.now = first.clock.now - back_ms
-    again.loop.resume(await journal.unfinished())
+    restarted = Stage(journal)
+    restarted.clock.now = first.clock.now - back_ms
+    restarted.loop.resume(await journal.unfinished())
     await run_ready_tasks()
-    assert again.model_calls() == []
-    again.clock.now += left_ms - 1
-    timers.fire()
+    assert restarted.model_calls() == []
+    restarted.clock.now += left_ms - 1
+    fake_timers.fire()
     await run_ready_tasks()
-    assert again.model_calls() == []
-    again.clock.now += 1
-    timers.fire()
+    assert restarted.model_calls() == []
+    restarted.clock.now += 1
+    fake_timers.fire()
     await run_ready_tasks()
-    assert len(again.model_calls()) == 1
+    assert len(restarted.model_calls()) == 1
     times = [entry.at_ms for entry in journal.actors[CONVERSATION_ID].entries]
     assert times == sorted(times)
 
@@ -141,31 +141,31 @@ async def test_a_clock_that_was_set_back_over_a_restart_keeps_the_remaining_time
 async def test_an_actor_that_leaves_memory_after_the_clock_was_set_back_does_not_wait_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    journal, timers = TestJournal(), FakeTimers(monkeypatch)
+    journal, fake_timers = TestJournal(), FakeTimers(monkeypatch)
     first = Stage(journal)
     await retry_with_backoff(first)
     wake_ms = min(operation.wake_ms for operation in first.state().operations.values())
     left_ms = wake_ms - first.clock.now
     await first.loop.stop()
-    again = Stage(journal)
-    again.clock.now = first.clock.now - DAY_S * 1000
-    again.loop.resume(await journal.unfinished())
+    restarted = Stage(journal)
+    restarted.clock.now = first.clock.now - DAY_S * 1000
+    restarted.loop.resume(await journal.unfinished())
     await run_ready_tasks()
-    again.clock.now += left_ms - 1
-    assert again.loop.evict(CONVERSATION_ID)
-    again.loop.tell(CONVERSATION_ID, CONVERSATION.timer_fired(""))
+    restarted.clock.now += left_ms - 1
+    assert restarted.loop.evict(CONVERSATION_ID)
+    restarted.loop.tell(CONVERSATION_ID, CONVERSATION.timer_fired(""))
     await run_ready_tasks()
-    timers.fire()
+    fake_timers.fire()
     await run_ready_tasks()
-    assert again.model_calls() == []
-    again.clock.now += 1
-    timers.fire()
+    assert restarted.model_calls() == []
+    restarted.clock.now += 1
+    fake_timers.fire()
     await run_ready_tasks()
-    assert len(again.model_calls()) == 1
+    assert len(restarted.model_calls()) == 1
 
 
 async def retry_with_backoff(stage: Stage) -> None:
-    """A conversation whose model call failed and waits to be tried again."""
+    """Start a conversation whose model call failed and waits for its retry."""
     await stage.open()
     await stage.send()
     stage.loop.report_success(CONVERSATION_ID, stage.run_commands()[-1].operation_id, ASSEMBLED)
@@ -176,6 +176,6 @@ async def retry_with_backoff(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("wall_s", [-(2**31), -1, 0, 1])
-def test_a_wall_clock_before_1970_gives_times_that_are_times(wall_s: int) -> None:
+def test_a_wall_clock_before_1970_gives_positive_times(wall_s: int) -> None:
     clock = SystemClock(lambda: wall_s * SECOND, lambda: 5 * SECOND)
     assert clock.now_ms() > 0

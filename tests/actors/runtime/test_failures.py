@@ -41,7 +41,7 @@ async def test_a_failed_commit_is_reported_to_callers_and_leaves_nothing() -> No
     assert stage.events == shown
     begun = [command for command in stage.commands if isinstance(command, RunWorkflow)]
     stops = [Stop(operation_id=command.operation_id) for command in begun]
-    # One commit or two, as the loop has time for: each run is stopped after it began.
+    # The number of commits depends on timing: each run is stopped after its start.
     assert [command for command in stage.commands if command not in begun] == stops
     for run, stop in zip(begun, stops, strict=True):
         assert stage.commands.index(run) < stage.commands.index(stop)
@@ -64,7 +64,7 @@ async def test_a_result_is_planned_again_after_a_failed_commit() -> None:
     stage.journal.fails = False
     await run_ready_tasks()
     assert stage.names().count("turn.completed") == 1
-    assert len(stage.model_calls()) == 1, "it need not be asked twice"
+    assert len(stage.model_calls()) == 1, "the answer is not requested again"
     await assert_replays(stage)
 
 
@@ -102,9 +102,9 @@ async def test_a_run_whose_start_could_not_be_read_starts_when_it_can() -> None:
 
 
 def failing_planner(kind: type) -> Any:
-    """The conversation planner with a fault in it."""
+    """Return the conversation planner, failing for inputs of ``kind``."""
 
-    def plan(state: Any, event: Any, now_ms: int) -> Any:
+    def plan(state: object, event: object, now_ms: int) -> Any:
         if isinstance(event, kind):
             raise ZeroDivisionError
         return CONVERSATION.plan(state, event, now_ms)
@@ -112,7 +112,7 @@ def failing_planner(kind: type) -> Any:
     return replace(CONVERSATION, plan=plan)
 
 
-async def test_an_input_that_breaks_the_planner_fails_its_operation_and_is_not_tried_for_ever() -> None:
+async def test_an_input_that_breaks_the_planner_fails_its_operation_once() -> None:
     stage = Stage(conversation=failing_planner(inputs.ModelAnswered))
     operation_id = await wait_for_assembly(stage)
     stage.loop.tell(

@@ -24,7 +24,7 @@ from wonder_server.core.coordinator.inputs import CancelRun
 from wonder_server.core.frozen import replace as changed
 
 
-async def test_a_volatile_run_travels_in_its_parents_commit() -> None:
+async def test_a_volatile_run_is_written_in_its_parents_commit() -> None:
     stage = Stage()
     await stage.open()
     await stage.send()
@@ -37,19 +37,19 @@ async def test_a_volatile_run_travels_in_its_parents_commit() -> None:
     assert stage.sequences(command.run_id) == [], "its events are not on disk yet"
     stage.loop.report_success(command.run_id, task.operation_id, {})
     await run_ready_tasks()
-    # The run's own steps, and the conversation's with its answer, in one transaction.
+    # One transaction holds the run's entries and the conversation's.
     assert stage.journal.commits == commits + 1
     written = stage.journal.transactions[-1]
     assert [each.actor_id for each in written] == [command.run_id, CONVERSATION_ID]
     assert [each.root for each in written] == [CONVERSATION_ID, CONVERSATION_ID]
     assert len(written[0].entries) == 2
-    assert written[0].compact, "nobody has looked at it"
+    assert written[0].compact, "no request read the run"
     assert len(stage.recorded(command.run_id)) == 5
     assert stage.loop.peek(command.run_id) is None, "an ended run leaves memory"
     await assert_replays(stage, command.run_id)
 
 
-async def test_to_the_first_call_of_the_model_it_takes_two_commits() -> None:
+async def test_a_turn_takes_two_commits_to_its_first_model_call() -> None:
     stage = Stage()
     await stage.open()
     before = stage.journal.commits
@@ -65,7 +65,7 @@ async def test_to_the_first_call_of_the_model_it_takes_two_commits() -> None:
 
 
 def with_output(name: str, action: str = "context") -> Any:
-    """A workflow that puts out what its task does."""
+    """Return a workflow whose output is its task's request."""
     flow = workflow(name, action)
     return replace(flow, spec=replace(flow.spec, output_mapping={"request": "state.n.request"}))
 
@@ -87,13 +87,13 @@ async def test_a_volatile_run_is_written_before_an_operation_that_is_not_repeata
     commits = stage.journal.commits
     stage.loop.report_success(command.run_id, task.operation_id, ASSEMBLED)
     await run_ready_tasks()
-    # Its result is written too, before it is passed on: a crash in between may not forget it.
+    # The run's result is committed before its parent receives it, so that a crash cannot lose it.
     assert stage.journal.commits == commits + 2
     assert len(stage.model_calls()) == 1
     await assert_replays(stage, command.run_id)
 
 
-async def test_a_volatile_run_that_could_not_be_written_begins_again() -> None:
+async def test_a_volatile_run_that_could_not_be_written_starts_again() -> None:
     stage = Stage()
     await stage.open()
     chosen = replace(agent(), assembly=with_output("assembly", action="shell"))
@@ -111,7 +111,7 @@ async def test_a_volatile_run_that_could_not_be_written_begins_again() -> None:
     assert len(stage.model_calls()) == 1
 
 
-async def test_a_given_up_attempt_of_a_hook_does_not_end_the_turn() -> None:
+async def test_a_timed_out_attempt_of_a_hook_does_not_end_the_turn() -> None:
     stage = Stage()
     await stage.open()
     await stage.send()
@@ -122,15 +122,15 @@ async def test_a_given_up_attempt_of_a_hook_does_not_end_the_turn() -> None:
     stage.clock.now = operation.wake_ms
     stage.loop.tell(CONVERSATION_ID, inputs.TimerFired(operation_id=operation.id))
     await run_ready_tasks()
-    # What the handler does with the command to stop.
-    stage.loop.tell(first.run_id, CancelRun(reason="Nobody waits for it any more."))
+    # Cancel the run, as the handler does for the Stop command.
+    stage.loop.tell(first.run_id, CancelRun(reason="The hook timed out."))
     await run_ready_tasks()
     assert stage.state().active_turns()
     assert stage.names().count("context_assembly.failed") == 0
-    assert stage.recorded(first.run_id)[-1] == "workflow.cancelled", "what it did is on record all the same"
+    assert stage.recorded(first.run_id)[-1] == "workflow.cancelled", "the cancelled run is recorded"
 
 
-async def test_an_answer_that_was_lost_is_given_again() -> None:
+async def test_a_lost_answer_is_repeated() -> None:
     journal = TestJournal()
     stage = Stage(journal)
     await stage.open()
@@ -143,22 +143,22 @@ async def test_an_answer_that_was_lost_is_given_again() -> None:
     stage.loop.report_success(command.run_id, stage.tasks()[0].operation_id, ASSEMBLED)
     await run_ready_tasks()
     await stage.loop.stop()
-    # The run has ended on disk, and its parent has not heard of it, when the server goes.
+    # The server stops after the run's end is on disk and before its parent received it.
     assert await journal.unfinished() == [CONVERSATION_ID]
     journal.fails_for = ""
-    again = Stage(journal)
-    again.loop.resume([CONVERSATION_ID])
+    restarted = Stage(journal)
+    restarted.loop.resume([CONVERSATION_ID])
     await run_ready_tasks()
-    (repeated,) = again.run_commands()
+    (repeated,) = restarted.run_commands()
     assert repeated == changed(command, fresh=False)
-    again.start(repeated)
+    restarted.start(repeated)
     await run_ready_tasks()
-    assert again.tasks() == []
-    assert len(again.model_calls()) == 1
-    await again.loop.stop()
+    assert restarted.tasks() == []
+    assert len(restarted.model_calls()) == 1
+    await restarted.loop.stop()
 
 
-async def test_a_run_that_cannot_even_start_fails_its_parents_operation() -> None:
+async def test_a_run_that_cannot_start_fails_its_parents_operation() -> None:
     stage = Stage()
     await stage.open()
     await stage.send()

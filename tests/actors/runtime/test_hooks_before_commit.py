@@ -1,4 +1,4 @@
-"""Hooks begin before what led to them is on disk: they share its commit, or leave no trace until then."""
+"""Hooks start before their cause is on disk: they share its commit, or have no side effect until then."""
 
 from __future__ import annotations
 
@@ -24,8 +24,10 @@ from wonder_server.ports.journal import Commit
 
 
 class Hooked(Stage):
-    """Runs begin when they are handed out, and tasks answer at once, but for those ``by_hand``; the model
-    says nothing until the test does."""
+    """A stage whose runs start when they are dispatched.
+
+    Tasks report at once unless ``by_hand`` is set. The test ends model calls.
+    """
 
     def __init__(
         self, journal: TestJournal | None = None, *, by_hand: bool = False, action: str = "context"
@@ -51,7 +53,7 @@ class Hooked(Stage):
         return self.ask_in_background(replace(send(seed), agent=self.agent))
 
     def transactions(self, since: int = 0) -> list[list[tuple[str, int]]]:
-        """By commit: whose, and how many entries."""
+        """Return the actor and the number of entries of each commit."""
         return [
             [(each.actor_id, len(each.entries)) for each in group]
             for group in self.journal.transactions[since:]
@@ -70,7 +72,7 @@ async def test_a_hook_that_ends_at_once_shares_its_parents_commit() -> None:
     stage.journal.hold()
     sending = stage.send_in_background()
     await run_ready_tasks()
-    assert not sending.done() and not stage.model_calls(), "nobody is told, and no model is called"
+    assert not sending.done() and not stage.model_calls(), "no caller gets an answer, and no model is called"
     stage.journal.release()
     await sending
     assert stage.transactions(before) == [[(stage.run_id, 2), (CONVERSATION_ID, 2)]]
@@ -110,7 +112,7 @@ async def test_a_command_with_side_effects_waits_for_its_commit() -> None:
     await sending
     await run_ready_tasks()
     assert stage.tasks() and stage.model_calls()
-    # Never is the run on disk without what began it.
+    # The run is never on disk without its cause.
     seen = [actor for group in stage.transactions(before) for actor, _ in group]
     assert seen.index(CONVERSATION_ID) < seen.index(stage.run_id)
     await assert_replays(stage)
@@ -145,7 +147,7 @@ async def test_a_run_is_never_on_disk_before_a_commit_that_still_waits_for_anoth
     run_id = stage.run_commands()[-1].run_id
     looking = asyncio.ensure_future(stage.loop.flush(run_id))
     await run_ready_tasks()
-    assert stage.journal.held == 1, "what began the run waits for the commit under way, and so does the run"
+    assert stage.journal.held == 1, "the run waits with its cause for the commit in flight"
     stage.journal.release()
     await asyncio.gather(first, second, looking)
     assert [actor for group in stage.transactions(before) for actor, _ in group] == [
@@ -156,7 +158,7 @@ async def test_a_run_is_never_on_disk_before_a_commit_that_still_waits_for_anoth
 
 
 @pytest.mark.parametrize("by_hand", [False, True], ids=["ended", "at work"])
-async def test_if_the_commit_fails_there_never_was_a_run(by_hand: bool) -> None:
+async def test_a_failed_commit_undoes_its_early_run(by_hand: bool) -> None:
     stage = Hooked(by_hand=by_hand)
     await stage.open()
     shown = list(stage.events)

@@ -34,7 +34,7 @@ def request(request_id: str = "r1", fingerprint: str = "f1", scope: str = CONVER
     return Request(scope, request_id, fingerprint)
 
 
-# --- rounds -----------------------------------------------------------------------------------------
+# --- commits ----------------------------------------------------------------------------------------
 
 
 async def test_inputs_that_arrive_during_a_commit_share_the_next() -> None:
@@ -45,7 +45,7 @@ async def test_inputs_that_arrive_during_a_commit_share_the_next() -> None:
     await run_ready_tasks()
     stage.journal.release()
     outcomes = await asyncio.gather(*asking)
-    # The first round had already begun with what was there.
+    # The first batch may have been submitted with the first inputs.
     assert stage.journal.commits in (2, 3)
     assert sum(len(commit.entries) for (commit,) in stage.journal.transactions) == 12
     assert len({outcome.answer["turn_id"] for outcome in outcomes}) == 11
@@ -53,7 +53,7 @@ async def test_inputs_that_arrive_during_a_commit_share_the_next() -> None:
     await assert_replays(stage)
 
 
-async def test_nothing_is_shown_handed_out_or_answered_before_the_commit_has_returned() -> None:
+async def test_nothing_is_published_dispatched_or_answered_before_the_commit() -> None:
     stage = Stage()
     await stage.open()
     before = len(stage.events)
@@ -62,9 +62,11 @@ async def test_nothing_is_shown_handed_out_or_answered_before_the_commit_has_ret
     cancelling = stage.ask_in_background(inputs.CancelTurn(turn_id="turn_0"))
     await run_ready_tasks()
     assert not asking.done()
-    assert not cancelling.done(), "a refusal too may rest on what is not written yet"
+    assert not cancelling.done(), "a rejection may depend on uncommitted changes"
     assert len(stage.events) == before
-    assert [type(command) for command in stage.commands] == [RunWorkflow], "a hook leaves no trace"
+    assert [type(command) for command in stage.commands] == [RunWorkflow], (
+        "only a hook may be dispatched early"
+    )
     stage.journal.release()
     await asking
     assert await error_reason(cancelling) is Reason.TURN_NOT_FOUND
@@ -85,7 +87,7 @@ async def test_a_late_result_writes_nothing() -> None:
     assert list(stage.state().operations) == [operation_id]
 
 
-async def test_a_caller_who_has_gone_leaves_the_turn_running() -> None:
+async def test_a_disconnected_caller_leaves_the_turn_running() -> None:
     stage = Stage()
     await stage.open()
     stage.journal.hold()
@@ -117,7 +119,7 @@ async def test_a_repeated_request_gets_the_first_answer_and_starts_nothing() -> 
     assert len(stage.run_commands()) == 1
 
 
-async def test_a_request_id_for_something_else_is_refused() -> None:
+async def test_a_reused_request_id_is_rejected() -> None:
     stage = Stage()
     await stage.open()
     await stage.loop.ask(CONVERSATION_ID, send("a"), request())
@@ -128,7 +130,7 @@ async def test_a_request_id_for_something_else_is_refused() -> None:
     assert (await stage.loop.ask(CONVERSATION_ID, send("c"), request(scope="elsewhere"))).decisions
 
 
-async def test_a_refused_request_may_be_tried_again() -> None:
+async def test_a_rejected_request_may_be_repeated() -> None:
     stage = Stage()
     assert await error_reason(stage.ask_in_background(send("a"), request())) is Reason.CONVERSATION_NOT_FOUND
     await stage.open()
@@ -173,13 +175,13 @@ async def test_actors_with_pending_work_stay_and_the_longest_idle_is_evicted_fir
     assert stage.loop.peek(nth_conversation_id(3)) is None
 
 
-async def test_idle_conversations_leave_by_their_weight_as_well_as_by_their_number() -> None:
+async def test_idle_conversations_are_evicted_by_size_and_by_count() -> None:
     stage = Stage(limits=replace(LIMITS, idle_bytes=100_000))
     operation_id = await wait_for_assembly(stage, extraction=False)
     long = text_answer("x" * 60_000)
     stage.loop.tell(CONVERSATION_ID, inputs.ModelAnswered(operation_id=operation_id, result=long))
     await run_ready_tasks()
-    assert stage.loop.peek(CONVERSATION_ID) is None, "heavier than all may be together"
+    assert stage.loop.peek(CONVERSATION_ID) is None, "the actor alone exceeds the limit"
     for number in range(2, 22):
         await stage.open(nth_conversation_id(number))
     await run_ready_tasks()
@@ -214,15 +216,15 @@ async def test_stop_leaves_pending_operations_in_the_outbox_and_resume_dispatche
     await run_ready_tasks()
     assert await error_reason(stage.ask_in_background(send("x"))) is Reason.SERVER_DRAINING
     assert await journal.unfinished() == [CONVERSATION_ID]
-    again = Stage(journal)
-    again.loop.resume(await journal.unfinished())
+    restarted = Stage(journal)
+    restarted.loop.resume(await journal.unfinished())
     await run_ready_tasks()
-    (repeated,) = again.model_calls()
+    (repeated,) = restarted.model_calls()
     assert (repeated.operation_id, repeated.dispatches) == (operation_id, 2)
     assert repeated.request == stage.model_calls()[0].request
-    assert again.sequences() == []
-    await again.loop.stop()
-    await assert_replays(again)
+    assert restarted.sequences() == []
+    await restarted.loop.stop()
+    await assert_replays(restarted)
 
 
 async def test_stop_lets_a_commit_finish_and_rejects_waiting_inputs() -> None:

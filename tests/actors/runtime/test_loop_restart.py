@@ -25,16 +25,16 @@ async def test_a_retry_delay_continues_after_a_restart() -> None:
     stage.loop.report_failure(CONVERSATION_ID, operation_id, busy)
     await run_ready_tasks()
     await stage.loop.stop()
-    again = Stage(journal)
-    again.loop.resume(await journal.unfinished())
+    restarted = Stage(journal)
+    restarted.loop.resume(await journal.unfinished())
     await run_ready_tasks()
-    assert again.model_calls() == []
-    assert again.loop.timer_count == 1
-    again.clock.now = again.state().operations[operation_id].wake_ms
-    again.loop.tell(CONVERSATION_ID, inputs.TimerFired(operation_id=operation_id))
+    assert restarted.model_calls() == []
+    assert restarted.loop.timer_count == 1
+    restarted.clock.now = restarted.state().operations[operation_id].wake_ms
+    restarted.loop.tell(CONVERSATION_ID, inputs.TimerFired(operation_id=operation_id))
     await run_ready_tasks()
-    assert len(again.model_calls()) == 1
-    await again.loop.stop()
+    assert len(restarted.model_calls()) == 1
+    await restarted.loop.stop()
 
 
 async def test_a_store_that_cannot_be_read_at_the_start_is_read_later() -> None:
@@ -42,15 +42,15 @@ async def test_a_store_that_cannot_be_read_at_the_start_is_read_later() -> None:
     stage = Stage(journal)
     await wait_for_assembly(stage)
     await stage.loop.stop()
-    again = Stage(journal)
+    restarted = Stage(journal)
     journal.loads_fail = True
-    again.loop.resume([CONVERSATION_ID])
+    restarted.loop.resume([CONVERSATION_ID])
     await run_ready_tasks()
-    assert again.model_calls() == []
+    assert restarted.model_calls() == []
     journal.loads_fail = False
     await run_ready_tasks()
-    assert len(again.model_calls()) == 1
-    assert OperationKind.MODEL in {op.kind for op in again.state().operations.values()}
+    assert len(restarted.model_calls()) == 1
+    assert OperationKind.MODEL in {op.kind for op in restarted.state().operations.values()}
 
 
 async def test_a_resumed_run_and_its_parent_find_each_other() -> None:
@@ -65,15 +65,15 @@ async def test_a_resumed_run_and_its_parent_find_each_other() -> None:
     stage.start(flow)
     await run_ready_tasks()
     await stage.loop.stop()
-    again = Stage(journal)
+    restarted = Stage(journal)
     assert sorted(await journal.unfinished()) == sorted([CONVERSATION_ID, flow.run_id])
-    again.loop.resume(await journal.unfinished())
+    restarted.loop.resume(await journal.unfinished())
     await run_ready_tasks()
-    (repeated,), (task,) = again.run_commands(), again.tasks()
+    (repeated,), (task,) = restarted.run_commands(), restarted.tasks()
     assert repeated == changed(flow, fresh=False)
-    again.start(repeated)
-    again.loop.report_success(flow.run_id, task.operation_id, {"x": 1})
+    restarted.start(repeated)
+    restarted.loop.report_success(flow.run_id, task.operation_id, {"x": 1})
     await run_ready_tasks()
-    assert len(again.model_calls()) == 1
-    await assert_replays(again, flow.run_id)
-    await again.loop.stop()
+    assert len(restarted.model_calls()) == 1
+    await assert_replays(restarted, flow.run_id)
+    await restarted.loop.stop()

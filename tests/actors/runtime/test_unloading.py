@@ -1,4 +1,4 @@
-"""Runs that only wait, for a person, a signal or the time, rest in memory like what is idle, and leave it."""
+"""Runs that only wait, for a person, a signal or a time, become idle and leave memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from wonder_server.core.coordinator.inputs import ReceiveSignal
 from wonder_server.core.coordinator.values import RunStatus
 
 IDLE_LIMIT = 100
-"""How many the stage keeps in memory."""
+"""Number of idle actors that the stage keeps in memory."""
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ async def test_many_runs_that_wait_for_a_person_are_not_kept_in_memory(stage: Ru
 
 
 @pytest.mark.parametrize("left", [False, True])
-async def test_a_signal_finds_a_run_wherever_it_rests(stage: RunStage, left: bool) -> None:
+async def test_a_signal_reaches_an_unloaded_run(stage: RunStage, left: bool) -> None:
     view = await stage.start("team/wait")
     for _ in range(2 * IDLE_LIMIT if left else 1):
         await stage.start("team/gate")

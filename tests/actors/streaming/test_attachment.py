@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -23,7 +22,7 @@ CONVERSATION_ID = "conv_1"
 
 
 class Gate:
-    """Lets through one at a time, when told to."""
+    """A gate that lets one task through at a time."""
 
     def __init__(self) -> None:
         self._waiting: list[asyncio.Future[None]] = []
@@ -47,14 +46,14 @@ class Gate:
 
 @dataclass
 class ScriptedActor:
-    """A conversation as it happens: what is written, what is shown, what is being said."""
+    """A scripted conversation: its record, its published events and its partial texts."""
 
     streams: StreamHub = field(default_factory=lambda: StreamHub(10_000, 10_000_000))
     gate: Gate = field(default_factory=Gate)
     written: list[Event] = field(default_factory=list)
     shown: int = 0
     open: dict[str, str] = field(default_factory=dict)
-    """Messages being spoken, with what has been said."""
+    """Texts so far of the messages in progress."""
     attempts: dict[str, int] = field(default_factory=dict)
     begun: int = 0
 
@@ -62,7 +61,7 @@ class ScriptedActor:
         await self.gate.pass_through()
         return len(self.written)
 
-    async def events(self, actor_id: str, planner: Any, after: int, limit: int) -> list[Event]:
+    async def events(self, actor_id: str, planner: object, after: int, limit: int) -> list[Event]:
         await self.gate.pass_through()
         return self.written[after : after + limit]
 
@@ -130,14 +129,14 @@ def turn_of(message: str) -> str:
 
 @dataclass
 class Client:
-    """What a client makes of what it is told; wrong if anything is missing or comes twice."""
+    """A client that checks its items: it fails if one is missing or repeated."""
 
     sequence: int
     text: dict[str, str] = field(default_factory=dict)
     over: set[str] = field(default_factory=set)
     caught_up: int | None = None
 
-    def take(self, item: Any) -> None:
+    def take(self, item: object) -> None:
         match item:
             case CaughtUp():
                 assert self.caught_up is None
@@ -159,8 +158,8 @@ class Client:
                 self.text[item.message_id] = before + item.text
 
 
-async def stream_items(attachment: Attachment) -> AsyncIterator[Any]:
-    """Everything, one by one; a `Closed` is the last."""
+async def stream_items(attachment: Attachment) -> AsyncIterator[object]:
+    """Yield all items one by one. The last is a `Closed`."""
     while True:
         for item in await attachment.take():
             yield item
@@ -168,8 +167,8 @@ async def stream_items(attachment: Attachment) -> AsyncIterator[Any]:
                 return
 
 
-async def read(world: ScriptedActor, client: Client, after: int, tail_only: bool) -> None:
-    attachment = await world.attach(after, tail_only=tail_only)
+async def read(stage: ScriptedActor, client: Client, after: int, tail_only: bool) -> None:
+    attachment = await stage.attach(after, tail_only=tail_only)
     assert attachment is not None
     async for item in stream_items(attachment):
         client.take(item)
@@ -184,36 +183,36 @@ ACTIONS = st.lists(
 
 
 @given(before=ACTIONS, after=ACTIONS, cursor=st.integers(0, 12), tail_only=st.booleans())
-def test_whenever_a_reader_attaches_it_misses_nothing_and_sees_nothing_twice(
-    before: list[Any], after: list[Any], cursor: int, tail_only: bool
+def test_a_reader_misses_nothing_and_gets_nothing_twice(
+    before: list[object], after: list[object], cursor: int, tail_only: bool
 ) -> None:
     async def play() -> None:
-        world = ScriptedActor()
-        world.write()
+        stage = ScriptedActor()
+        stage.write()
         for event in before:
             if event[0] != "read":
-                world.perform(*event)
-        cursor_at = min(cursor, len(world.written))
+                stage.perform(*event)
+        cursor_at = min(cursor, len(stage.written))
         client = Client(0 if tail_only else cursor_at)
-        reading = asyncio.get_running_loop().create_task(read(world, client, cursor_at, tail_only))
+        reading = asyncio.get_running_loop().create_task(read(stage, client, cursor_at, tail_only))
         await asyncio.sleep(0)
         for event in after:
             if event[0] == "read":
-                world.gate.open_once()
+                stage.gate.open_once()
                 for _ in range(4):
                     await asyncio.sleep(0)
             else:
-                world.perform(*event)
-        world.gate.open_for_all()
+                stage.perform(*event)
+        stage.gate.open_for_all()
         for _ in range(12):
             await asyncio.sleep(0)
-        world.publish()
-        world.streams.close(CONVERSATION_ID, "ended")
+        stage.publish()
+        stage.streams.close(CONVERSATION_ID, "ended")
         await asyncio.wait_for(reading, 60)
-        assert client.sequence == len(world.written)
+        assert client.sequence == len(stage.written)
         said = {message: text for message, text in client.text.items() if text}
-        assert said == {message: text for message, text in world.open.items() if text}
-        assert world.streams.count == 0
+        assert said == {message: text for message, text in stage.open.items() if text}
+        assert stage.streams.count == 0
 
     attachments_page, attachments.PAGE = attachments.PAGE, 3
     try:
@@ -222,89 +221,89 @@ def test_whenever_a_reader_attaches_it_misses_nothing_and_sees_nothing_twice(
         attachments.PAGE = attachments_page
 
 
-async def items_of(attachment: Attachment) -> list[Any]:
+async def items_of(attachment: Attachment) -> list[object]:
     return [item async for item in stream_items(attachment)]
 
 
-async def attach_reader(world: ScriptedActor, after: int = 0, **options: Any) -> Attachment:
-    world.gate.open = True
-    attachment = await world.attach(after, **options)
+async def attach_reader(stage: ScriptedActor, after: int = 0, **options: object) -> Attachment:
+    stage.gate.open = True
+    attachment = await stage.attach(after, **options)
     assert attachment is not None
     return attachment
 
 
 async def test_a_reader_gets_the_past_then_partial_texts_then_new_events() -> None:
-    world = ScriptedActor()
-    world.write()
-    world.begin_message()
-    world.append_text("msg_1", "Once ")
-    world.publish()
-    items = stream_items(await attach_reader(world))
+    stage = ScriptedActor()
+    stage.write()
+    stage.begin_message()
+    stage.append_text("msg_1", "Once ")
+    stage.publish()
+    items = stream_items(await attach_reader(stage))
     kinds = [type(await anext(items)).__name__ for _ in range(3)]
-    world.append_text("msg_1", "upon")
-    world.close("msg_1")
-    world.publish()
-    world.streams.close(CONVERSATION_ID, "ended")
+    stage.append_text("msg_1", "upon")
+    stage.close("msg_1")
+    stage.publish()
+    stage.streams.close(CONVERSATION_ID, "ended")
     kinds += [type(item).__name__ async for item in items]
     assert kinds == ["Event", "Delta", "CaughtUp", "Delta", "Event", "Closed"]
 
 
 async def test_a_message_that_failed_with_its_turn_is_not_shown_after_it() -> None:
-    world = ScriptedActor()
-    world.begin_message()
-    world.append_text("msg_1", "half")
-    world.gate.open = False
-    attaching = asyncio.get_running_loop().create_task(world.attach(0))
+    stage = ScriptedActor()
+    stage.begin_message()
+    stage.append_text("msg_1", "half")
+    stage.gate.open = False
+    attaching = asyncio.get_running_loop().create_task(stage.attach(0))
     await asyncio.sleep(0)
-    world.fail("msg_1")
-    world.publish()
-    world.gate.open_for_all()
+    stage.fail("msg_1")
+    stage.publish()
+    stage.gate.open_for_all()
     attachment = await attaching
     assert attachment is not None
-    world.streams.close(CONVERSATION_ID, "ended")
+    stage.streams.close(CONVERSATION_ID, "ended")
     assert [type(item).__name__ for item in await items_of(attachment)] == ["Event", "CaughtUp", "Closed"]
 
 
-async def test_text_that_waits_behind_the_event_that_ended_it_is_not_shown() -> None:
-    world = ScriptedActor()
-    world.begin_message()
-    attaching = asyncio.get_running_loop().create_task(world.attach(0))
+async def test_text_queued_behind_the_end_of_its_message_is_not_shown() -> None:
+    stage = ScriptedActor()
+    stage.begin_message()
+    attaching = asyncio.get_running_loop().create_task(stage.attach(0))
     await asyncio.sleep(0)
-    world.append_text("msg_1", "whole")
-    world.close("msg_1")
-    world.publish()
-    world.gate.open_for_all()
+    stage.append_text("msg_1", "whole")
+    stage.close("msg_1")
+    stage.publish()
+    stage.gate.open_for_all()
     attachment = await attaching
     assert attachment is not None
-    world.streams.close(CONVERSATION_ID, "ended")
+    stage.streams.close(CONVERSATION_ID, "ended")
     assert [type(item).__name__ for item in await items_of(attachment)] == ["Event", "CaughtUp", "Closed"]
 
 
-async def test_from_now_on_a_message_that_was_just_closed_is_not_shown_half() -> None:
-    world = ScriptedActor()
-    world.begin_message()
-    world.append_text("msg_1", "half")
-    world.close("msg_1")
-    attachment = await attach_reader(world, tail_only=True)
-    world.publish()
-    world.streams.close(CONVERSATION_ID, "ended")
+async def test_a_tail_only_reader_does_not_get_half_of_a_finished_message() -> None:
+    stage = ScriptedActor()
+    stage.begin_message()
+    stage.append_text("msg_1", "half")
+    stage.close("msg_1")
+    attachment = await attach_reader(stage, tail_only=True)
+    stage.publish()
+    stage.streams.close(CONVERSATION_ID, "ended")
     assert [type(item).__name__ for item in await items_of(attachment)] == ["CaughtUp", "Closed"]
 
 
-async def test_a_cursor_beyond_the_record_is_refused_and_leaves_no_subscription() -> None:
-    world = ScriptedActor()
-    world.write()
-    world.gate.open = True
+async def test_a_cursor_beyond_the_record_is_rejected_and_leaves_no_subscription() -> None:
+    stage = ScriptedActor()
+    stage.write()
+    stage.gate.open = True
     with pytest.raises(WonderError) as refused:
-        await world.attach(2)
+        await stage.attach(2)
     assert refused.value.fault.reason is Reason.CURSOR_OUT_OF_RANGE
     assert refused.value.fault.metadata == {"last_sequence": "1"}
-    assert world.streams.count == 0
+    assert stage.streams.count == 0
 
 
 async def test_attaching_to_a_missing_actor_fails_and_leaves_no_subscription() -> None:
-    world = ScriptedActor()
-    world.gate.open = True
+    stage = ScriptedActor()
+    stage.gate.open = True
 
     async def nowhere(actor_id: str) -> None:
         return None
@@ -313,45 +312,45 @@ async def test_attaching_to_a_missing_actor_fails_and_leaves_no_subscription() -
         raise WonderError(refusal)
 
     with pytest.raises(WonderError) as problem:
-        await world.attach(5)
+        await stage.attach(5)
     refusal = problem.value.fault
-    world.head = nowhere  # type: ignore[method-assign]
-    assert await world.attach(0) is None
-    world.head = broken  # type: ignore[method-assign]
+    stage.head = nowhere  # type: ignore[method-assign]
+    assert await stage.attach(0) is None
+    stage.head = broken  # type: ignore[method-assign]
     with pytest.raises(WonderError):
-        await world.attach(0)
-    assert world.streams.count == 0
+        await stage.attach(0)
+    assert stage.streams.count == 0
 
 
-async def test_a_reader_that_falls_behind_is_closed_with_the_cursor_to_come_back_with() -> None:
-    world = ScriptedActor(streams=StreamHub(5, 10_000_000))
+async def test_a_slow_reader_is_closed_and_resumes_from_its_cursor() -> None:
+    stage = ScriptedActor(streams=StreamHub(5, 10_000_000))
     for _ in range(3):
-        world.write()
-    world.publish()
-    slow, quick = await attach_reader(world), await attach_reader(world)
+        stage.write()
+    stage.publish()
+    slow, quick = await attach_reader(stage), await attach_reader(stage)
     slow_items, quick_items = stream_items(slow), stream_items(quick)
     for items in (slow_items, quick_items):
         for _ in range(4):
             await anext(items)
     for _ in range(8):
-        world.write()
-        world.publish()
+        stage.write()
+        stage.publish()
         assert isinstance(await anext(quick_items), Event)
     assert await anext(slow_items) == Closed("slow")
     assert slow.sequence == 3
-    again = await attach_reader(world, slow.sequence)
-    world.streams.close(CONVERSATION_ID, "ended")
-    shown = [item.sequence for item in await items_of(again) if isinstance(item, Event)]
+    resumed = await attach_reader(stage, slow.sequence)
+    stage.streams.close(CONVERSATION_ID, "ended")
+    shown = [item.sequence for item in await items_of(resumed) if isinstance(item, Event)]
     assert shown == list(range(4, 12))
     await slow_items.aclose()  # type: ignore[attr-defined]
     await quick_items.aclose()  # type: ignore[attr-defined]
 
 
-async def test_silence_is_broken_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_idle_attachment_gets_keep_alives(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attachments, "KEEP_ALIVE_AFTER_S", 0.0)
-    world = ScriptedActor()
-    world.write()
-    attachment = await attach_reader(world, 1)
+    stage = ScriptedActor()
+    stage.write()
+    attachment = await attach_reader(stage, 1)
     items = stream_items(attachment)
     assert await anext(items) == CaughtUp(1)
     assert await anext(items) == KeepAlive()

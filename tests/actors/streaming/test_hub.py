@@ -1,11 +1,10 @@
-"""Who is listening: subscriptions, texts while they are spoken, slow readers."""
+"""The stream hub: subscriptions, partial texts, slow readers."""
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -35,11 +34,11 @@ def stream_hub(items: int = 100, size: int = 100_000) -> StreamHub:
     return StreamHub(items, size)
 
 
-def take_all(subscription: Subscription) -> list[Any]:
+def take_all(subscription: Subscription) -> list[object]:
     return list(subscription.take())
 
 
-def texts(items: list[Any]) -> list[tuple[int, str]]:
+def texts(items: list[object]) -> list[tuple[int, str]]:
     return [(item.offset, item.text) for item in items if isinstance(item, Delta)]
 
 
@@ -112,7 +111,7 @@ async def test_a_restarted_message_is_announced_and_starts_at_offset_zero() -> N
     here.append_text(CONVERSATION_ID, "msg_1", "whole")
     half, again = take_all(reader)
     assert (half.text, half.restarted) == ("half an ans", False)
-    # What follows the announcement may be merged into it.
+    # Text after a restart may be merged into its delta.
     assert (again.offset, again.text, again.attempt, again.restarted) == (0, "whole", 2, True)
     _, (so_far,) = here.subscribe(CONVERSATION_ID)
     assert (so_far.text, so_far.attempt) == ("whole", 2)
@@ -147,11 +146,11 @@ async def test_a_slow_reader_is_closed_without_affecting_others() -> None:
     here = stream_hub(items=3)
     slow, _ = here.subscribe(CONVERSATION_ID)
     quick, _ = here.subscribe(CONVERSATION_ID)
-    heard = []
+    received = []
     for sequence in range(1, 6):
         here.publish(CONVERSATION_ID, [event(sequence)])
-        heard += take_all(quick)
-    assert [item.sequence for item in heard] == [1, 2, 3, 4, 5]
+        received += take_all(quick)
+    assert [item.sequence for item in received] == [1, 2, 3, 4, 5]
     assert take_all(slow) == [Closed("slow")]
     here.publish(CONVERSATION_ID, [event(6)])
     assert take_all(slow) == []
@@ -189,14 +188,14 @@ async def test_a_reader_over_the_lag_limit_is_closed(monkeypatch: pytest.MonkeyP
     slow, _ = here.subscribe(CONVERSATION_ID)
     quick, _ = here.subscribe(CONVERSATION_ID)
     here.begin_message(CONVERSATION_ID, "turn_1", "msg_1", 1)
-    heard = 0
+    received = 0
     for _ in range(3):
         here.append_text(CONVERSATION_ID, "msg_1", "x" * (MAX_LAG_BYTES // 2))
-        heard += sum(len(text) for _, text in texts(take_all(quick)))
+        received += sum(len(text) for _, text in texts(take_all(quick)))
     assert not slow.closed
     await asyncio.sleep(0.01)
     assert take_all(slow) == [Closed("slow")]
-    assert heard == 3 * (MAX_LAG_BYTES // 2) and not quick.closed
+    assert received == 3 * (MAX_LAG_BYTES // 2) and not quick.closed
 
 
 async def test_the_size_of_an_event_includes_all_texts() -> None:
@@ -210,7 +209,7 @@ async def test_the_size_of_an_event_includes_all_texts() -> None:
     assert take_all(reader) == [Closed("slow")]
 
 
-async def test_replies_stay_in_their_place() -> None:
+async def test_replies_keep_their_order() -> None:
     reader, _ = (here := stream_hub()).subscribe(CONVERSATION_ID)
     here.publish(CONVERSATION_ID, [event(1)])
     reader.push(Reply(b"sent"))
@@ -343,7 +342,7 @@ async def test_a_cancelled_waiter_is_skipped() -> None:
     assert not here._end_waiters
 
 
-async def test_a_server_that_goes_away_ends_the_wait() -> None:
+async def test_a_stopping_server_ends_the_wait() -> None:
     here = stream_hub()
     end = here.wait_for_end(CONVERSATION_ID)
     here.drain()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any
 
 import msgspec
 from hypothesis import given
@@ -16,13 +15,13 @@ from wonder_server.core.frozen import Value
 
 class Note(Value, frozen=True, kw_only=True):
     text: str = ""
-    value: Any = None
+    value: object = None
 
 
 @dataclass(frozen=True)
 class Page:
     title: str
-    value: Any
+    value: object
 
 
 LEAVES = (
@@ -47,7 +46,7 @@ VALUES = st.recursive(
 )
 
 
-def reference_size(value: Any, deepest: int) -> int:
+def reference_size(value: object, deepest: int) -> int:
     if isinstance(value, str):
         return len(value)
     if not deepest:
@@ -64,12 +63,12 @@ def reference_size(value: Any, deepest: int) -> int:
 
 
 @given(value=VALUES, deepest=st.integers(0, 5) | st.just(40))
-def test_all_texts_count(value: Any, deepest: int) -> None:
+def test_all_texts_count(value: object, deepest: int) -> None:
     assert text_bytes(value, deepest) == reference_size(value, deepest)
 
 
 def test_text_below_the_depth_limit_does_not_count() -> None:
-    value: Any = "deep"
+    value: object = "deep"
     for _ in range(2_000):
         value = ["text", value]
     assert text_bytes(value) == 40 * len("text")
