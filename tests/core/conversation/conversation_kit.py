@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from typing import Any, TypeVar
 
 from tests.replacing import replace
 from wonder_server.core.actor.commands import Parent
 from wonder_server.core.conversation.model import inputs
-from wonder_server.core.conversation.model.decisions import Decision
+from wonder_server.core.conversation.model.decisions import Decision, Refuse
 from wonder_server.core.conversation.model.state import ConversationState
 from wonder_server.core.conversation.model.values import (
     Caller,
@@ -263,6 +263,25 @@ class Driven:
 
     def request(self) -> JsonDict:
         return self.state.requests[self.turn.id].body
+
+
+def assembled(**fields: Any) -> Driven:
+    """Return a conversation whose turn has its context and a pending model call."""
+    driven = Driven(**fields)
+    driven.succeed(OperationKind.ASSEMBLY, ASSEMBLED)
+    return driven
+
+
+def commands(driven: Driven, decisions: Iterable[Decision]) -> list[Any]:
+    """Return the commands of the decisions."""
+    return [command for decision in decisions for command in CONVERSATION.commands(driven.state, decision)]
+
+
+def rejection(driven: Driven, event: inputs.Input) -> Reason:
+    """Return the reason for which the planner rejects the input."""
+    (decision,) = driven.step(event)
+    assert isinstance(decision, Refuse)
+    return decision.fault.reason
 
 
 def kinds(decisions: tuple[Decision, ...]) -> list[str]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from tests.core.conversation.conversation_kit import (
@@ -11,9 +9,12 @@ from tests.core.conversation.conversation_kit import (
     BUSINESS,
     TRANSIENT,
     Driven,
+    assembled,
     call,
+    commands,
     kinds,
     new_conversation,
+    rejection,
     send,
     text_answer,
 )
@@ -25,7 +26,6 @@ from wonder_server.core.conversation.model.decisions import (
     DispatchModel,
     ExtractionEnded,
     LimitReached,
-    Refuse,
     ResumeFromTool,
 )
 from wonder_server.core.conversation.model.values import (
@@ -34,7 +34,6 @@ from wonder_server.core.conversation.model.values import (
     ToolErrorCode,
     TurnStatus,
 )
-from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.conversation.planning.start_turn import MAX_ACTIVE_TURNS
 from wonder_server.core.errors import Reason
 from wonder_server.core.json_types import JsonValue
@@ -42,18 +41,6 @@ from wonder_server.core.model import ToolCall
 
 ASSEMBLY, MODEL, TASK = OperationKind.ASSEMBLY, OperationKind.MODEL, OperationKind.TASK
 WORKFLOW, EXTRACTION, MEMORY = OperationKind.WORKFLOW, OperationKind.EXTRACTION, OperationKind.MEMORY
-
-
-def assembled(**fields: Any) -> Driven:
-    driven = Driven(**fields)
-    driven.succeed(ASSEMBLY, ASSEMBLED)
-    return driven
-
-
-def refused(driven: Driven, event: inputs.Input) -> Reason:
-    (decision,) = driven.step(event)
-    assert isinstance(decision, Refuse)
-    return decision.fault.reason
 
 
 # --- inputs -----------------------------------------------------------------------------------------
@@ -82,17 +69,17 @@ def test_a_send_starts_a_turn_with_its_message_and_dispatches_assembly() -> None
 
 def test_an_invalid_input_is_rejected_with_a_reason() -> None:
     driven = Driven(begin=False)
-    assert refused(driven, new_conversation()) is Reason.ALREADY_EXISTS
-    assert refused(driven, inputs.CancelTurn(turn_id="turn_0")) is Reason.TURN_NOT_FOUND
+    assert rejection(driven, new_conversation()) is Reason.ALREADY_EXISTS
+    assert rejection(driven, inputs.CancelTurn(turn_id="turn_0")) is Reason.TURN_NOT_FOUND
     for number in range(MAX_ACTIVE_TURNS):
         driven.step(send(f"seed {number}"))
-    assert refused(driven, send("one too many")) is Reason.LIMIT_EXCEEDED
+    assert rejection(driven, send("one too many")) is Reason.LIMIT_EXCEEDED
     conversation = driven.state.conversation
     assert conversation is not None
     driven.state.conversation = replace(conversation, status=ConversationStatus.COMPLETED)
-    assert refused(driven, send("late")) is Reason.CONVERSATION_NOT_ACTIVE
+    assert rejection(driven, send("late")) is Reason.CONVERSATION_NOT_ACTIVE
     driven.state.conversation = None
-    assert refused(driven, send("nowhere")) is Reason.CONVERSATION_NOT_FOUND
+    assert rejection(driven, send("nowhere")) is Reason.CONVERSATION_NOT_FOUND
 
 
 # --- a turn without tools ---------------------------------------------------------------------------
@@ -307,10 +294,6 @@ def test_an_extraction_without_memory_operations_ends_at_once(output: JsonValue)
 
 
 # --- commands ---------------------------------------------------------------------------------------
-
-
-def commands(driven: Driven, decisions: Any) -> list[Any]:
-    return [command for decision in decisions for command in CONVERSATION.commands(driven.state, decision)]
 
 
 def test_each_dispatch_becomes_one_command_under_its_operations_id() -> None:

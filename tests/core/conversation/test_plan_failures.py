@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from tests.core.conversation.conversation_kit import (
@@ -11,8 +9,11 @@ from tests.core.conversation.conversation_kit import (
     BUSINESS,
     TRANSIENT,
     Driven,
+    assembled,
     call,
+    commands,
     kinds,
+    rejection,
     text_answer,
 )
 from tests.replacing import replace
@@ -21,34 +22,16 @@ from wonder_server.core.conversation.model import inputs
 from wonder_server.core.conversation.model.decisions import (
     AssemblyFailed,
     Redispatch,
-    Refuse,
     RetryOperation,
 )
 from wonder_server.core.conversation.model.values import (
     OperationKind,
     TurnStatus,
 )
-from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.errors import Fault, Reason
 
 ASSEMBLY, MODEL, TASK = OperationKind.ASSEMBLY, OperationKind.MODEL, OperationKind.TASK
 WORKFLOW, EXTRACTION, MEMORY = OperationKind.WORKFLOW, OperationKind.EXTRACTION, OperationKind.MEMORY
-
-
-def assembled(**fields: Any) -> Driven:
-    driven = Driven(**fields)
-    driven.succeed(ASSEMBLY, ASSEMBLED)
-    return driven
-
-
-def refused(driven: Driven, event: inputs.Input) -> Reason:
-    (decision,) = driven.step(event)
-    assert isinstance(decision, Refuse)
-    return decision.fault.reason
-
-
-def commands(driven: Driven, decisions: Any) -> list[Any]:
-    return [command for decision in decisions for command in CONVERSATION.commands(driven.state, decision)]
 
 
 # --- failures ---------------------------------------------------------------------------------------
@@ -228,7 +211,7 @@ def test_a_cancel_during_an_answer_keeps_its_text() -> None:
     ]
     last = driven.state.messages[driven.turn.id][-1]
     assert (last.id, last.content, last.partial) == (message_id, "Once upon", True)
-    assert refused(driven, event) is Reason.TURN_NOT_ACTIVE
+    assert rejection(driven, event) is Reason.TURN_NOT_ACTIVE
 
 
 def test_a_cancel_stops_every_tool_and_later_results_change_nothing() -> None:

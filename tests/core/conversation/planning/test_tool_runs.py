@@ -10,6 +10,7 @@ from tests.core.conversation.conversation_kit import (
     Driven,
     agent,
     agent_tool,
+    assembled,
     call,
     kinds,
     send,
@@ -25,12 +26,6 @@ from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.errors import Reason
 
 ASSEMBLY, WORKFLOW = OperationKind.ASSEMBLY, OperationKind.WORKFLOW
-
-
-def assembled(**fields: object) -> Driven:
-    driven = Driven(**fields)
-    driven.succeed(ASSEMBLY, ASSEMBLED)
-    return driven
 
 
 def events(driven: Driven, decisions: tuple[Decision, ...]) -> list[tuple[str, WorkflowRun]]:
