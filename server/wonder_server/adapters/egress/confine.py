@@ -1,8 +1,8 @@
-"""Keeps the process that it is called in from connecting to anything but the server's egress proxy.
+"""Restriction of the current process to connections to the server's egress proxy.
 
-An audit hook cannot be removed, and it sees what libraries do, whatever proxies they have been told of. It is
-a second line of defence in helper processes, which run code of many providers; C code that opens sockets
-itself would pass it.
+An audit hook cannot be removed, and it sees the connections of libraries that ignore proxy settings. It is a
+second line of defence in helper processes, which run code of many providers. C code that opens sockets itself
+bypasses it.
 """
 
 from __future__ import annotations
@@ -12,19 +12,18 @@ from typing import Any
 
 
 def confine(proxy_port: int) -> None:
-    """Refuse every connection but those to 127.0.0.1:``proxy_port``, and every look-up of another host. With
-    0, refuse all."""
+    """Reject connections except to 127.0.0.1:``proxy_port``, and lookups of other hosts. 0 rejects all."""
 
-    def refuse(event: str, args: tuple[Any, ...]) -> None:
+    def check(event: str, args: tuple[Any, ...]) -> None:
         if event in ("socket.connect", "socket.sendto"):
-            refused = args[1] is not None and tuple(args[1][:2]) != ("127.0.0.1", proxy_port)
+            is_rejected = args[1] is not None and tuple(args[1][:2]) != ("127.0.0.1", proxy_port)
         elif event == "socket.getaddrinfo":
-            refused = args[0] not in (None, "127.0.0.1", b"127.0.0.1")
+            is_rejected = args[0] not in (None, "127.0.0.1", b"127.0.0.1")
         elif event in ("socket.gethostbyname", "socket.gethostbyaddr"):
-            refused = True
+            is_rejected = True
         else:
             return
-        if refused:
-            raise ConnectionRefusedError("this process connects through the server's proxy only")
+        if is_rejected:
+            raise ConnectionRefusedError("this process may connect only through the server's proxy")
 
-    sys.addaudithook(refuse)
+    sys.addaudithook(check)

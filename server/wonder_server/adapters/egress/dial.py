@@ -1,8 +1,8 @@
-"""The program that git and ssh start to be connected: ``dial.py HOST PORT``.
+"""The program that git and ssh start to open a connection: ``dial.py HOST PORT``.
 
-Imports nothing of ours: it runs with ``python -I -S``. ``WONDER_EGRESS`` is the port of the server's proxy on
-loopback, ``WONDER_EGRESS_TOKEN`` what the proxy knows the command by. Bytes go from the standard input to the
-host and back.
+It imports only the standard library, since it runs with ``python -I -S``. ``WONDER_EGRESS`` is the port of
+the server's proxy on loopback, ``WONDER_EGRESS_TOKEN`` the credential of the command. It copies bytes between
+its standard streams and the host.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _MAX_HEAD = 16 * 1024
 def main() -> int:
     host, port = sys.argv[1].strip("[]"), int(sys.argv[2])
     token = base64.b64encode(f"wonder:{os.environ['WONDER_EGRESS_TOKEN']}".encode()).decode()
-    there = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     proxy = socket.create_connection(("127.0.0.1", int(os.environ["WONDER_EGRESS"])))
-    asked = f"CONNECT {there} HTTP/1.1\r\nHost: {there}\r\nProxy-Authorization: Basic {token}\r\n\r\n"
-    proxy.sendall(asked.encode("ascii"))
+    request = f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\nProxy-Authorization: Basic {token}\r\n\r\n"
+    proxy.sendall(request.encode("ascii"))
     head = b""
     while b"\r\n\r\n" not in head and len(head) < _MAX_HEAD:
         received = proxy.recv(1)
@@ -32,7 +32,7 @@ def main() -> int:
         head += received
     status = head.partition(b"\r\n")[0].decode("latin-1")
     if status.split()[1:2] != ["200"]:
-        sys.stderr.write(f"{there} cannot be reached: {status}\n")
+        sys.stderr.write(f"{target} cannot be reached: {status}\n")
         return 1
     threading.Thread(target=_send, args=(proxy,), daemon=True).start()
     while received := proxy.recv(_CHUNK):
@@ -41,15 +41,15 @@ def main() -> int:
 
 
 def _send(proxy: socket.socket) -> None:
-    while given := os.read(0, _CHUNK):
-        proxy.sendall(given)
+    while data := os.read(0, _CHUNK):
+        proxy.sendall(data)
     proxy.shutdown(socket.SHUT_WR)
 
 
 def _write(to: int, data: bytes) -> None:
-    left = memoryview(data)
-    while left:
-        left = left[os.write(to, left) :]
+    remaining = memoryview(data)
+    while remaining:
+        remaining = remaining[os.write(to, remaining) :]
 
 
 if __name__ == "__main__":
@@ -58,5 +58,5 @@ if __name__ == "__main__":
     except (OSError, ValueError, IndexError, KeyError) as problem:
         sys.stderr.write(f"the connection failed: {type(problem).__name__}\n")
         code = 1
-    # A thread may still wait for the standard input, which nobody will close any more.
+    # A thread may still wait for the standard input, which no process closes any more.
     os._exit(code)

@@ -1,4 +1,5 @@
-"""`Dialer`: resolves a host once, checks every address against a policy, and connects to what was checked."""
+"""`Dialer`: resolves a host once, checks every address against a policy, and connects to a checked
+address."""
 
 from __future__ import annotations
 
@@ -17,29 +18,29 @@ from wonder_server.core.task.effects import NotStartedError
 
 CONNECT_TIMEOUT_S: Final = 10
 MAX_ADDRESSES: Final = 4
-"""How many addresses of a host are tried, one after the other, until one answers."""
+"""Maximum number of addresses of a host that are tried, one by one."""
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
-"""The addresses of a host, in the order in which to try them. Raises `OSError`."""
+"""Returns the addresses of a host in the order in which to try them. Raises `OSError`."""
 
 
 async def resolve(host: str, port: int) -> Sequence[str]:
-    """Ask the system."""
+    """Resolve a host with the system's resolver."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
 def resolve_now(host: str, port: int) -> Sequence[str]:
-    """The same for a thread, which may wait."""
+    """Resolve a host with the system's resolver, blocking. For threads."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
 class Dialer:
-    """The only way to a connection that leaves the server.
+    """Open all connections that leave the server.
 
-    Raises PERMISSION_DENIED for a host or address that the policy does not allow, INPUT_INVALID for what is
-    no host, and `NotBegunError` (TASK_FAILED) where nothing answered.
+    Errors: PERMISSION_DENIED for a host or address that the policy does not allow, INPUT_INVALID for an
+    invalid host, and `NotStartedError` (TASK_FAILED) if no address answers.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class Dialer:
             try:
                 async with asyncio.timeout(CONNECT_TIMEOUT_S):
                     await loop.sock_connect(connection, (str(address), port))
-            except OSError as problem:  # A timeout is one too.
+            except OSError as problem:  # TimeoutError is an OSError.
                 connection.close()
                 failure = problem
                 continue
@@ -80,14 +81,16 @@ class Dialer:
         raise _connect_timeout(host, port) from failure
 
     def connect_now(self, host: str, port: int, policy: NetworkPolicy, timeout_s: float) -> socket.socket:
-        """The same for a thread: a connected, blocking socket. ``timeout_s`` is for each address, and stays
-        the socket's timeout."""
+        """Return a connected, blocking socket, for threads.
+
+        ``timeout_s`` applies to each address and stays the socket's timeout.
+        """
         spelled = _check_literal(host, port, policy)
         try:
             found = [spelled] if spelled is not None else _parse_addresses(self._resolve_now(host, port))
         except OSError as problem:
             raise _resolve_failed(host, problem) from None
-        begun = time.monotonic()
+        started = time.monotonic()
         for address in _allowed_addresses(host, port, found, policy):
             connection = _socket(address)
             connection.settimeout(timeout_s)
@@ -95,7 +98,7 @@ class Dialer:
                 connection.connect((str(address), port))
             except OSError:
                 connection.close()
-                if time.monotonic() - begun > CONNECT_TIMEOUT_S:
+                if time.monotonic() - started > CONNECT_TIMEOUT_S:
                     break
                 continue
             return connection
@@ -103,15 +106,17 @@ class Dialer:
 
 
 def check_host(host: str, port: int, policy: NetworkPolicy) -> None:
-    """Refuse what is refused without asking a resolver: what is no host, an address that ``policy`` does not
-    allow, the name of a metadata service. Errors as `Dialer`."""
+    """Check a host without resolving it. Errors: as for `Dialer`.
+
+    Rejects an invalid host, an address that ``policy`` does not allow, and the name of a metadata service.
+    """
     spelled = _check_literal(host, port, policy)
     if spelled is not None:
         _allowed_addresses(host, port, [spelled], policy)
 
 
 def _check_literal(host: str, port: int, policy: NetworkPolicy) -> Address | None:
-    """Return the address that the host spells, None for a name that may be resolved."""
+    """Return the address if the host is one; None for a name that may be resolved."""
     if problem := host_problem(host):
         raise error(Reason.INPUT_INVALID, f"The url cannot be requested: {problem}.", field="url")
     if is_metadata(host):
@@ -123,7 +128,7 @@ def _check_literal(host: str, port: int, policy: NetworkPolicy) -> Address | Non
 
 
 def _parse_addresses(found: Sequence[str]) -> list[Address]:
-    # An address with a zone, such as fe80::1%eth0, is no public one; the zone does not matter.
+    # An address with a zone, such as fe80::1%eth0, is never public, so the zone does not matter.
     return [ip_address(each.partition("%")[0]) for each in found]
 
 
@@ -147,11 +152,11 @@ def _socket(address: Address) -> socket.socket:
 
 def refused(host: str, port: int) -> WonderError:
     """Return the error for a host whose addresses the policy does not allow."""
-    there = host_port(host, port)
+    target = host_port(host, port)
     return error(
         Reason.PERMISSION_DENIED,
-        f"The project does not allow requests to {there}: its address is not public, or not among those that"
-        f" its network.http_allow names. This allows it: wonder project allow PROJECT {there}",
+        f"The project does not allow requests to {target}: its address is not public, or the project's"
+        f" network.http_allow does not name it. To allow it, run: wonder project allow PROJECT {target}",
         field="url",
     )
 
@@ -159,7 +164,7 @@ def refused(host: str, port: int) -> WonderError:
 def _fault_metadata(host: str) -> WonderError:
     return error(
         Reason.PERMISSION_DENIED,
-        f"{host} is not reached: link-local addresses and metadata services give credentials away, and no"
+        f"Requests to {host} are forbidden: link-local addresses and metadata services reveal credentials. No"
         " project can allow them.",
         field="url",
     )
@@ -167,9 +172,9 @@ def _fault_metadata(host: str) -> WonderError:
 
 def _resolve_failed(host: str, problem: OSError) -> WonderError:
     if isinstance(problem, socket.gaierror) and problem.errno == socket.EAI_NONAME:
-        return error(Reason.TASK_FAILED, f"There is no host {host}.", field="url")
-    return NotStartedError(Reason.TASK_FAILED, f"The address of {host} could not be found out.")
+        return error(Reason.TASK_FAILED, f"The host {host} does not exist.", field="url")
+    return NotStartedError(Reason.TASK_FAILED, f"The address of {host} could not be resolved.")
 
 
 def _connect_timeout(host: str, port: int) -> WonderError:
-    return NotStartedError(Reason.TASK_FAILED, f"{host_port(host, port)} cannot be connected to.")
+    return NotStartedError(Reason.TASK_FAILED, f"{host_port(host, port)} does not accept connections.")

@@ -1,5 +1,4 @@
-"""The environment by which a subprocess is told to connect through the proxy, and kept off metadata
-services."""
+"""Environments of subprocesses: variables that make them use the proxy and avoid metadata services."""
 
 from __future__ import annotations
 
@@ -18,14 +17,14 @@ PROXY_VARIABLES: Final = frozenset(
     for plain in ("http_proxy", "https_proxy", "all_proxy", "no_proxy", "ftp_proxy")
     for name in (plain, plain.upper())
 )
-"""The operator's own. The server reads them; a subprocess must not, or it would pass the server's proxy
-by."""
+"""The operator's proxy variables. The server reads them. Subprocesses must not, or they would bypass its
+proxy."""
 
 _NO_METADATA: Final = {
     "AWS_EC2_METADATA_DISABLED": "true",
     "AWS_METADATA_SERVICE_NUM_ATTEMPTS": "1",
     "AWS_METADATA_SERVICE_TIMEOUT": "1",
-    # Nothing is at the discard port: what is asked in spite of all that is answered with a refusal.
+    # No server listens on the discard port, so requests that are made anyway are refused.
     "AWS_EC2_METADATA_SERVICE_ENDPOINT": "http://127.0.0.1:9",
     "AWS_CONFIG_FILE": "/dev/null",
     "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
@@ -45,29 +44,29 @@ _SSH: Final = (
     " -oClearAllForwardings=yes -oPermitLocalCommand=no -oProxyUseFdpass=no"
     " '-oProxyCommand=\"$WONDER_EGRESS_DIAL\" %h %p'"
 )
-"""What ssh puts for %h is the host of a URL that was checked to be letters, digits, '.', '-', '_' and ':', or
-the HostName that the operator's own configuration gives for it."""
+"""ssh replaces %h by the host of a URL, which was checked to consist of letters, digits, '.', '-', '_' and
+':', or by the HostName that the operator's configuration gives for it."""
 
 
 def helper_environment(lease: Lease | None) -> dict[str, str]:
-    """Return the variables of a helper process that reaches model providers; None: it reaches nothing."""
+    """Return the variables of a helper process that calls model providers. None allows no connections."""
     if lease is None:
         return dict(_NO_METADATA)
     proxy = lease.url
     names = ("http_proxy", "https_proxy", "all_proxy")
     proxies = {name: proxy for plain in names for name in (plain, plain.upper())}
-    # LiteLLM's HTTP client reads proxies from the environment only when it is told to.
+    # LiteLLM's HTTP client reads proxies from the environment only with AIOHTTP_TRUST_ENV.
     return {**_NO_METADATA, **proxies, "NO_PROXY": "", "no_proxy": "", "AIOHTTP_TRUST_ENV": "True"}
 
 
 def git_environment(lease: Lease, environment: Mapping[str, str]) -> dict[str, str]:
-    """Return ``environment`` for a git command that reaches another machine: all of its connections, by
-    https, http, git and ssh, go through the lease."""
+    """Return ``environment`` for a git command whose connections (https, http, git, ssh) all use the
+    lease."""
     kept = {name: value for name, value in environment.items() if name not in PROXY_VARIABLES}
     configured = {
         "http.proxy": lease.url,
         "http.proxyAuthMethod": "basic",
-        # Where a redirect leads, the headers and keys of the operator's configuration have no business.
+        # The target of a redirect must not get the headers and keys of the operator's configuration.
         "http.followRedirects": "false",
         "http.emptyAuth": "false",
     }
@@ -91,8 +90,10 @@ def git_environment(lease: Lease, environment: Mapping[str, str]) -> dict[str, s
 
 @cache
 def _program_folder() -> tempfile.TemporaryDirectory[str]:
-    """Return a folder that only this user can enter, with the program ``dial``, which runs `dial`: git takes
-    a program of one word for it. Removed when this process ends."""
+    """Return a private folder with the program ``dial``, which runs `dial`: git accepts only one word.
+
+    The folder is removed when this process ends.
+    """
     folder = tempfile.TemporaryDirectory(prefix="wonder-dial-")
     program = Path(folder.name) / "dial"
     program.write_text('#!/bin/sh\nexec "$WONDER_EGRESS_PYTHON" -I -S "$WONDER_EGRESS_SCRIPT" "$@"\n')

@@ -1,8 +1,8 @@
-"""The requests that the egress proxy accepts, parsed strictly and without any I/O.
+"""Strict parsing of the requests that the egress proxy accepts, without I/O.
 
-The proxy never passes on bytes that it received as a request line, a header or the framing of a body. It
-parses them, checks the result and writes them anew. A second proxy or a server therefore reads the request
-that was checked, even if its own parser is lenient about line ends, control characters or duplicate headers.
+The proxy never forwards received bytes as a request line, a header or the framing of a body. It parses them,
+checks the result and writes them again. So another proxy or a server reads the request that was checked, even
+if its own parser is lenient about line ends, control characters or duplicate headers.
 """
 
 from __future__ import annotations
@@ -33,13 +33,16 @@ _HOP_BY_HOP: Final = _UNIQUE_HEADERS | {
 
 
 class BadRequest(ValueError):
-    """A request that the proxy does not pass on. The message is a sentence."""
+    """The proxy does not forward this request. The message is a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProxyRequest:
-    """A request that was parsed in full. ``headers`` lacks those that belong to one connection, and those
-    that the proxy writes itself. ``length`` is the body's size in bytes, None for a chunked body."""
+    """A parsed request.
+
+    ``headers`` excludes hop-by-hop headers and those that the proxy writes itself. ``length`` is the size of
+    the body in bytes, None for a chunked body.
+    """
 
     method: str
     host: str
@@ -55,20 +58,20 @@ class ProxyRequest:
 
     @property
     def scheme(self) -> str:
-        """The scheme by which the operator's proxy is chosen."""
+        """Return the URL scheme that selects the operator's proxy."""
         return "https" if self.is_tunnel else "http"
 
     def head(self, *more: tuple[bytes, bytes], absolute: bool) -> bytes:
-        """Return the head to send. ``absolute``: to another proxy, with the whole URL as the target."""
-        there = host_port(self.host, self.port)
+        """Return the head to send. ``absolute`` writes the whole URL as the target, for another proxy."""
+        authority = host_port(self.host, self.port)
         if self.port == 80:
-            there = there.removesuffix(":80")
-        target = f"http://{there}{self.path}" if absolute else self.path
+            authority = authority.removesuffix(":80")
+        target = f"http://{authority}{self.path}" if absolute else self.path
         framing = (b"Transfer-Encoding", b"chunked")
         if self.length is not None:
             framing = (b"Content-Length", str(self.length).encode())
         lines = [f"{self.method} {target} HTTP/1.1".encode("ascii")]
-        headers = [(b"Host", there.encode("ascii")), *self.headers, *more, (b"Connection", b"close")]
+        headers = [(b"Host", authority.encode("ascii")), *self.headers, *more, (b"Connection", b"close")]
         if self.length != 0 or self.method in ("POST", "PUT", "PATCH"):
             headers.append(framing)
         return b"\r\n".join([*lines, *(name + b": " + value for name, value in headers), b"", b""])
@@ -77,19 +80,19 @@ class ProxyRequest:
 def parse(head: bytes) -> ProxyRequest:
     """Parse the bytes before the empty line. Raises `BadRequest`."""
     first, *lines = head.split(b"\r\n")
-    asked = _REQUEST_LINE.match(first)
-    if asked is None:
+    line = _REQUEST_LINE.match(first)
+    if line is None:
         raise BadRequest("The request line is not METHOD, URL and HTTP/1.1, with one space between them.")
-    method = asked[1].decode("ascii")
+    method = line[1].decode("ascii")
     headers = _headers(lines)
-    once = {name.lower(): value for name, value in headers if name.lower() in _UNIQUE_HEADERS}
-    length = _framing(once, has_chunks=asked[3] == b"1")
+    unique = {name.lower(): value for name, value in headers if name.lower() in _UNIQUE_HEADERS}
+    length = _framing(unique, has_chunks=line[3] == b"1")
     if method == "CONNECT":
-        host, port, path = *_tunnel(asked[2]), ""
+        host, port, path = *_tunnel(line[2]), ""
         if length != 0:
             raise BadRequest("CONNECT has no body.")
     else:
-        host, port, path = _absolute(asked[2])
+        host, port, path = _absolute(line[2])
     dropped = _HOP_BY_HOP | {
         token.strip().lower()
         for name, value in headers
@@ -102,13 +105,13 @@ def parse(head: bytes) -> ProxyRequest:
         port=port,
         path=path,
         headers=tuple((name, value) for name, value in headers if name.lower() not in dropped),
-        credential=once.get(b"proxy-authorization", b""),
+        credential=unique.get(b"proxy-authorization", b""),
         length=length,
     )
 
 
 class Body:
-    """The body of one request. It passes on the bytes that the head declared and refuses any after them."""
+    """The body of one request. It forwards the bytes that the head declared and rejects any after them."""
 
     def __init__(self, length: int | None) -> None:
         self._remaining = length or 0
@@ -137,7 +140,7 @@ class Body:
         return b"".join(sent)
 
     def _next_chunk(self) -> bytes | None:
-        """Take the next part of a chunk from what is held. None: it is not all there."""
+        """Return the next part of a chunk from the buffer; None if more bytes are needed."""
         if self._remaining:
             part = bytes(self._buffer[self._at : self._at + self._remaining])
             self._remaining -= len(part)
@@ -166,11 +169,11 @@ class Body:
         return b""
 
     def _check_line_end(self, at: int) -> bool:
-        """Return True if an end of line is at ``at``, False if more has to be received to tell."""
-        there = bytes(self._buffer[at : at + 2])
-        if not b"\r\n".startswith(there):
+        """Return True if a line end is at ``at``; False if more bytes are needed to decide."""
+        found = bytes(self._buffer[at : at + 2])
+        if not b"\r\n".startswith(found):
             raise BadRequest("A chunk of the body does not end where its size says, or trailers follow it.")
-        return len(there) == 2
+        return len(found) == 2
 
 
 def _headers(lines: list[bytes]) -> list[tuple[bytes, bytes]]:
@@ -182,15 +185,15 @@ def _headers(lines: list[bytes]) -> list[tuple[bytes, bytes]]:
             raise BadRequest("A header is not a name, a colon and a value of printable ASCII on one line.")
         name = found[1].lower()
         if name in _UNIQUE_HEADERS and name in seen:
-            raise BadRequest(f"The header {name.decode('ascii')} is there twice.")
+            raise BadRequest(f"The header {name.decode('ascii')} occurs twice.")
         seen.add(name)
         headers.append((found[1], found[2].rstrip(b" \t")))
     return headers
 
 
-def _framing(once: dict[bytes, bytes], *, has_chunks: bool) -> int | None:
-    """Return the length of the body, None for a chunked one."""
-    length, encoding = once.get(b"content-length"), once.get(b"transfer-encoding")
+def _framing(unique: dict[bytes, bytes], *, has_chunks: bool) -> int | None:
+    """Return the length of the body; None for a chunked one."""
+    length, encoding = unique.get(b"content-length"), unique.get(b"transfer-encoding")
     if encoding is not None:
         if length is not None:
             raise BadRequest("Content-Length and Transfer-Encoding exclude each other.")

@@ -1,14 +1,14 @@
 """`Egress`: a forward proxy on loopback, for subprocesses that make connections of their own.
 
-git, its ssh, and the helper processes of providers resolve names themselves, and may do so twice. So they get
-none of that: each is given this proxy with a credential of its own, a `Lease`, and the proxy resolves the
-host once, holds every address against the policy of the lease, and connects to an address that it checked. It
-takes CONNECT, and absolute URLs of http, one request a connection. Requests are parsed and written anew
+git, its ssh and the helper processes of providers resolve names themselves, possibly twice. So they may not
+connect directly: each gets this proxy with a credential of its own, a `Lease`. The proxy resolves the host
+once, checks every address against the policy of the lease, and connects to a checked address. It accepts
+CONNECT and absolute http URLs, one request per connection. It parses requests and writes them again
 (`parsing`).
 
-An operator's own proxy (``HTTPS_PROXY``) is the last hop where the lease allows it. It resolves names by
-itself, so the server can only refuse hosts that are, or here resolve to, what the policy refuses. Where
-``http_only_allowed`` is set, a host that does not resolve here is passed on only if ``http_allow`` names it.
+The operator's own proxy (``HTTPS_PROXY``) is the last hop if the lease allows it. It resolves names itself,
+so the server can only reject hosts that the policy forbids, or that resolve here to a forbidden address. With
+``http_only_allowed``, a host that does not resolve here is forwarded only if ``http_allow`` names it.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ _log = logger("egress")
 
 MAX_HEAD: Final = 64 * 1024
 MAX_CONNECTIONS: Final = 256
-"""Connections that one socket's lease has at once. A command in a sandbox could open thousands."""
+"""Maximum number of connections of one socket's lease. A command in a sandbox could open thousands."""
 MAX_RECENT_FAILURES: Final = 100
 REQUEST_TIMEOUT_S: Final = 10
-"""How long a client of the proxy may take to say where it wants to go."""
+"""Maximum seconds until a client of the proxy has sent its request."""
 
 _HIGH_WATER: Final = 256 * 1024
 
 
 class Lease:
-    """The right to use the proxy, until it is closed. ``who`` is for the log. ``problem`` is the last
-    refusal.
+    """The right to use the proxy, until it is closed.
 
-    ``chained``: connections go through the operator's own proxy, if the environment names one for the host.
-    ``idle_s``: a connection ends once no byte has moved for so many seconds; 0 sets no limit.
+    ``owner`` is for the log. ``problem`` is the last rejection. With ``chained``, connections use the
+    operator's own proxy if the environment names one for the host. A connection ends after ``idle_s`` seconds
+    without a byte; 0 sets no limit.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Lease:
         self.idle_s = idle_s
         self.problem: WonderError | None = None
         self.recent_failures: dict[str, WonderError] = {}
-        """Places that could not be connected to the last time that they were asked for, and why."""
+        """Targets whose last connection attempt failed, with the error."""
         self._egress = egress
         self._refused_count = 0
         self._last_refused = "", 0
@@ -71,16 +71,16 @@ class Lease:
 
     @property
     def port(self) -> int:
-        """The port of the proxy on 127.0.0.1."""
+        """Return the port of the proxy on 127.0.0.1."""
         return self._egress.port
 
     @property
     def url(self) -> str:
-        """The proxy with the credential: a secret of the subprocess, for its environment only."""
+        """Return the proxy's URL with the credential: a secret for the environment of the subprocess."""
         return f"http://wonder:{self.token}@127.0.0.1:{self.port}"
 
     def refuse(self, problem: WonderError, host: str, port: int) -> None:
-        """Note a refusal, and log it: the first at once, those of each second after it in one line."""
+        """Record and log a rejection: the first immediately, those of each following second in one line."""
         self.problem = problem
         self._refused_count += 1
         self._last_refused = host[:253], port
@@ -88,7 +88,7 @@ class Lease:
             self._log()
 
     def _log(self) -> None:
-        """Write what was refused since the last line, and look again in a second."""
+        """Log the rejections since the last line, and schedule the next check in a second."""
         self._log_timer = None
         if self._refused_count:
             host, port = self._last_refused
@@ -97,7 +97,7 @@ class Lease:
             self._log_timer = asyncio.get_running_loop().call_later(1, self._log)
 
     def finish_logging(self) -> None:
-        """Write what is not logged yet. Called by the proxy, in its loop."""
+        """Log pending rejections. The proxy calls this in its loop."""
         if self._log_timer is not None:
             self._log_timer.cancel()
             self._log()
@@ -105,7 +105,7 @@ class Lease:
                 self._log_timer.cancel()
 
     def close(self) -> None:
-        """End the lease and the connections that it has open."""
+        """End the lease and its open connections."""
         self._egress.end_lease(self)
 
     def __enter__(self) -> Lease:
@@ -118,7 +118,7 @@ class Lease:
 class Egress:
     """The proxy. It listens from the first lease on; `close` it before the loop ends.
 
-    ``environment``: where ``HTTP_PROXY``, ``HTTPS_PROXY`` and ``NO_PROXY`` of the operator are looked up.
+    ``environment`` has the operator's ``HTTP_PROXY``, ``HTTPS_PROXY`` and ``NO_PROXY``.
     """
 
     def __init__(self, dialer: Dialer | None = None, environment: Mapping[str, str] | None = None) -> None:
@@ -133,7 +133,7 @@ class Egress:
     async def lease(
         self, policy: NetworkPolicy, owner: str, *, chained: bool = False, idle_s: float = 0
     ) -> Lease:
-        """Return a new lease. SERVER_DRAINING once the proxy is closed."""
+        """Return a new lease. SERVER_DRAINING after the proxy was closed."""
         if self._closed:
             raise error(Reason.SERVER_DRAINING, "The server is stopping.", transient=True)
         if self._opening is None:
@@ -148,11 +148,11 @@ class Egress:
         return await asyncio.get_running_loop().create_unix_server(lambda: _ClientEnd(self, lease), str(path))
 
     def is_over_limit(self, lease: Lease) -> bool:
-        """Whether ``lease`` has more connections than it may have."""
+        """Return True if ``lease`` has more than `MAX_CONNECTIONS` connections."""
         return sum(held is lease for held in self._connections.values()) > MAX_CONNECTIONS
 
     def end_lease(self, lease: Lease) -> None:
-        """See `Lease.close`. May be called from any thread."""
+        """End a lease and its connections. May be called from any thread."""
         self._leases.pop(lease.token, None)
         if self._opening is not None and not self._opening.get_loop().is_closed():
             self._opening.get_loop().call_soon_threadsafe(self._close_connections, lease)
@@ -172,7 +172,7 @@ class Egress:
 
     @property
     def leases(self) -> int:
-        """How many leases there are."""
+        """Return the number of leases."""
         return len(self._leases)
 
     # --- for connections --------------------------------------------------------------------------
@@ -184,8 +184,10 @@ class Egress:
         self._connections.pop(client, None)
 
     def lease_of(self, client: _ClientEnd, credential: bytes) -> Lease | None:
-        """Return the lease that the client came with, or else the one that its ``Proxy-Authorization`` header
-        names. None if there is none, or none any more."""
+        """Return the lease of the client's socket, or the one that its ``Proxy-Authorization`` header names.
+
+        None if there is none, or if it was closed.
+        """
         held = self._connections.get(client)
         if held is not None:
             return self._leases.get(held.token)
@@ -202,20 +204,20 @@ class Egress:
         return lease
 
     def upstream(self, lease: Lease, scheme: str, host: str, port: int) -> str:
-        """The operator's proxy for this place, or empty."""
-        spelled = parse_address(host)
-        if not lease.chained or host == "localhost" or (spelled is not None and spelled.is_loopback):
+        """Return the URL of the operator's proxy for this target, or ""."""
+        literal = parse_address(host)
+        if not lease.chained or host == "localhost" or (literal is not None and literal.is_loopback):
             return ""
 
-        def named(variable: str) -> str:
-            return self._environment.get(variable) or self._environment.get(variable.upper()) or ""
+        def variable(name: str) -> str:
+            return self._environment.get(name) or self._environment.get(name.upper()) or ""
 
-        found = named(f"{scheme}_proxy")
-        if not found or proxy_bypass_environment(host_port(host, port), {"no": named("no_proxy")}):
+        found = variable(f"{scheme}_proxy")
+        if not found or proxy_bypass_environment(host_port(host, port), {"no": variable("no_proxy")}):
             return ""
         return found if "://" in found else f"http://{found}"
 
-    # --- inside -----------------------------------------------------------------------------------
+    # --- helpers ----------------------------------------------------------------------------------
 
     async def _open(self) -> asyncio.Server:
         server = await asyncio.get_running_loop().create_server(lambda: _ClientEnd(self), "127.0.0.1", 0)
@@ -229,7 +231,7 @@ class Egress:
 
 
 class _Refusal(Exception):
-    """An answer of the proxy itself."""
+    """A response of the proxy itself that rejects a request."""
 
     def __init__(self, status: str, headers: str = "", text: str = "") -> None:
         super().__init__(status)
@@ -242,7 +244,7 @@ class _Refusal(Exception):
 
 
 class _ProxyEnd(asyncio.Protocol):
-    """One end of a connection through the proxy. What it receives, the other end sends."""
+    """One end of a connection through the proxy. The other end sends what this one receives."""
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
@@ -260,7 +262,7 @@ class _ProxyEnd(asyncio.Protocol):
             self.other.transport.write(data)
 
     def on_activity(self) -> None:
-        """Note that bytes moved through the connection."""
+        """Record that bytes moved through the connection."""
 
     def eof_received(self) -> bool:
         other = self.other
@@ -289,7 +291,7 @@ class _ProxyEnd(asyncio.Protocol):
 
 
 class _ClientEnd(_ProxyEnd):
-    """A connection of a subprocess: first its request, then both ways."""
+    """A connection of a subprocess. After its request, bytes are copied in both directions."""
 
     def __init__(self, egress: Egress, lease: Lease | None = None) -> None:
         super().__init__()
@@ -313,14 +315,13 @@ class _ClientEnd(_ProxyEnd):
     def data_received(self, data: bytes) -> None:
         if self.other is not None:
             try:
-                passed = data if self._body is None else self._body.feed(data)
-            except (
-                BadRequest
-            ):  # The request before it was sent, perhaps answered: there is no place for a 400.
+                allowed = data if self._body is None else self._body.feed(data)
+            except BadRequest:
+                # The request was forwarded and perhaps answered, so a 400 is impossible now.
                 self.other.abort()
                 self.abort()
                 return
-            super().data_received(passed)
+            super().data_received(allowed)
             return
         self._head += data
         if self._task is None and (b"\r\n\r\n" in self._head or len(self._head) > MAX_HEAD):
@@ -341,7 +342,7 @@ class _ClientEnd(_ProxyEnd):
         self._last_activity = asyncio.get_running_loop().time()
 
     def start_idle_timer(self, idle_s: float) -> None:
-        """End the connection once no byte has moved in either direction for ``idle_s``. 0 sets no limit."""
+        """End the connection after ``idle_s`` seconds without a byte in either direction. 0 sets no limit."""
         self._idle_s = idle_s
         if idle_s:
             self.on_activity()
@@ -349,9 +350,9 @@ class _ClientEnd(_ProxyEnd):
 
     def _check_idle(self) -> None:
         loop = asyncio.get_running_loop()
-        left = self._last_activity + self._idle_s - loop.time()
-        if left > 0:
-            self._timer = loop.call_later(left, self._check_idle)
+        remaining = self._last_activity + self._idle_s - loop.time()
+        if remaining > 0:
+            self._timer = loop.call_later(remaining, self._check_idle)
             return
         if self.other is not None:
             self.other.abort()
@@ -373,34 +374,35 @@ class _ClientEnd(_ProxyEnd):
         if not found:
             raise _Refusal("431 Request Header Fields Too Large")
         try:
-            asked = parse(head)
-            body = None if asked.is_tunnel else Body(asked.length)
-            begun = rest if body is None else body.feed(rest)
+            request = parse(head)
+            body = None if request.is_tunnel else Body(request.length)
+            initial = rest if body is None else body.feed(rest)
         except BadRequest as problem:
             raise _Refusal("400 Bad Request", text=str(problem)) from None
-        lease = self._egress.lease_of(self, asked.credential)
+        lease = self._egress.lease_of(self, request.credential)
         if lease is None:
-            asks = 'Proxy-Authenticate: Basic realm="wonder"\r\n'
-            raise _Refusal("407 Proxy Authentication Required", asks)
-        upstream = self._egress.upstream(lease, asked.scheme, asked.host, asked.port)
-        connection = await self._connect_target(lease, asked.host, asked.port, upstream)
+            challenge = 'Proxy-Authenticate: Basic realm="wonder"\r\n'
+            raise _Refusal("407 Proxy Authentication Required", challenge)
+        upstream = self._egress.upstream(lease, request.scheme, request.host, request.port)
+        connection = await self._connect_target(lease, request.host, request.port, upstream)
         try:
             if body is None:
                 if upstream:
-                    await _connect_through_upstream(connection, upstream, host_port(asked.host, asked.port))
-                # Before the far end can speak: an ssh server does so at once.
+                    target = host_port(request.host, request.port)
+                    await _connect_through_upstream(connection, upstream, target)
+                # Respond before the target can send: an ssh server sends immediately.
                 self.transport.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
             else:
-                begun = asked.head(*_authorization(upstream), absolute=bool(upstream)) + begun
-            far = _ProxyEnd()
-            far.other = self
-            await asyncio.get_running_loop().create_connection(lambda: far, sock=connection)
+                initial = request.head(*_authorization(upstream), absolute=bool(upstream)) + initial
+            remote = _ProxyEnd()
+            remote.other = self
+            await asyncio.get_running_loop().create_connection(lambda: remote, sock=connection)
         except BaseException:
             connection.close()
             raise
-        self.other, self._body = far, body
-        assert far.transport is not None
-        far.transport.write(begun)
+        self.other, self._body = remote, body
+        assert remote.transport is not None
+        remote.transport.write(initial)
         self.start_idle_timer(lease.idle_s)
         self.transport.resume_reading()
 
@@ -413,8 +415,8 @@ class _ClientEnd(_ProxyEnd):
                 return connection
             await _check_before_upstream(dialer, lease, host, port)
             parts = urlsplit(upstream)
-            near, at = parts.hostname or "", parts.port or 80
-            return await dialer.connect(near, at, allow_only(host_port(near, at)))
+            proxy_host, proxy_port = parts.hostname or "", parts.port or 80
+            return await dialer.connect(proxy_host, proxy_port, allow_only(host_port(proxy_host, proxy_port)))
         except WonderError as problem:
             denied = problem.fault.reason in (Reason.PERMISSION_DENIED, Reason.INPUT_INVALID)
             if denied:
@@ -430,8 +432,11 @@ class _ClientEnd(_ProxyEnd):
 
 
 async def _check_before_upstream(dialer: Dialer, lease: Lease, host: str, port: int) -> None:
-    """Refuse what is refused here. A name that only the operator's proxy can resolve passes, unless
-    ``http_only_allowed`` is set and ``http_allow`` does not name it."""
+    """Apply the policy before the operator's proxy gets the host.
+
+    A name that does not resolve here passes, unless ``http_only_allowed`` is set and ``http_allow`` does not
+    name it.
+    """
     try:
         await dialer.addresses(host, port, lease.policy)
     except WonderError as problem:
@@ -441,12 +446,12 @@ async def _check_before_upstream(dialer: Dialer, lease: Lease, host: str, port: 
             raise refused(host, port) from None
 
 
-async def _connect_through_upstream(connection: socket.socket, upstream: str, there: str) -> None:
-    """Have the operator's proxy connect to ``there``."""
+async def _connect_through_upstream(connection: socket.socket, upstream: str, target: str) -> None:
+    """Request a connection to ``target`` from the operator's proxy."""
     loop = asyncio.get_running_loop()
     lines = [
-        f"CONNECT {there} HTTP/1.1".encode(),
-        f"Host: {there}".encode(),
+        f"CONNECT {target} HTTP/1.1".encode(),
+        f"Host: {target}".encode(),
         *(name + b": " + value for name, value in _authorization(upstream)),
         b"",
         b"",
@@ -454,14 +459,14 @@ async def _connect_through_upstream(connection: socket.socket, upstream: str, th
     await loop.sock_sendall(connection, b"\r\n".join(lines))
     head = b""
     async with asyncio.timeout(REQUEST_TIMEOUT_S):
-        # One byte at a time: what follows the head belongs to the subprocess.
+        # Read single bytes: those after the head belong to the subprocess.
         while not head.endswith(b"\r\n\r\n") and len(head) < MAX_HEAD:
             received = await loop.sock_recv(connection, 1)
             if not received:
                 break
             head += received
     if head.split(b" ", 2)[1:2] != [b"200"]:
-        raise _Refusal("502 Bad Gateway", text="The proxy of this network does not connect.")
+        raise _Refusal("502 Bad Gateway", text=f"The operator's proxy cannot connect to {target}.")
 
 
 def _authorization(upstream: str) -> list[tuple[bytes, bytes]]:

@@ -28,19 +28,20 @@ async def open_session(
 ) -> ClientSession:
     """Return a session whose connections go to addresses that ``policy`` allows. The caller closes it.
 
-    With ``policy`` None the session takes URLs with addresses only: their caller got them from
-    `Dialer.addresses`. ``pooling``: arguments of ``aiohttp.TCPConnector``. No cookie is kept, no variable of
-    the environment read.
+    With ``policy`` None the session accepts only URLs with addresses, which the caller got from
+    `Dialer.addresses`. ``pooling`` are arguments of ``aiohttp.TCPConnector``. The session stores no cookies
+    and reads no environment variables.
     """
+    # The import takes 150 ms, which would delay streams. In a thread they only share the processor.
     # The import takes 150 ms, which streams would feel; in a thread they only share the processor.
     aiohttp = await asyncio.to_thread(import_module, "aiohttp")
-    cleared = _CheckedAddresses(policy)
+    checked = _CheckedAddresses(policy)
 
     class Resolver(aiohttp.abc.AbstractResolver):  # type: ignore[misc, name-defined]
         async def resolve(self, host: str, port: int = 0, family: int = 0) -> list[dict[str, Any]]:
             addresses = await dialer.addresses(host, port, policy or NOWHERE)
             for address in addresses:
-                cleared.allow(str(address), port)
+                checked.allow(str(address), port)
             return [
                 {
                     "hostname": host,
@@ -57,7 +58,7 @@ async def open_session(
 
     session: ClientSession = aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(
-            resolver=Resolver(), use_dns_cache=False, socket_factory=cleared.socket, **pooling
+            resolver=Resolver(), use_dns_cache=False, socket_factory=checked.socket, **pooling
         ),
         cookie_jar=aiohttp.DummyCookieJar(),
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=connect_timeout_s),
@@ -67,8 +68,10 @@ async def open_session(
 
 
 class _CheckedAddresses:
-    """The addresses that a session may connect to. aiohttp asks no resolver about a URL with an address in
-    it, so the socket is where all of them pass."""
+    """The addresses that a session may connect to.
+
+    aiohttp calls no resolver for a URL with an address, but it creates every socket through this class.
+    """
 
     def __init__(self, policy: NetworkPolicy | None) -> None:
         self._policy = policy
@@ -84,19 +87,19 @@ class _CheckedAddresses:
         family, kind, proto, _, (host, port, *_) = info
         address = parse_address(host.partition("%")[0])
         if address is None or is_metadata(host, address):
-            raise PermissionError(f"{host} is not reached")
+            raise PermissionError(f"connections to {host} are forbidden")
         known = self._policy is None or (str(address), port) in self._addresses
         if (
             not known
             and self._policy is not None
             and not may_reach(self._policy, str(address), port, address)
         ):
-            raise PermissionError(f"{host} is not reached")
+            raise PermissionError(f"connections to {host} are forbidden")
         return socket.socket(family, kind, proto)
 
 
 def open_pool(dialer: Dialer, policy: NetworkPolicy, **options: Any) -> PoolManager:
-    """Return a urllib3 pool whose connections go through ``dialer``. For threads; nothing is opened yet."""
+    """Return a urllib3 pool whose connections go through ``dialer``. For threads; it opens nothing yet."""
     import urllib3
     from urllib3.connection import HTTPConnection, HTTPSConnection
     from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool

@@ -12,8 +12,10 @@ from wonder_server.core.definitions.resources import NetworkPolicy
 
 
 class EgressSocket:
-    """A socket at ``path``. Whatever connects to it uses the proxy with one lease and needs no credential: to
-    have the file is the right to use it. Its folder is closed to other users of the machine."""
+    """A socket at ``path``. Its connections use the proxy with one lease and need no credential.
+
+    Access to the file is the right to use it. Its folder is closed to other users of the machine.
+    """
 
     def __init__(self, lease: Lease, server: asyncio.Server, path: Path) -> None:
         """Internal; use `open`."""
@@ -23,8 +25,10 @@ class EgressSocket:
 
     @classmethod
     async def open(cls, egress: Egress, policy: NetworkPolicy, owner: str) -> EgressSocket:
-        """Open a socket for connections that ``policy`` allows. The caller closes it. Raises `OSError`, and
-        SERVER_DRAINING once the proxy is closed."""
+        """Open a socket for connections that ``policy`` allows. The caller closes it.
+
+        Raises `OSError`, and SERVER_DRAINING after the proxy was closed.
+        """
         lease = await egress.lease(policy, owner, chained=True)
         folder = None
         try:
@@ -38,7 +42,7 @@ class EgressSocket:
             raise
 
     async def close(self) -> None:
-        """End the socket and the connections through it. May be called again."""
+        """Close the socket and its connections. Idempotent."""
         self._server.close()
         self._lease.close()
         await asyncio.to_thread(shutil.rmtree, self.path.parent, ignore_errors=True)

@@ -1,1 +1,1 @@
-"""Where commands of agents run: bubblewrap, a Debian package of that name."""
+"""The sandbox for commands of agents, made with bubblewrap."""

@@ -1,8 +1,8 @@
-"""`BubblewrapSandbox`: a sandbox for each key, started when first needed, ended when nobody has needed it for
-a while (feature F4).
+"""`BubblewrapSandbox`: one sandbox per key, started at its first command and ended after idle time (feature
+F4).
 
-At its start the server runs a command in a sandbox of its own. Where that fails, all commands are refused
-with SANDBOX_UNAVAILABLE, and the log says why and what to do: nothing is ever run with less around it.
+At startup the server runs a probe command in a sandbox. If that fails, the server rejects all commands with
+SANDBOX_UNAVAILABLE and logs the reason and the remedy. It never runs a command with less isolation.
 """
 
 from __future__ import annotations
@@ -26,19 +26,21 @@ from wonder_server.logs import logger
 from wonder_server.ports.sandbox import Command, Finished, OutputCallback, SandboxSpec
 
 ADVICE: Final = (
-    "Install bubblewrap 0.8 or newer (the package 'bubblewrap' of Debian, Ubuntu and Fedora), and let users"
-    " make namespaces; docs/shell.md says how, in containers too."
+    "Install bubblewrap 0.8 or newer (package 'bubblewrap' on Debian, Ubuntu and Fedora) and allow users to"
+    " create namespaces. See docs/shell.md, also for containers."
 )
 PROBE_INTERVAL_S: Final = 60
-"""Somebody may have installed what was missing, or the machine was too busy."""
-BUSY: Final = "Other commands took so long that this one could not begin in time."
+"""Seconds after a failed probe before the next one: the cause may have been a missing package or a busy
+machine."""
+BUSY: Final = "Other commands took so long that this one could not start in time. Try again later."
 PROBE: Final = Command(argv=("/bin/sh", "-c", "echo ready"), timeout_ms=10_000)
 
 _log = logger("sandbox")
 
 
 class _Slot:
-    """The place of one key: who runs a command is in ``lock``; ``users`` counts those who wait as well."""
+    """The sandbox of one key. A command holds ``lock`` while it runs; ``users`` also counts waiting
+    commands."""
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
@@ -50,8 +52,9 @@ class _Slot:
 class BubblewrapSandbox:
     """Implements the port ``Sandbox``.
 
-    ``most`` sandboxes are there at most, and as many commands run at once; others wait. ``sleep_after_s``:
-    how long one is kept without a command. ``egress`` is the way out of those with a network.
+    At most ``max_instances`` sandboxes exist, and at most as many commands run at once; others wait. A
+    sandbox ends after ``idle_timeout_s`` without a command. Sandboxes with a network connect through
+    ``egress``.
     """
 
     def __init__(
@@ -71,33 +74,36 @@ class BubblewrapSandbox:
         self._program = program
         self._egress = egress
         self._run_slots = asyncio.Semaphore(max_instances)
-        self._slots: dict[str, _Slot] = {}  # the least recently used first
+        self._slots: dict[str, _Slot] = {}  # Ordered by use, the least recent first.
         self._probing: asyncio.Task[WonderError | None] | None = None
         self._next_probe_at = 0.0
         self._ending: set[asyncio.Task[None]] = set()
         self._closed = False
 
     def probe(self) -> asyncio.Task[WonderError | None]:
-        """Find out whether there can be sandboxes; the answer is why not. Done once; after a failure again,
-        when somebody asks later than `PROBE_AGAIN_S`. `run` waits for it."""
+        """Start to find out whether sandboxes work. The task returns the error, or None.
+
+        The probe runs once. After a failure, a call later than `PROBE_INTERVAL_S` runs it again. `run` waits
+        for it.
+        """
         now = asyncio.get_running_loop().time()
         known = self._probing
-        over = known is not None and known.done() and not known.cancelled()
-        if known is None or (over and known.result() is not None and now >= self._next_probe_at):
+        is_over = known is not None and known.done() and not known.cancelled()
+        if known is None or (is_over and known.result() is not None and now >= self._next_probe_at):
             self._next_probe_at = now + PROBE_INTERVAL_S
             self._probing = known = asyncio.create_task(self._probe())
         return known
 
     @property
     def instance_count(self) -> int:
-        """How many sandboxes there are."""
+        """Return the number of running sandboxes."""
         return sum(slot.process is not None and not slot.process.ended for slot in self._slots.values())
 
     async def run(
         self, key: str, spec: SandboxSpec, command: Command, on_output: OutputCallback | None = None
     ) -> Finished:
-        """See the port."""
-        self._refuse_if_closed()
+        """Run a command; see the port."""
+        self._check_not_closed()
         problem = await asyncio.shield(self.probe())
         if problem is not None:
             raise problem
@@ -118,13 +124,13 @@ class BubblewrapSandbox:
                 self._start_idle_timer(key, slot)
 
     async def release(self, key: str) -> None:
-        """See the port."""
+        """End the sandbox of a key; see the port."""
         slot = self._slots.get(key)
         if slot is not None and slot.process is not None:
             await slot.process.end()
 
     async def close(self) -> None:
-        """See the port."""
+        """End all sandboxes; see the port."""
         self._closed = True
         if self._probing is not None:
             await asyncio.gather(self._probing, return_exceptions=True)
@@ -132,13 +138,13 @@ class BubblewrapSandbox:
             if slot.idle_timer is not None:
                 slot.idle_timer.cancel()
         await asyncio.gather(
-            *(seat.process.end() for seat in self._slots.values() if seat.process), *self._ending
+            *(slot.process.end() for slot in self._slots.values() if slot.process), *self._ending
         )
 
-    # --- pieces ---------------------------------------------------------------------------------
+    # --- helpers --------------------------------------------------------------------------------
 
     async def _acquire_process(self, key: str, slot: _Slot, spec: SandboxSpec) -> SandboxProcess:
-        """The warm sandbox of a seat, or a new one. The caller holds the seat."""
+        """Return the warm sandbox of a slot, or start one. The caller holds the slot's lock."""
         if slot.idle_timer is not None:
             slot.idle_timer.cancel()
         self._slots[key] = self._slots.pop(key, slot)
@@ -146,37 +152,37 @@ class BubblewrapSandbox:
             if await slot.process.matches(spec):
                 return slot.process
             await slot.process.end()
-        self._refuse_if_closed()
+        self._check_not_closed()
         starting = asyncio.create_task(self._start_process(key, spec))
         try:
             slot.process = await asyncio.shield(starting)
         except asyncio.CancelledError:
-            self._run_in_background(_end_unwanted(starting))  # what is half-made cannot be stopped
+            self._run_in_background(_end_unwanted(starting))  # A starting sandbox cannot be stopped.
             raise
         self._evict_idle()
-        self._refuse_if_closed()
+        self._check_not_closed()
         return slot.process
 
     async def _start_process(self, key: str, spec: SandboxSpec) -> SandboxProcess:
         if spec.network is None:
             return await SandboxProcess.start(self._program, spec, self._limits, self._host)
         if self._egress is None:
-            raise _unavailable("It was made without a way out, so it has no network to give.")
+            raise _unavailable("It has no egress proxy, so a sandbox cannot have a network.")
         try:
             egress_socket = await EgressSocket.open(self._egress, spec.network, key)
         except OSError as problem:
             raise NotStartedError(
                 Reason.SANDBOX_UNAVAILABLE,
-                f"The sandbox's way out could not be opened: {problem.strerror or problem}.",
+                f"The socket of the egress proxy could not be opened: {problem.strerror or problem}.",
             ) from None
         return await SandboxProcess.start(self._program, spec, self._limits, self._host, egress_socket)
 
-    def _refuse_if_closed(self) -> None:
+    def _check_not_closed(self) -> None:
         if self._closed:
-            raise NotStartedError(Reason.SERVER_DRAINING, "The server is stopping; no command can be run.")
+            raise NotStartedError(Reason.SERVER_DRAINING, "The server is stopping and runs no more commands.")
 
     def _evict_idle(self) -> None:
-        """End idle sandboxes that are too many. Of those in use there are at most as many as there may be."""
+        """End idle sandboxes above `max_instances`. At most that many are in use."""
         for key, slot in list(self._slots.items()):
             if self.instance_count <= self._max_instances:
                 return
@@ -184,7 +190,7 @@ class BubblewrapSandbox:
                 self._end(key, slot)
 
     def _start_idle_timer(self, key: str, slot: _Slot) -> None:
-        """Nobody needs the seat for now."""
+        """Start the idle timer of a slot that no command uses."""
         if slot.process is None or slot.process.ended or self._closed:
             self._end(key, slot)
             return
@@ -200,18 +206,17 @@ class BubblewrapSandbox:
             self._run_in_background(slot.process.end())
 
     def _run_in_background(self, work: Coroutine[None, None, None]) -> None:
-        """Do it, and see it done before all is closed."""
+        """Run ``work`` as a task that `close` awaits."""
         task = asyncio.create_task(work)
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
 
     async def _probe(self) -> WonderError | None:
-        spec = SandboxSpec(
-            folder=Path(tempfile.gettempdir())
-        )  # a folder that is there; nothing is left in it
+        # The folder must exist; the probe writes nothing into it.
+        spec = SandboxSpec(folder=Path(tempfile.gettempdir()))
         try:
             if sys.platform != "linux":
-                raise _unavailable("Sandboxes are made of what only Linux has.")
+                raise _unavailable("Sandboxes require Linux.")
             await asyncio.to_thread(cgroups.remove_stale)
             sandbox = await SandboxProcess.start(self._program, spec, self._limits, self._host)
             try:
@@ -220,11 +225,11 @@ class BubblewrapSandbox:
                 await sandbox.end()
             if finished.exit_code == 0 and finished.stdout.head == b"ready\n":
                 return None
-            why = f"A first command ended with {finished.exit_code}."
+            reason = f"The probe command exited with {finished.exit_code}."
         except WonderError as problem:
-            why = problem.fault.message
-        _log.warning("sandbox_unavailable", why=why, do=ADVICE)
-        return _unavailable(f"{why} {ADVICE}")
+            reason = problem.fault.message
+        _log.warning("sandbox_unavailable", why=reason, do=ADVICE)
+        return _unavailable(f"{reason} {ADVICE}")
 
 
 async def _end_unwanted(starting: asyncio.Task[SandboxProcess]) -> None:
@@ -232,5 +237,5 @@ async def _end_unwanted(starting: asyncio.Task[SandboxProcess]) -> None:
         await (await starting).end()
 
 
-def _unavailable(why: str) -> WonderError:
-    return error(Reason.SANDBOX_UNAVAILABLE, f"This server has no sandbox to run commands in. {why}")
+def _unavailable(reason: str) -> WonderError:
+    return error(Reason.SANDBOX_UNAVAILABLE, f"This server has no sandbox to run commands in. {reason}")

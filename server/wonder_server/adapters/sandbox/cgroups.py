@@ -1,8 +1,9 @@
-"""A bound on processes for servers that are root's, on whom ``RLIMIT_NPROC`` has no hold: a control group.
+"""A control group that limits the number of processes, for servers that run as root.
 
-Of both versions; in the second the group lies beside the server's own, since one with processes in it can
-have no groups below. Where none can be made (not root, no such file system, a container that may not write
-there), what is left is the supervisor's look.
+``RLIMIT_NPROC`` does not limit root. Both versions of control groups are supported. In version 2 the group is
+a sibling of the server's own group, because a group with processes can have no child groups. If no group can
+be created (not root, no such file system, a read-only one in a container), only the supervisor's periodic
+check remains.
 """
 
 from __future__ import annotations
@@ -16,21 +17,22 @@ from typing import Final
 
 PREFIX: Final = "wonder-sandbox-"
 EXTRA_PROCESSES: Final = 4
-"""Processes of a sandbox that are not the command's."""
+"""Processes of a sandbox besides the command's."""
 STALE_AFTER_S: Final = 60
+"""Age in seconds from which `remove_stale` removes an unused group."""
 
 _numbers = itertools.count(1)
 
 
 class ProcessGroup:
-    """Made by `make`; a process joins by writing its id into ``entrance``, its children are in it too."""
+    """A control group. A process joins by writing its id to ``procs_path``; its children join too."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     @classmethod
     def create(cls, processes: int) -> ProcessGroup | None:
-        """A group of so many at most; None where none can be had."""
+        """Create a group of at most ``processes`` processes. Return None if that is not possible."""
         if os.geteuid() != 0:
             return None
         try:
@@ -53,7 +55,7 @@ class ProcessGroup:
         return str(self._folder / "cgroup.procs")
 
     def remove(self) -> None:
-        """Once its processes are over, which the kernel may notice a moment later than we."""
+        """Remove the group after its processes have ended. The kernel may notice their end a moment later."""
         for _ in range(20):
             try:
                 self._folder.rmdir()
@@ -64,7 +66,7 @@ class ProcessGroup:
 
 
 def remove_stale() -> None:
-    """Take away groups that servers have left which were killed. Those in use cannot be."""
+    """Remove the groups of killed servers. Groups in use cannot be removed."""
     with contextlib.suppress(OSError):
         base = _base() if os.geteuid() == 0 else None
         for folder in base.glob(f"{PREFIX}*") if base is not None else ():
@@ -74,7 +76,7 @@ def remove_stale() -> None:
 
 
 def _base() -> Path | None:
-    """The folder that groups which count processes may be made in."""
+    """Return the folder in which groups that count processes can be created, or None."""
     own = {}
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)

@@ -1,12 +1,12 @@
-"""The way out of a sandbox with a network: from a port of its loopback to the host's egress proxy.
+"""The network connection of a sandbox: a forwarder from a port of its loopback to the host's egress proxy.
 
-A sandbox never shares the host's network: it has a loopback interface of its own and nothing else. Where its
-project allows a network, the host puts the egress proxy's socket into it (`view.EGRESS`), and this module
-carries bytes between ``127.0.0.1:3128``, where ``HTTP_PROXY`` points, and that socket. It checks nothing: the
-proxy, outside, resolves names and holds every address against the project's policy.
+A sandbox never shares the host's network: it has only a loopback interface. If its project allows network
+access, the host mounts the egress proxy's socket into the sandbox (`mounts.EGRESS`). This module copies bytes
+between ``127.0.0.1:3128``, where ``HTTP_PROXY`` points, and that socket. It checks nothing. The proxy,
+outside the sandbox, resolves names and checks every address against the project's policy.
 
-It imports nothing but the standard library: the supervisor runs it inside, in a child process of each command
-that ends with it. A command can end it too, which harms that command alone.
+The module imports only the standard library: the supervisor runs it inside the sandbox, in one child process
+per command, which ends with the command. A command can kill it, which affects only that command.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ import socket
 
 PORT = 3128
 MAX_CONNECTIONS = 200
-"""Two descriptors each, of the 1,024 that a process in a sandbox may have."""
+"""Maximum number of connections, with two descriptors each. A process in a sandbox may have 1,024."""
 MAX_OUTGOING = 1 << 18
-"""Bytes that one direction of a connection holds while its reader does not read."""
+"""Maximum bytes buffered per direction of a connection while its reader does not read."""
 CHUNK = 1 << 16
 
 
 def listen() -> socket.socket:
-    """Listen on the sandbox's own loopback. Raises `OSError`."""
+    """Listen on the sandbox's loopback interface. Raises `OSError`."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.bind(("127.0.0.1", PORT))
@@ -36,16 +36,17 @@ def listen() -> socket.socket:
 
 
 def fork(listener: socket.socket, path: str) -> int:
-    """Start a process that forwards until it is killed; return its id. It holds no pipe of the supervisor."""
+    """Start a process that forwards until it is killed. Return its id. It inherits no pipe of the
+    supervisor."""
     pid = os.fork()
     if pid:
         return pid
     try:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        nothing = os.open("/dev/null", os.O_RDWR)
+        null = os.open("/dev/null", os.O_RDWR)
         for number in range(3):
-            os.dup2(nothing, number)
+            os.dup2(null, number)
         for number in map(int, os.listdir("/proc/self/fd")):
             if number > 2 and number != listener.fileno():
                 with contextlib.suppress(OSError):
@@ -56,18 +57,18 @@ def fork(listener: socket.socket, path: str) -> int:
 
 
 class _Endpoint:
-    """One end of a connection. ``waiting`` is what it has yet to be sent."""
+    """One end of a connection. ``outgoing`` are bytes to send to it."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
         self.outgoing = bytearray()
-        self.is_at_end = False  # it sends nothing any more
-        self.is_closing = False  # nothing more comes for it than what is waiting
+        self.is_at_end = False  # It has sent its last byte.
+        self.is_closing = False  # Nothing follows the bytes in ``outgoing``.
         self.other: _Endpoint
 
 
 class Forwarder:
-    """Carries connections of ``listener`` to the socket at ``path``, as many as there may be at once."""
+    """Forward connections of ``listener`` to the socket at ``path``, up to `MAX_CONNECTIONS` at a time."""
 
     def __init__(self, listener: socket.socket, path: str) -> None:
         self._listener = listener
@@ -75,12 +76,12 @@ class Forwarder:
         self._ends: dict[int, _Endpoint] = {}
 
     def serve(self) -> None:
-        """Serve for ever."""
+        """Serve until the process is killed."""
         while True:
             self.step(None)
 
     def step(self, timeout_ms: int | None) -> None:
-        """Do what there is to do, or wait for it."""
+        """Handle ready sockets, or wait for one."""
         poll = select.poll()
         if len(self._ends) < 2 * MAX_CONNECTIONS:
             poll.register(self._listener, select.POLLIN)
@@ -92,11 +93,11 @@ class Forwarder:
                 wanted |= select.POLLOUT
             if wanted:
                 poll.register(number, wanted)
-        for number, happened in poll.poll(timeout_ms):
+        for number, events in poll.poll(timeout_ms):
             if number == self._listener.fileno():
                 self._accept()
             elif number in self._ends:
-                self._serve(self._ends[number], happened)
+                self._serve(self._ends[number], events)
 
     def _accept(self) -> None:
         try:
@@ -106,7 +107,7 @@ class Forwarder:
         outer = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             outer.connect(self._path)
-        except OSError:  # the proxy is gone, or has no room
+        except OSError:  # The proxy has ended, or accepts no more connections.
             inner.close()
             outer.close()
             return
@@ -116,11 +117,11 @@ class Forwarder:
             end.sock.setblocking(False)
             self._ends[end.sock.fileno()] = end
 
-    def _serve(self, end: _Endpoint, happened: int) -> None:
+    def _serve(self, end: _Endpoint, events: int) -> None:
         try:
-            if happened & select.POLLOUT and end.outgoing:
+            if events & select.POLLOUT and end.outgoing:
                 self._write(end)
-            if happened & (select.POLLIN | select.POLLHUP | select.POLLERR) and not end.is_at_end:
+            if events & (select.POLLIN | select.POLLHUP | select.POLLERR) and not end.is_at_end:
                 self._read(end)
         except BlockingIOError:
             return

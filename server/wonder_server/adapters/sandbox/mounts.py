@@ -1,4 +1,4 @@
-"""What a sandbox sees, as arguments for ``bwrap``."""
+"""The file system and environment of a sandbox, as arguments for ``bwrap``."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from wonder_server.ports.sandbox import Mount, SandboxSpec
 WORK: Final = "/work"
 SUPERVISOR: Final = "/run/supervisor.py"
 EGRESS: Final = "/run/egress"
-"""The egress proxy's socket, where a sandbox has a network; the supervisor knows it by the same name."""
+"""Path of the egress proxy's socket in a sandbox with a network. The supervisor uses the same path."""
 USER_ID: Final = 1000
 FILTER: Final = "filter"
-"""The name of what is no file in a sandbox, but is handed over as one."""
+"""Name of the filter of system calls among the files passed to ``bwrap``."""
 
 ENVIRONMENT: Final[Mapping[str, str]] = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -28,7 +28,7 @@ ENVIRONMENT: Final[Mapping[str, str]] = {
     "TERM": "dumb",
     "USER": "wonder",
 }
-"""All that a command finds in its environment, beside what its caller adds."""
+"""The environment of a command, besides what its caller adds."""
 
 PROXY: Final = f"http://127.0.0.1:{PORT}"
 NETWORK_ENVIRONMENT: Final[Mapping[str, str]] = {
@@ -37,10 +37,10 @@ NETWORK_ENVIRONMENT: Final[Mapping[str, str]] = {
     ),
     **dict.fromkeys(("NO_PROXY", "no_proxy"), "localhost,127.0.0.1,::1"),
 }
-"""What a command finds besides where there is a network: it leads through the egress proxy alone."""
+"""Additional environment of a command with a network. The egress proxy is its only connection."""
 
 _SYSTEM_LINKS: Final = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
-"""Folders of programs that are links to those below ``/usr`` nearly everywhere."""
+"""Folders of programs. On most systems they are links to folders below ``/usr``."""
 
 _ETC: Final = (
     *("alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "mime.types", "protocols"),
@@ -53,14 +53,14 @@ _ETC: Final = (
         "ca-certificates/extracted",
     ),
 )
-"""What programs need of ``/etc``. Never all of it: there are keys and passwords in it."""
+"""Files of ``/etc`` that programs need. The rest stays hidden, because it contains keys and passwords."""
 
 _PROC: Final = (
     *("acpi", "asound", "kcore", "key-users", "keys", "kpagecgroup", "kpagecount", "kpageflags"),
     *("latency_stats", "sched_debug", "scsi", "timer_list"),
 )
-"""What of ``/proc`` speaks of the machine, not of processes. The rest may only be read: where the server is
-root's, so is a command to the kernel, and ``/proc/sys`` would obey it."""
+"""Entries of ``/proc`` about the machine instead of processes; they are hidden. The rest is read-only: on a
+server that runs as root, the kernel treats a command as root, and ``/proc/sys`` would obey it."""
 
 FILES: Final[Mapping[str, str]] = {
     "/etc/passwd": f"root:x:0:0::/:/bin/false\nwonder:x:{USER_ID}:{USER_ID}::/tmp/home:/bin/sh\n",
@@ -68,12 +68,14 @@ FILES: Final[Mapping[str, str]] = {
     "/etc/hosts": "127.0.0.1 localhost\n::1 localhost\n",
     "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
 }
-"""Files of a sandbox's own."""
+"""Files with contents of the sandbox's own."""
 
 
 class Limits(Value, frozen=True, kw_only=True):
-    """What everything in one sandbox may take together; ``file_bytes`` and ``open_files`` are each
-    process's. ``temporary_bytes`` is what ``/tmp`` holds, which counts as memory."""
+    """Limits of all processes in one sandbox together; ``file_bytes`` and ``open_files`` apply per process.
+
+    ``temporary_bytes`` is the size of ``/tmp``, which counts as memory.
+    """
 
     memory_bytes: int = 2 << 30
     processes: int = 256
@@ -83,8 +85,8 @@ class Limits(Value, frozen=True, kw_only=True):
 
 
 class Host(Value, frozen=True, kw_only=True):
-    """What the operator says of this machine: ``folders`` are seen too, read-only; ``hidden`` are never
-    seen, wherever they lie."""
+    """Folders of this machine. ``folders`` are visible read-only. ``hidden`` are never visible, wherever they
+    are."""
 
     folders: tuple[Path, ...] = ()
     hidden: tuple[Path, ...] = ()
@@ -93,9 +95,12 @@ class Host(Value, frozen=True, kw_only=True):
 def bwrap_arguments(
     spec: SandboxSpec, limits: Limits, host: Host, files: Mapping[str, int], egress_socket: Path | None
 ) -> list[str]:
-    """Build the arguments of ``bwrap`` up to the program. ``files`` are descriptors to read `FILES` from, and
-    under `FILTER` one for the filter of system calls; ``way_out`` is the socket of the egress proxy, for a
-    place with a network. Raises ValueError for a mount whose target is in the way."""
+    """Return the arguments of ``bwrap`` up to the program.
+
+    ``files`` are descriptors for `FILES`, and under `FILTER` one for the filter of system calls.
+    ``egress_socket`` is the path of the egress proxy's socket for a sandbox with a network. Raises ValueError
+    for an invalid mount target.
+    """
     return [
         *("--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup-try"),
         "--unshare-net",
@@ -126,17 +131,17 @@ LAUNCHER: Final = (
     'echo 1000 > /proc/self/oom_score_adj; [ -z "$1" ] || echo $$ > "$1" || exit 1; shift; exec "$@"',
     "sh",
 )
-"""In front of ``bwrap`` and the entrance of its process group, which may be empty. Where memory runs out, the
-kernel ends what is in a sandbox first."""
+"""Precedes the path of a process group's ``cgroup.procs``, which may be empty, and ``bwrap``. When memory
+runs out, the kernel kills processes of a sandbox first."""
 
 
 def supervisor_arguments(limits: str) -> list[str]:
-    """The program: the server's own Python, alone; ``limits`` is JSON."""
+    """Return the command of the supervisor: the server's Python in isolated mode. ``limits`` is JSON."""
     return [os.path.realpath(sys.executable), "-I", "-S", "-B", SUPERVISOR, limits]
 
 
 def _program(name: str) -> tuple[str, str, str]:
-    """A module of this folder, beside the supervisor."""
+    """Return the arguments that mount a module of this package beside the supervisor."""
     return "--ro-bind", str(Path(__file__).with_name(name)), str(PurePosixPath(SUPERVISOR).with_name(name))
 
 
@@ -155,10 +160,10 @@ def _system() -> Iterator[str]:
 
 
 def _check_hidden(host: Host) -> Iterator[str]:
-    """Nothing in the place of what is hidden, where it lies in something that is seen."""
-    seen = [Path("/usr"), Path(sys.base_prefix).resolve(), *(folder.resolve() for folder in host.folders)]
+    """Yield arguments that cover each hidden folder inside a visible one with an empty folder."""
+    visible = [Path("/usr"), Path(sys.base_prefix).resolve(), *(folder.resolve() for folder in host.folders)]
     for path in (path.resolve() for path in host.hidden):
-        if any(path.is_relative_to(each) for each in seen) and path.is_dir():
+        if any(path.is_relative_to(each) for each in visible) and path.is_dir():
             yield from ("--tmpfs", str(path), "--remount-ro", str(path))
 
 
@@ -172,9 +177,9 @@ def _hide_arguments() -> Iterator[str]:
 
 def _mount_arguments(mount: Mount, folders: Sequence[Path]) -> Iterator[str]:
     target = PurePosixPath(mount.target)
-    taken = ("/usr", "/etc", "/proc", "/dev", "/tmp", "/run", WORK, *_SYSTEM_LINKS, *map(str, folders))
+    reserved = ("/usr", "/etc", "/proc", "/dev", "/tmp", "/run", WORK, *_SYSTEM_LINKS, *map(str, folders))
     if not target.is_absolute() or ".." in target.parts or str(target) == "/":
-        raise ValueError(f"{mount.target} is no place for a mount")
-    if any(target.is_relative_to(path) for path in taken):
-        raise ValueError(f"{mount.target} is taken")
+        raise ValueError(f"{mount.target} is not a valid target of a mount")
+    if any(target.is_relative_to(path) for path in reserved):
+        raise ValueError(f"{mount.target} is reserved and cannot be the target of a mount")
     yield from ("--bind" if mount.writable else "--ro-bind", str(mount.source), str(target))

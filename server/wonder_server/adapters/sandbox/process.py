@@ -1,8 +1,7 @@
-"""One sandbox that is kept warm: a ``bwrap`` process, and frames to and from its supervisor.
+"""One warm sandbox: a ``bwrap`` process, and frames to and from its supervisor.
 
-Whatever goes wrong with it, it is ended whole, and the next command gets another: ``bwrap`` dies, and with
-it, by the kernel's hand, every process inside; when the server dies, its end of the pipe is closed, and the
-same happens.
+After any failure the whole sandbox is ended, and the next command gets a new one. When ``bwrap`` dies, the
+kernel kills every process inside. When the server dies, its end of the pipe closes, with the same effect.
 """
 
 from __future__ import annotations
@@ -27,12 +26,13 @@ from wonder_server.ports.sandbox import Command, Finished, Output, OutputCallbac
 START_TIMEOUT_S: Final = 10
 END_TIMEOUT_S: Final = 5
 GRACE_S: Final = 5
-"""What a supervisor may take beyond a command's own time; it needs milliseconds."""
+"""Seconds that a supervisor may take beyond a command's timeout. It needs milliseconds."""
 PROBLEM_LENGTH: Final = 500
 
 
 class SandboxProcess:
-    """Made by `start`. ``ended``: it takes no more commands. One command at a time."""
+    """A running sandbox, created by `start`, for one command at a time. If ``ended``, it takes no more
+    commands."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class SandboxProcess:
         egress_socket: EgressSocket | None,
     ) -> None:
         """Internal; use `start`."""
-        assert process.stdin is not None and process.stdout is not None, "both are pipes"
+        assert process.stdin is not None and process.stdout is not None, "start() opens both as pipes"
         self.spec = spec
         self._process = process
         self._write, self._read = process.stdin, process.stdout
@@ -61,8 +61,11 @@ class SandboxProcess:
         host: mounts.Host,
         egress_socket: EgressSocket | None = None,
     ) -> SandboxProcess:
-        """Start a sandbox that is ready for commands; ``way_out`` is for a place with a network; it is closed
-        with the sandbox. Raises `NotBegunError` with what ``bwrap`` says."""
+        """Start a sandbox and wait until it is ready for commands.
+
+        ``egress_socket`` is for a sandbox with a network; it closes with the sandbox. Raises
+        `NotStartedError` with the message of ``bwrap``.
+        """
         async with contextlib.AsyncExitStack() as stack:
             if egress_socket is not None:
                 stack.push_async_callback(egress_socket.close)
@@ -120,9 +123,9 @@ class SandboxProcess:
                     raise ValueError(kind)
             sandbox._is_ready = True
         except BaseException as problem:
-            said = await sandbox._read_stderr()
-            if isinstance(problem, EOFError | OSError | ValueError):  # TimeoutError is an OSError
-                raise _start_failed(said) from None
+            message = await sandbox._read_stderr()
+            if isinstance(problem, EOFError | OSError | ValueError):  # TimeoutError is an OSError.
+                raise _start_failed(message) from None
             raise
         return sandbox
 
@@ -131,7 +134,8 @@ class SandboxProcess:
         return self._is_broken or self._process.returncode is not None
 
     async def matches(self, spec: SandboxSpec) -> bool:
-        """Whether it shows this place, as it is now: a folder that was made anew is another."""
+        """Return True if the sandbox shows this place in its current state: a recreated folder is another
+        one."""
         if self.ended or spec != self.spec:
             return False
         try:
@@ -140,8 +144,8 @@ class SandboxProcess:
             return False
 
     async def run(self, command: Command, on_output: OutputCallback | None) -> Finished:
-        """See `ports.sandbox.Sandbox.run`. Where it does not come to an end, cancelled or lost, it ends
-        itself."""
+        """Run a command; see `ports.sandbox.Sandbox.run`. The sandbox ends if the command is cancelled or
+        lost."""
         head = json.dumps(
             {
                 "argv": command.argv,
@@ -162,31 +166,32 @@ class SandboxProcess:
         except (EOFError, OSError, ValueError):
             await self.end()
             raise error(
-                Reason.TASK_FAILED, "The sandbox was lost while the command ran.", transient=True
+                Reason.TASK_FAILED,
+                "The sandbox was lost while the command ran. Try again.",
+                transient=True,
             ) from None
         except BaseException:
             self.kill()
             raise
 
     def kill(self) -> None:
-        """End it and everything in it; does not wait for it."""
+        """Kill the sandbox and everything in it, without waiting."""
         self._is_broken = True
         if not self._write.is_closing():
             self._write.transport.abort()
         if self._is_ready and self._process.returncode is None:
-            # Not ``process.kill()``: that looks whether it has ended, and takes its end away from asyncio,
-            # which then warns of an unknown process.
+            # ``process.kill()`` would reap the process itself, and asyncio would warn of an unknown process.
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._process.pid, signal.SIGKILL)
 
     async def end(self) -> None:
-        """End it and everything in it.
+        """End the sandbox and everything in it.
 
-        Before it is ready it is not killed: it ends by itself, since nobody is at the other end of its pipe.
-        ``bwrap`` that is killed while it makes namespaces leaves a process in them that waits forever. For
-        the same reason it is not told to die with the server (``--die-with-parent``).
+        A sandbox that is not ready is not killed: it ends by itself, because the other end of its pipe is
+        closed. A ``bwrap`` killed while it creates namespaces leaves a process in them that waits forever.
+        For the same reason it does not get ``--die-with-parent``.
         """
-        if self._read.at_eof():  # it has ended itself
+        if self._read.at_eof():  # The sandbox has ended by itself.
             self._is_ready = False
         self.kill()
         try:
@@ -223,29 +228,29 @@ class SandboxProcess:
             elif kind in tails:
                 tails[kind] = content
             elif kind == b"X":
-                over = json.loads(content)
+                result = json.loads(content)
                 out, err = (
                     _output(b"".join(heads[head]), tails[tail], dropped)
-                    for head, tail, dropped in zip(heads, tails, over["dropped"], strict=True)
+                    for head, tail, dropped in zip(heads, tails, result["dropped"], strict=True)
                 )
                 return Finished(
-                    exit_code=over["exit_code"],
+                    exit_code=result["exit_code"],
                     stdout=out,
                     stderr=err,
-                    stopped=over["stopped"],
-                    duration_ms=over["duration_ms"],
+                    stopped=result["stopped"],
+                    duration_ms=result["duration_ms"],
                 )
             elif kind == b"E":
-                raise _refused(**json.loads(content))
+                raise _rejection(**json.loads(content))
             else:
                 raise ValueError(kind)
 
     async def _read_stderr(self) -> str:
-        """End it; what it had to say about why."""
+        """End the sandbox. Return the last line of its error output."""
         await self.end()
-        assert self._process.stderr is not None, "it is a pipe"
-        said = (await self._process.stderr.read(1 << 16)).decode("utf-8", "replace").strip()
-        return " ".join(said.splitlines()[-1:])[:PROBLEM_LENGTH] or "it does not say why"
+        assert self._process.stderr is not None, "start() opens it as a pipe"
+        text = (await self._process.stderr.read(1 << 16)).decode("utf-8", "replace").strip()
+        return " ".join(text.splitlines()[-1:])[:PROBLEM_LENGTH] or "it gives no reason"
 
 
 def _output(head: bytes, tail: bytes, dropped: int) -> Output:
@@ -258,7 +263,7 @@ def _identity(folder: Path) -> tuple[int, int]:
 
 
 def _open_files() -> dict[str, int]:
-    """`view.FILES` and the filter of system calls as descriptors to read them from."""
+    """Return descriptors to read `mounts.FILES` and the filter of system calls from."""
     contents = {path: text.encode() for path, text in mounts.FILES.items()}
     if calls := syscalls.program():
         contents[mounts.FILTER] = calls
@@ -270,13 +275,11 @@ def _open_files() -> dict[str, int]:
     return files
 
 
-def _start_failed(said: str) -> NotStartedError:
-    return NotStartedError(Reason.SANDBOX_UNAVAILABLE, f"The sandbox could not be started: {said}.")
+def _start_failed(reason: str) -> NotStartedError:
+    return NotStartedError(Reason.SANDBOX_UNAVAILABLE, f"The sandbox could not be started: {reason}.")
 
 
-def _refused(what: str, message: str) -> WonderError:
+def _rejection(what: str, message: str) -> WonderError:
     if what == "start":
-        return error(
-            Reason.INPUT_INVALID, f"There is no folder where the command is to begin: {message}.", field=what
-        )
+        return error(Reason.INPUT_INVALID, f"The working directory cannot be used: {message}.", field=what)
     return error(Reason.INPUT_INVALID, f"The program cannot be run: {message}.", field="argv")

@@ -1,32 +1,33 @@
-"""Process 1 of a sandbox: takes commands over a pipe, one after another, and lets none outlive itself.
+"""Process 1 of a sandbox. It takes commands over a pipe, one at a time, and no process outlives its command.
 
-It is run by the host's Python inside of the sandbox, alone: it imports nothing but the standard library. What
-a command could do to it, and why it cannot:
+The host's Python runs it inside the sandbox; it imports only the standard library. A command cannot attack
+it:
 
-    signals             the kernel keeps them from process 1 of a pid namespace, SIGKILL included, unless it
-                        has asked for them; it asks for SIGCHLD alone, which makes it look around once
-    ptrace, /proc/1     closed, since it is not dumpable; so its environment and its pipes cannot be had
-    its pipes           are closed in every child; output comes by pipes of each command's own
-    its limits          could be lowered by ``prlimit``: it looks before each command, and gives up
-    outliving           when a command's first process is over, so is everything: ``kill(-1)`` ends every
-                        process of the namespace at once, whatever session or group it has made itself
+    signals             the kernel delivers no signal to process 1 of a pid namespace, not even SIGKILL,
+    unless the
+                        process handles it; this one handles only SIGCHLD, which makes it check its children
+    ptrace, /proc/1     blocked, since the process is not dumpable; so its environment and pipes are out of
+    reach its pipes           closed in every child; output uses pipes of each command's own its limits
+    a command could lower them by ``prlimit``: it checks them before each command and exits outliving
+    when a command's first process ends, ``kill(-1)`` kills every process of the namespace at
+                        once, whatever session or group they created
 
-Limits are the kernel's (`setrlimit`, inherited by all, not to be raised again) and, for what those cannot
-hold, a look at everything that runs, every `LOOK_S`: how many tasks there are, what memory they have
-together, whether the disk or the machine's memory runs out. ``RLIMIT_NPROC`` does not hold where the server
-is root's; there a control group does (``cgroups.py``), or the look alone.
+The kernel enforces limits (`setrlimit`; children inherit them and cannot raise them). For the rest there is a
+check of all processes every `CHECK_INTERVAL_S`: the number of tasks, their total memory, free disk space,
+free memory of the machine. ``RLIMIT_NPROC`` has no effect if the server runs as root; then a control group
+limits processes (``cgroups.py``), or only the check does.
 
-It ends, and with it all that is in the sandbox, when the host's end of its pipe is closed, which the server's
-death does too, and when ``bwrap`` is killed.
+The supervisor ends, and with it everything in the sandbox, when the host's end of its pipe closes, which the
+death of the server causes too, and when ``bwrap`` is killed.
 
-Frames in both directions: length (4 bytes, big-endian, of what follows), kind (1 byte), content.
+Frames in both directions: length of the rest (4 bytes, big-endian), kind (1 byte), content.
 
     host    R  length of JSON (4 bytes), JSON {argv, start, env, timeout_ms, max_output, merged}, stdin
     here    +  ready
-            1  more of stdout, at most ``max_output`` altogether; 2: of stderr
-            3  last bytes of stdout, if there were too many; 4: of stderr
-            X  JSON {exit_code, stopped, duration_ms, dropped: [stdout, stderr]}: the command is over
-            E  JSON {what, message}: it could not begin: ``start`` is no folder, or there is no ``program``
+            1  more of stdout, at most ``max_output`` in total; 2: of stderr 3  last bytes of stdout, if
+            output was dropped; 4: of stderr X  JSON {exit_code, stopped, duration_ms, dropped: [stdout,
+            stderr]}: the command has ended E  JSON {what, message}: the command did not start: ``start`` is
+            no folder, or ``program`` is missing
 """
 
 from __future__ import annotations
@@ -42,18 +43,19 @@ import struct
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TypedDict
 
 CHECK_INTERVAL_S = 0.05
 MAX_TOTAL_OUTPUT = 256 << 20
-"""What a command may put out, kept or not."""
+"""Maximum bytes of output of a command, kept or dropped."""
 MAX_OUTGOING = 1 << 20
-"""What may wait for the host to read it; a command whose host does not read waits too."""
+"""Maximum bytes that wait for the host. If the host does not read, the command's output waits too."""
 DISK_RESERVE = 512 << 20
+"""Bytes of free disk space below which a command that used much is killed."""
 INODES_RESERVE = 50_000
-"""As many files must be left."""
+"""Free inodes below which a command that used many is killed."""
 MEMORY_RESERVE = 256 << 20
-"""Of the machine: below this, a command that made much of the want is ended."""
+"""Available memory of the machine below which a command that uses much is killed."""
 NOTICEABLE_BYTES = 64 << 20
 NICENESS = 10
 CHUNK = 1 << 16
@@ -61,18 +63,29 @@ PR_SET_PDEATHSIG, PR_SET_DUMPABLE = 1, 4
 EGRESS = "/run/egress"
 
 
+class Command(TypedDict):
+    """The JSON of an ``R`` frame."""
+
+    argv: list[str]
+    start: str
+    env: dict[str, str]
+    timeout_ms: int
+    max_output: int
+    merged: bool
+
+
 def main() -> None:
-    """Close up, say that all is ready, serve until the host is gone."""
+    """Close the process to others, report that it is ready, and serve until the host closes the pipe."""
     given = json.loads(sys.argv[1])
     limits = {
         resource.RLIMIT_CORE: 0,
-        resource.RLIMIT_DATA: 2 * given["memory_bytes"],  # of one process; stacks count, used or not
+        resource.RLIMIT_DATA: 2 * given["memory_bytes"],  # Per process; whole stacks count.
         resource.RLIMIT_FSIZE: given["file_bytes"],
         resource.RLIMIT_NOFILE: given["open_files"],
         resource.RLIMIT_NPROC: given["processes"],
     }
-    for which, most in limits.items():
-        resource.setrlimit(which, (most, most))
+    for which, maximum in limits.items():
+        resource.setrlimit(which, (maximum, maximum))
     prctl = ctypes.CDLL(None, use_errno=True).prctl
     if prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0 or prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "the process cannot be closed to others")
@@ -88,20 +101,21 @@ def main() -> None:
     host.send(b"+")
     while True:
         host.flush()
-        order = host.receive()
-        if order is None:
+        frame = host.receive()
+        if frame is None:
             return
         if any(resource.getrlimit(which) != (most, most) for which, most in limits.items()):
             return
-        (length,) = struct.unpack_from(">I", order, 1)
-        Run(host, children, given, json.loads(order[5 : 5 + length]), order[5 + length :]).execute(
-            egress_socket
-        )
+        (length,) = struct.unpack_from(">I", frame, 1)
+        command, stdin = json.loads(frame[5 : 5 + length]), frame[5 + length :]
+        Run(host, children, given, command, stdin).execute(egress_socket)
 
 
 def open_egress() -> Callable[[], object] | None:
-    """Listen for what wants to leave, where the host has put a proxy's socket; the function starts a process
-    that forwards it. None where there is no network."""
+    """Listen on loopback if the host has mounted an egress socket.
+
+    Return a function that starts a forwarding process; None without a network.
+    """
     if not os.path.exists(EGRESS):
         return None
     sys.path.append(os.path.dirname(__file__))
@@ -112,19 +126,19 @@ def open_egress() -> Callable[[], object] | None:
 
 
 class Host:
-    """The two pipes to the host. ``waiting`` is what it has yet to read."""
+    """The two pipes to the host. ``outgoing`` are bytes that the host has not read."""
 
     def __init__(self) -> None:
         self.outgoing = bytearray()
         os.set_blocking(1, False)
 
     def send(self, kind: bytes, content: bytes = b"") -> None:
-        """Send a frame, as soon as the host takes it."""
+        """Send a frame as soon as the host reads."""
         self.outgoing += struct.pack(">I", len(content) + 1) + kind + content
         self.write_available()
 
     def write_available(self) -> None:
-        """Write what the pipe takes without waiting."""
+        """Write what the pipe accepts without blocking."""
         try:
             while self.outgoing:
                 del self.outgoing[: os.write(1, self.outgoing[:CHUNK])]
@@ -134,13 +148,13 @@ class Host:
             os._exit(1)
 
     def flush(self) -> None:
-        """Wait until all is written."""
+        """Wait until everything is written."""
         while self.outgoing:
             select.select([], [1], [])
             self.write_available()
 
     def receive(self) -> bytes | None:
-        """The next frame; None when the host is gone."""
+        """Return the next frame; None when the host has closed the pipe."""
         head = self._read_exactly(4)
         return None if head is None else self._read_exactly(struct.unpack(">I", head)[0])
 
@@ -155,10 +169,10 @@ class Host:
 
 
 class Run:
-    """One command, from its start until nothing is left of it."""
+    """One command, from its start until all its processes have ended."""
 
     def __init__(
-        self, host: Host, children: int, limits: dict[str, int], command: dict[str, Any], stdin: bytes
+        self, host: Host, children: int, limits: dict[str, int], command: Command, stdin: bytes
     ) -> None:
         self.host, self.children, self.limits, self.command = host, children, limits, command
         self.stdin = memoryview(stdin)
@@ -166,13 +180,14 @@ class Run:
         self.status: int | None = None
         self.pid = 0
         self.stdin_fd = -1
-        self.reading: dict[int, int] = {}  # descriptor: 0 for stdout, 1 for stderr
+        self.reading: dict[int, int] = {}  # Descriptor to stream: 0 for stdout, 1 for stderr.
         self.sent, self.received = [0, 0], [0, 0]
         self.tails = [bytearray(), bytearray()]
 
     def execute(self, start_egress: Callable[[], object] | None) -> None:
-        """Start the command, see it to its end, tell the host. ``way_out`` starts what it needs to leave."""
-        began = time.monotonic()
+        """Run the command and send its result. ``start_egress`` starts the forwarder of a sandbox with a
+        network."""
+        started = time.monotonic()
         self.free_at_start = free_disk()
         self.shared_at_start = machine_memory()["Shmem"] << 10
         try:
@@ -183,12 +198,12 @@ class Run:
             if start_egress is not None:
                 start_egress()
             self.spawn()
-        except (OSError, ValueError) as problem:  # ValueError: a null byte
+        except (OSError, ValueError) as problem:  # ValueError: a null byte.
             self.end_all()
             return self.report_rejection("program", problem)
         finally:
             os.chdir("/")
-        self.supervise(began + self.command["timeout_ms"] / 1000)
+        self.supervise(started + self.command["timeout_ms"] / 1000)
         self.end_all()
         self.drain()
         for stream in (0, 1):
@@ -196,19 +211,19 @@ class Run:
                 self.host.send(b"34"[stream : stream + 1], bytes(self.tails[stream]))
         status = self.status if self.status is not None else signal.SIGKILL
         code = os.waitstatus_to_exitcode(status)
-        over = {
+        result = {
             "exit_code": code if code >= 0 else 128 - code,
             "stopped": self.stopped,
-            "duration_ms": round((time.monotonic() - began) * 1000),
+            "duration_ms": round((time.monotonic() - started) * 1000),
             "dropped": [
-                seen - sent - len(tail)
-                for seen, sent, tail in zip(self.received, self.sent, self.tails, strict=True)
+                received - sent - len(tail)
+                for received, sent, tail in zip(self.received, self.sent, self.tails, strict=True)
             ],
         }
-        self.host.send(b"X", json.dumps(over).encode())
+        self.host.send(b"X", json.dumps(result).encode())
 
     def report_rejection(self, what: str, problem: Exception) -> None:
-        """Nothing has begun."""
+        """Report that the command did not start."""
         for descriptor in (*self.reading, self.stdin_fd):
             if descriptor >= 0:
                 os.close(descriptor)
@@ -216,7 +231,7 @@ class Run:
         self.host.send(b"E", json.dumps({"what": what, "message": message}).encode())
 
     def spawn(self) -> None:
-        """Start the first process: a session of its own, its three descriptors, nothing else of ours."""
+        """Start the first process in a session of its own, with three descriptors and no other."""
         out_read, out_write = os.pipe()
         self.reading[out_read] = 0
         ends = [out_write]
@@ -246,28 +261,28 @@ class Run:
                 setsid=True,
                 setsigdef=[signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD],
             )
-            with contextlib.suppress(OSError):  # somebody has made us nicer still
+            with contextlib.suppress(OSError):  # The server already runs with a higher niceness.
                 os.setpriority(os.PRIO_PROCESS, self.pid, NICENESS)
         finally:
             for descriptor in ends:
                 os.close(descriptor)
 
     def supervise(self, deadline: float) -> None:
-        """Until the first process is over, or a limit is reached."""
-        look = time.monotonic()
+        """Wait until the first process has ended or a limit is exceeded."""
+        next_check = time.monotonic()
         while self.status is None and not self.stopped:
             now = time.monotonic()
             if now >= deadline:
                 self.stopped = "timeout"
-            elif now >= look:
+            elif now >= next_check:
                 self.stopped = self.exceeded_limit()
-                look = time.monotonic() + CHECK_INTERVAL_S
+                next_check = time.monotonic() + CHECK_INTERVAL_S
             if self.stopped:
                 return
-            self.wait(min(deadline, look) - time.monotonic())
+            self.wait(min(deadline, next_check) - time.monotonic())
 
     def wait(self, seconds: float) -> None:
-        """Do what there is to do, or wait for it."""
+        """Handle ready descriptors, or wait up to ``seconds`` for one."""
         poll = select.poll()
         poll.register(0, select.POLLIN)
         poll.register(self.children, select.POLLIN)
@@ -280,7 +295,7 @@ class Run:
             poll.register(self.stdin_fd, select.POLLOUT)
         for descriptor, _ in poll.poll(max(seconds, 0) * 1000):
             if descriptor == 0:
-                os._exit(0)  # the host is gone, or it does not keep to what was agreed: everything ends
+                os._exit(0)  # The host has closed the pipe or broken the protocol: end everything.
             elif descriptor == self.children:
                 os.read(self.children, CHUNK)
                 self.reap()
@@ -303,7 +318,7 @@ class Run:
             self.stdin_fd = -1
 
     def read(self, descriptor: int) -> bool:
-        """Take more of an output; whether there may be yet more."""
+        """Read more of an output. Return True if more may be available."""
         try:
             chunk = os.read(descriptor, CHUNK)
         except BlockingIOError:
@@ -314,21 +329,21 @@ class Run:
             del self.reading[descriptor]
             return False
         self.received[stream] += len(chunk)
-        room = self.command["max_output"] - self.sent[stream]
-        if room > 0:
-            self.host.send(b"12"[stream : stream + 1], chunk[:room])
-            self.sent[stream] += min(room, len(chunk))
-            chunk = chunk[room:]
-        tail, most = self.tails[stream], self.command["max_output"] // 4
+        remaining = self.command["max_output"] - self.sent[stream]
+        if remaining > 0:
+            self.host.send(b"12"[stream : stream + 1], chunk[:remaining])
+            self.sent[stream] += min(remaining, len(chunk))
+            chunk = chunk[remaining:]
+        tail, max_tail = self.tails[stream], self.command["max_output"] // 4
         tail += chunk
-        if len(tail) > most:
-            del tail[: len(tail) - most]
+        if len(tail) > max_tail:
+            del tail[: len(tail) - max_tail]
         if sum(self.received) > MAX_TOTAL_OUTPUT:
             self.stopped = self.stopped or "output"
         return True
 
     def reap(self, options: int = os.WNOHANG) -> bool:
-        """Take leave of processes that are over; whether any is left."""
+        """Reap ended processes. Return True if children are left."""
         try:
             while True:
                 pid, status = os.waitpid(-1, options)
@@ -340,7 +355,7 @@ class Run:
             return False
 
     def end_all(self) -> None:
-        """Nothing of the command is left afterwards."""
+        """Kill all processes of the command and wait for their end."""
         while True:
             try:
                 os.kill(-1, signal.SIGKILL)
@@ -350,7 +365,7 @@ class Run:
                 return
 
     def drain(self) -> None:
-        """Take what lies in the pipes: nobody writes any more, so it comes to an end."""
+        """Read the rest of the pipes. No process writes to them any more, so this ends."""
         if self.stdin_fd >= 0:
             os.close(self.stdin_fd)
         for descriptor in list(self.reading):
@@ -360,11 +375,11 @@ class Run:
                 os.close(descriptor)
 
     def exceeded_limit(self) -> str:
-        """Which limit all processes together exceed; empty if none."""
+        """Return the limit that all processes together exceed, or ""."""
         tasks = memory = 0
         ids = [name for name in os.listdir("/proc") if name.isdecimal() and name != "1"]
         if len(ids) > self.limits["processes"]:
-            return "processes"  # there is no time to look at each
+            return "processes"  # Too many to read the status of each.
         machine = machine_memory()
         for name in ids:
             status = read_fields(f"/proc/{name}/status")
@@ -375,19 +390,19 @@ class Run:
         memory += used_bytes("/tmp") + used_bytes("/dev/shm")
         if (machine["Shmem"] << 10) > self.shared_at_start + NOTICEABLE_BYTES:
             memory += memfd_bytes(ids)
-        short = memory > NOTICEABLE_BYTES and (machine["MemAvailable"] << 10) < MEMORY_RESERVE
-        if memory > self.limits["memory_bytes"] or short:
+        is_short = memory > NOTICEABLE_BYTES and (machine["MemAvailable"] << 10) < MEMORY_RESERVE
+        if memory > self.limits["memory_bytes"] or is_short:
             return "memory"
-        (free, names), (at_first, names_at_first) = free_disk(), self.free_at_start
-        if free < DISK_RESERVE and free < at_first - NOTICEABLE_BYTES:
+        (free, inodes), (free_before, inodes_before) = free_disk(), self.free_at_start
+        if free < DISK_RESERVE and free < free_before - NOTICEABLE_BYTES:
             return "disk"
-        if names < INODES_RESERVE and names < names_at_first - INODES_RESERVE // 10:
+        if inodes < INODES_RESERVE and inodes < inodes_before - INODES_RESERVE // 10:
             return "disk"
         return ""
 
 
 def read_fields(path: str) -> dict[str, int]:
-    """The numbers of a file of ``/proc``, by name; empty if the process is over."""
+    """Return the numbers in a file of ``/proc`` by name; empty if the process has ended."""
     found = {}
     try:
         with open(path) as file:
@@ -402,12 +417,12 @@ def read_fields(path: str) -> dict[str, int]:
 
 
 def machine_memory() -> dict[str, int]:
-    """``MemAvailable`` and ``Shmem`` of the machine, among others, in KiB."""
+    """Return ``MemAvailable``, ``Shmem`` and other memory figures of the machine, in KiB."""
     return {"MemAvailable": MEMORY_RESERVE, "Shmem": 0, **read_fields("/proc/meminfo")}
 
 
 def memfd_bytes(ids: list[str]) -> int:
-    """Bytes of files in memory that have no name (``memfd_create``), which no limit counts."""
+    """Return the bytes of unnamed files in memory (``memfd_create``), which no limit counts."""
     sizes = {}
     for name in ids:
         try:
@@ -417,18 +432,18 @@ def memfd_bytes(ids: list[str]) -> int:
                     stat = os.stat(path)
                     sizes[stat.st_dev, stat.st_ino] = stat.st_blocks * 512
         except OSError:
-            continue  # it is over
+            continue  # The process has ended.
     return sum(sizes.values())
 
 
 def used_bytes(path: str) -> int:
-    """Bytes that a file system in memory holds."""
+    """Return the used bytes of a file system in memory."""
     stat = os.statvfs(path)
     return (stat.f_blocks - stat.f_bfree) * stat.f_frsize
 
 
 def free_disk() -> tuple[int, int]:
-    """Bytes, and files, that are left where the folder is; as many as one likes where nobody counts."""
+    """Return free bytes and inodes of the disk with the folder. Without an inode count, return a huge one."""
     stat = os.statvfs("/work")
     return stat.f_bavail * stat.f_frsize, stat.f_favail if stat.f_files else 1 << 60
 

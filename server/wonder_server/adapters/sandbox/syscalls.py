@@ -1,13 +1,13 @@
-"""Calls to the kernel that no command of an agent needs, refused by a filter (seccomp).
+"""A filter (seccomp) that blocks system calls which no command of an agent needs.
 
-None of them could be used to get out with no rights at all, were the kernel without fault. Most of its
-faults are in what few programs use, so that is kept out of reach: loading code into the kernel, its keys, its
-events, rings of input and output, and file systems. Debuggers, threads, sockets, all that is ordinary stay.
+A process without rights could not escape through any of them if the kernel had no defects. Most of its
+defects are in features that few programs use, so these stay blocked: loading code into the kernel, keys,
+performance events, io_uring, file systems. Debuggers, threads, sockets and everything ordinary work.
 
-Besides, no file gets the setuid or the setgid bit: on the host such a file would run with the rights of the
-server's user.
+Also, no file gets the setuid or setgid bit: on the host such a file would run with the rights of the server's
+user.
 
-A filter is a program for the kernel's packet filter: eight bytes an instruction.
+A filter is a program for the kernel's packet filter, with eight bytes per instruction.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _AT_NUMBER, _AT_ARCHITECTURE, _AT_ARGUMENTS = 0, 4, 16
 _SET_ID: Final = stat.S_ISUID | stat.S_ISGID
 _CREATE_CALLS: Final = 0o100 | 0o20000000
-"""Flags with which a file that is opened gets a mode: O_CREAT, and the bit of O_TMPFILE that is its own."""
+"""Flags of `open` that make the mode count: O_CREAT, and the bit that distinguishes O_TMPFILE."""
 _OPENAT2: Final = 437
-"""Its mode lies in memory, where no filter can look. Programs that find it missing take `openat`."""
+"""Its mode is in memory, which a filter cannot read. Programs fall back to `openat`."""
 _ALLOW, _ERROR = 0x7FFF0000, 0x00050000
 _X32: Final = 0x40000000
-"""From here on the numbers of x86-64's second set of calls."""
+"""First number of x86-64's second set of calls."""
 
-_SOCKET_MASK: Final = {
+_COMMON_REFUSED: Final = {
     "io_uring_setup": 425, "io_uring_enter": 426, "io_uring_register": 427, "open_tree": 428,
     "move_mount": 429, "fsopen": 430, "fsconfig": 431, "fsmount": 432, "fspick": 433, "mount_setattr": 442,
 }  # fmt: skip
@@ -56,10 +56,10 @@ _REFUSED: Final = {
         },
     ),
 }  # fmt: skip
-"""By kind of machine: the kernel's word for it, and the numbers of calls."""
+"""By machine: the kernel's number of the architecture, and the blocked calls."""
 
 _ANY: Final = -1
-"""In place of the flags' argument: the call sets a mode whatever its flags are."""
+"""Instead of the argument with flags: the call sets a mode whatever its flags are."""
 
 _MODES: Final = {
     "x86_64": {
@@ -72,20 +72,20 @@ _MODES: Final = {
         "fchmodat2": (452, _ANY, 2),
     },
 }  # fmt: skip
-"""By kind of machine and name: a call's number, and which of its arguments are the flags and the mode."""
+"""By machine and name: a call's number, and the indexes of its arguments with flags and mode."""
 
 
 def blocked_calls(machine: str = "") -> dict[str, int]:
-    """The calls that are refused on this machine, by name; none where their numbers are not known."""
+    """Return the calls blocked on this machine, by name; empty for a machine with unknown numbers."""
     _, calls = _REFUSED.get(machine or platform.machine(), (0, {}))
-    return {**calls, **_SOCKET_MASK} if calls else {}
+    return {**calls, **_COMMON_REFUSED} if calls else {}
 
 
 def program(machine: str = "") -> bytes:
-    """The filter for this machine, as ``bwrap --seccomp`` takes it; empty where there is none.
+    """Return the filter for this machine in the form of ``bwrap --seccomp``; empty if there is none.
 
-    A refused call fails with EPERM. Calls of another kind of machine, such as those of programs for 32 bits,
-    fail with ENOSYS: their numbers mean something else.
+    A blocked call fails with EPERM. Calls of another architecture, such as those of 32-bit programs, fail
+    with ENOSYS, because their numbers have another meaning.
     """
     machine = machine or platform.machine()
     if machine not in _REFUSED:
@@ -110,7 +110,8 @@ def program(machine: str = "") -> bytes:
 
 
 def _block_set_id(number: int, flags: int, mode: int) -> list[tuple[int, int, int, int]]:
-    """Refuse a call whose mode has the setuid or the setgid bit, where its flags let the mode count."""
+    """Return checks that block a call whose mode has the setuid or setgid bit, if its flags make the mode
+    count."""
     checks = [
         (_LOAD, 0, 0, _low_half(mode)),
         (_ANY_BIT, 0, 1, _SET_ID),
@@ -118,11 +119,11 @@ def _block_set_id(number: int, flags: int, mode: int) -> list[tuple[int, int, in
         (_RETURN, 0, 0, _ALLOW),
     ]
     if flags != _ANY:
-        # To the end of the checks, which allows.
+        # Without these flags, jump to the last instruction, which allows the call.
         checks = [(_LOAD, 0, 0, _low_half(flags)), (_ANY_BIT, 0, len(checks) - 1, _CREATE_CALLS), *checks]
     return [(_EQUAL, 0, len(checks), number), *checks]
 
 
 def _low_half(argument: int) -> int:
-    """The place of an argument's low 32 bits; both machines keep them first."""
+    """Return the offset of an argument's low 32 bits. Both architectures store them first."""
     return _AT_ARGUMENTS + 8 * argument
