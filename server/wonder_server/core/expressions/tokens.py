@@ -93,9 +93,8 @@ def _number(match: re.Match[str], at: int) -> int | float:
         if real in (float("inf"), float("-inf")):
             raise SyntaxFault(f"the number {text} is too large", at)
         return real
-    if (
-        whole > MAX_INT + 1
-    ):  # One more than the maximum, since `-9223372036854775808` is a minus and a number.
+    # One more than the maximum is allowed, since `-9223372036854775808` is a minus and a number.
+    if whole > MAX_INT + 1:
         raise SyntaxFault("this integer does not fit into 64 bits", at)
     return whole
 
