@@ -11,7 +11,7 @@ first). The points lie on methods of the server, which knows nothing of them::
     before-publish      events on disk are about to be shown to watchers
     before-dispatch     what was decided is about to be handed out
     before-answer       a child run's or agent's result is about to reach who waits for it
-    before-ring         a timer's time has come
+    before-timer        a timer's time has come
     before-call=NAME, after-call=NAME
                         an RPC that changes something (start, signal, resolve, cancel, fork) begins; all it
                         does is done, and its client not answered
@@ -36,21 +36,19 @@ from __future__ import annotations
 import functools
 import os
 import signal
-import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from wonder_server.actors.dispatch.handlers import Handlers
 from wonder_server.actors.runs.forks import Forks
 from wonder_server.actors.runs.gates import Gates
 from wonder_server.actors.runs.runs import Runs
-from wonder_server.actors.runtime.loop import Loop
 from wonder_server.actors.streaming.hub import StreamHub
 from wonder_server.adapters.faiss.vectors import FaissVectors
 from wonder_server.adapters.files.blobs import FileBlobs
 from wonder_server.adapters.models.offline.model import OfflineModel
-from wonder_server.adapters.sqlite.database import Database
 from wonder_server.adapters.sqlite.shard.shard import SqliteShard
 from wonder_server.adapters.web.guarded import GuardedWeb
 from wonder_server.core.definitions.specs import PinnedTask
@@ -77,12 +75,22 @@ class Failpoint:
                 time.sleep(after_s)
                 os.kill(os.getpid(), signal.SIGKILL)
 
+    def reach(self, point: str, subject: str = "") -> None:
+        """Implement `wonder_server.ports.failpoints.Failpoints`."""
+        store = Path(subject)
+        prefix = "" if store.parent.name == "shards" else "memory-" if store.name == "memory.db" else None
+        match point:
+            case "before-commit" if prefix is not None:
+                self.passed(f"{prefix}in-commit", after_s=SLOW_DISK_S)
+            case "after-commit" if prefix is not None:
+                self.passed(f"{prefix}committed")
+            case "before-answer" | "before-timer":
+                self.passed(point)
+
     def lay(self) -> None:
         """Put all points in their places."""
         self._before(StreamHub, "publish", "publish")
         self._before(Handlers, "dispatch", "dispatch")
-        self._before(Loop, "_answer_parent", "answer")
-        self._before(Loop, "_on_timer", "ring")
         self._around(GuardedWeb, "send", lambda *_: ("send",))
         self._around(MemoryOperations, "apply", lambda *_: ("memory",))
         self._around(Executor, "execute", lambda _self, task, *_: ("task", f"task={task.pin.name}"))
@@ -121,7 +129,7 @@ class Failpoint:
         setattr(owner, method, passing)
 
     def _at_commits(self) -> None:
-        submit, commit = SqliteShard.submit, Database._commit
+        submit = SqliteShard.submit
 
         def passing_submit(*given: Any) -> Any:
             self.passed("before-commit")
@@ -129,15 +137,7 @@ class Failpoint:
             future.add_done_callback(lambda written: written.exception() or self.passed("after-commit"))
             return future
 
-        def passing_commit(database: Database, connection: Any, jobs: Any) -> int:
-            if database.path.parent.name == "shards":
-                connection = _Passing(connection, self)
-            elif database.path.name == "memory.db":
-                connection = _Passing(connection, self, "memory-")
-            return commit(database, connection, jobs)
-
         SqliteShard.submit = passing_submit  # type: ignore[method-assign]
-        Database._commit = passing_commit  # type: ignore[method-assign]
 
     def _at_words(self) -> None:
         say, stream, at_once = StreamHub.append_text, OfflineModel.stream, Executor.execute_inline
@@ -163,23 +163,3 @@ class Failpoint:
         StreamHub.append_text = passing_say  # type: ignore[method-assign]
         OfflineModel.stream = passing_stream  # type: ignore[method-assign]
         Executor.execute_inline = passing_at_once  # type: ignore[method-assign]
-
-
-class _Passing:
-    """A connection that comes by the points on both sides of its COMMIT."""
-
-    def __init__(self, connection: sqlite3.Connection, failpoint: Failpoint, of: str = "") -> None:
-        self._connection = connection
-        self._failpoint = failpoint
-        self._of = of
-
-    def execute(self, sql: str, *values: Any) -> Any:
-        if sql != "COMMIT":
-            return self._connection.execute(sql, *values)
-        self._failpoint.passed(f"{self._of}in-commit", after_s=SLOW_DISK_S)
-        result = self._connection.execute(sql)
-        self._failpoint.passed(f"{self._of}committed")
-        return result
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._connection, name)

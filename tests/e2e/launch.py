@@ -125,20 +125,25 @@ def _see_through(told: dict[str, Any], end: int) -> NoReturn:
 def _serve(told: dict[str, Any], failpoint: str) -> NoReturn:
     """Be a server, to its end."""
     from tests.e2e.failpoints import Failpoint
+    from wonder_server.compose import open_application
+    from wonder_server.compose.platform import Platform
+    from wonder_server.ports.failpoints import NO_FAILPOINTS
     from wonder_server.serve import register
 
     code = 1
     try:
         os.environ.clear()
         os.environ.update(told["environment"])
-        if failpoint:
-            Failpoint(failpoint).lay()
+        failpoints = Failpoint(failpoint) if failpoint else NO_FAILPOINTS
+        if isinstance(failpoints, Failpoint):
+            failpoints.lay()
         _set_clock(int(os.environ.pop("CLOCK_AHEAD_S", "0")))
         _set_wall_clock(os.environ.pop("WALL_CLOCK", ""))
         parser = argparse.ArgumentParser(prog="wonder")
         register(parser.add_subparsers())
         arguments = parser.parse_args(["serve", *told["arguments"]])
-        code = arguments.run(arguments)
+        platform = Platform(failpoints=failpoints)
+        code = arguments.run(arguments, lambda settings: open_application(settings, platform))
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 1
     except BaseException:

@@ -264,7 +264,7 @@ POINTS: dict[str, tuple[int, tuple[str, ...]]] = {
     "before-answer": (4, ("children", "agent")),
     "before-send": (6, ("effect_once", "effect_again", "retries")),
     "after-send": (6, ("effect_once", "effect_again", "retries")),
-    "before-ring": (4, ("timers", "retries")),
+    "before-timer": (4, ("timers", "retries")),
     "before-call=resolve": (3, ("gate",)),
     "after-call=resolve": (3, ("gate",)),
     "before-call=signal": (3, ("signal",)),

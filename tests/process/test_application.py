@@ -25,6 +25,7 @@ from wonder_server.compose import Application, open_application
 from wonder_server.compose.clients import Clients
 from wonder_server.compose.git import ExecutorFactory
 from wonder_server.compose.stores import Stores
+from wonder_server.ports.failpoints import Failpoints
 from wonder_server.ports.journal import Entry
 from wonder_server.rpc.conversation.servicer import ConversationServicer
 from wonder_server.rpc.coordinator.servicer import CoordinatorServicer
@@ -221,8 +222,10 @@ async def _recorded_steps(time: VirtualTime, *, fails: bool) -> list[str]:
     platform = virtual_platform(time)
 
     @asynccontextmanager
-    async def open_stores(settings: Settings, egress: Egress) -> AsyncIterator[Stores]:
-        async with platform.open_stores(settings, egress) as stores:
+    async def open_stores(
+        settings: Settings, egress: Egress, failpoints: Failpoints
+    ) -> AsyncIterator[Stores]:
+        async with platform.open_stores(settings, egress, failpoints) as stores:
             steps.append("open stores")
             try:
                 yield stores

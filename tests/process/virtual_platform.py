@@ -27,6 +27,7 @@ from wonder_server.compose.models import bounded, model_providers
 from wonder_server.compose.stores import MemoryStore, Stores
 from wonder_server.core.memory.records import Filter, Memory
 from wonder_server.ports.embedder import Embedder
+from wonder_server.ports.failpoints import Failpoints
 from wonder_server.ports.memories import TombstoneStatus
 from wonder_server.ports.vectors import Vectors, VectorSource
 from wonder_server.settings import Settings
@@ -109,7 +110,9 @@ def virtual_platform(time: VirtualTime, shards: MemoryShards | None = None, seed
     shards = shards or MemoryShards()
 
     @asynccontextmanager
-    async def open_stores(_settings: Settings, _egress: Egress) -> AsyncIterator[Stores]:
+    async def open_stores(
+        _settings: Settings, _egress: Egress, _failpoints: Failpoints
+    ) -> AsyncIterator[Stores]:
         yield _stores(shards)
 
     return Platform(

@@ -21,10 +21,11 @@ from wonder_server.compose.interpreter import tune_interpreter
 from wonder_server.compose.stores import Stores, open_stores, open_vectors
 from wonder_server.ports.clock import Clock
 from wonder_server.ports.embedder import Embedder
+from wonder_server.ports.failpoints import NO_FAILPOINTS, Failpoints
 from wonder_server.ports.vectors import Vectors, VectorSource
 from wonder_server.settings import Settings
 
-StoresFactory = Callable[[Settings, Egress], AbstractAsyncContextManager[Stores]]
+StoresFactory = Callable[[Settings, Egress, Failpoints], AbstractAsyncContextManager[Stores]]
 VectorsFactory = Callable[[Settings, VectorSource, Embedder], AbstractAsyncContextManager[Vectors]]
 ClientsFactory = Callable[[Settings, Egress, ExecutorFactory], AbstractAsyncContextManager[Clients]]
 
@@ -40,5 +41,6 @@ class Platform:
     open_stores: StoresFactory = open_stores
     open_vectors: VectorsFactory = open_vectors
     open_clients: ClientsFactory = open_clients
+    failpoints: Failpoints = NO_FAILPOINTS
     tune_interpreter: Callable[[], None] = tune_interpreter
     """Set up the process: thread switches and garbage collection."""

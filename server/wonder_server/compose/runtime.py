@@ -28,12 +28,14 @@ from wonder_server.actors.streaming.hub import StreamHub
 from wonder_server.actors.usage.agent_budgets import AgentBudgets
 from wonder_server.adapters.in_memory.journal import MemoryJournal
 from wonder_server.compose.clients import Clients
+from wonder_server.compose.platform import Platform
 from wonder_server.compose.services import ApplicationServices
 from wonder_server.compose.stores import Stores
 from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.coordinator.planner import RUN
 from wonder_server.logs import logger
 from wonder_server.ports.clock import Clock
+from wonder_server.ports.failpoints import Failpoints
 from wonder_server.services.memory.retention import Retention
 from wonder_server.settings import Settings
 
@@ -66,7 +68,7 @@ class Runtime:
 @asynccontextmanager
 async def open_runtime(
     settings: Settings,
-    clock: Clock,
+    platform: Platform,
     stores: Stores,
     clients: Clients,
     services: ApplicationServices,
@@ -81,10 +83,10 @@ async def open_runtime(
         journals=stores.journals,
         records=stores.records,
         streams=StreamHub(settings.max_stream_backlog_events, settings.max_stream_backlog_bytes),
-        clock=clock,
+        clock=platform.clock,
     )
     async with AsyncExitStack() as stack:
-        actors = _build_actors(settings, access, stores, clients, services)
+        actors = _build_actors(settings, access, stores, clients, services, platform.failpoints)
         stack.push_async_callback(actors.loop.stop)
         stack.push_async_callback(actors.handlers.stop)
         runtime = _build_entry_points(settings, access, services, actors)
@@ -94,7 +96,12 @@ async def open_runtime(
 
 
 def _build_actors(
-    settings: Settings, access: ActorAccess, stores: Stores, clients: Clients, services: ApplicationServices
+    settings: Settings,
+    access: ActorAccess,
+    stores: Stores,
+    clients: Clients,
+    services: ApplicationServices,
+    failpoints: Failpoints,
 ) -> Actors:
     budgets = AgentBudgets(stores.accounts)
     archiver = Archiver(
@@ -126,6 +133,7 @@ def _build_actors(
             on_result=quota.release,
             timer_input=model_calls.timer_input,
             on_planned=log_failed_hooks,
+            failpoints=failpoints,
         ),
         LoopLimits(idle_actors=settings.max_idle_actors, idle_bytes=settings.max_idle_actor_bytes),
     )

@@ -68,7 +68,7 @@ async def open_application(
     async with AsyncExitStack() as stack:
         stack.enter_context(ids.entropy_from(platform.entropy))
         egress = await stack.enter_async_context(open_egress())
-        stores = await stack.enter_async_context(platform.open_stores(settings, egress))
+        stores = await stack.enter_async_context(platform.open_stores(settings, egress, platform.failpoints))
         clients = await stack.enter_async_context(
             platform.open_clients(settings, egress, platform.new_executor)
         )
@@ -77,7 +77,7 @@ async def open_application(
             open_services(settings, platform, stores, clients, directory)
         )
         runtime = await stack.enter_async_context(
-            open_runtime(settings, clock, stores, clients, services, directory)
+            open_runtime(settings, platform, stores, clients, services, directory)
         )
         servicers = await stack.enter_async_context(
             open_servicers(settings, clock, stores, clients, services, runtime)

@@ -36,6 +36,7 @@ from wonder_server.ports.archives import Archives
 from wonder_server.ports.blobs import Blobs
 from wonder_server.ports.catalog import Catalog
 from wonder_server.ports.embedder import Embedder
+from wonder_server.ports.failpoints import NO_FAILPOINTS, Failpoints
 from wonder_server.ports.journal import Journals
 from wonder_server.ports.memories import IndexResidue, Memories, MemoryMaintenance
 from wonder_server.ports.records import Records
@@ -83,7 +84,9 @@ class Stores:
 
 
 @asynccontextmanager
-async def open_stores(settings: Settings, egress: Egress) -> AsyncIterator[Stores]:
+async def open_stores(
+    settings: Settings, egress: Egress, failpoints: Failpoints = NO_FAILPOINTS
+) -> AsyncIterator[Stores]:
     """Open the stores of the data folder and watch its disk. Errors: STORAGE_UNAVAILABLE."""
     data = settings.data_dir
     disk_space = DiskSpaceGuard(data, settings.disk_reserve_bytes)
@@ -103,6 +106,8 @@ async def open_stores(settings: Settings, egress: Egress) -> AsyncIterator[Store
         stack.push_async_callback(memories.close)
         blobs = await stack.enter_async_context(open_blobs(settings, egress))
         databases = [*shards.databases, catalog.database, memories.database]
+        for database in databases:
+            database.failpoints = failpoints
         await _reserve_disk_space(settings, disk_space, databases)
         background = await stack.enter_async_context(open_background())
         background.start("disk", watch_disk(disk_space, data, databases))

@@ -54,6 +54,7 @@ from wonder_server.core.errors import Fault, Reason, WonderError, error
 from wonder_server.core.idempotency import Request
 from wonder_server.core.json_types import JsonValue
 from wonder_server.ports.clock import Clock
+from wonder_server.ports.failpoints import NO_FAILPOINTS, Failpoints
 from wonder_server.ports.journal import Commit, Event, Journal
 
 MAX_BATCH_INPUTS = 64
@@ -95,6 +96,7 @@ class LoopPorts:
     """Receives the id of each operation whose result is reported."""
     timer_input: Callable[[str, object], object] = _keep_input
     """Returns the input for an operation's timer. Receives the operation's id and the planner's input."""
+    failpoints: Failpoints = NO_FAILPOINTS
     on_planned: PlannedCallback = _ignore_decisions
     """Receives each planned input that led to decisions."""
 
@@ -112,6 +114,7 @@ class Loop:
         self._on_result = ports.on_result
         self._timer_input = ports.timer_input
         self._on_planned = ports.on_planned
+        self._failpoints = ports.failpoints
         self._timers = Timers(ports.clock, self._on_timer)
         self._flush_timer = FlushTimer(self._on_flush_due, limits.flush_after_s)
         self._scheduler = Scheduler(planners, limits, work=self._work, is_throttled=self._is_throttled)
@@ -392,6 +395,7 @@ class Loop:
 
     def _answer_parent(self, answer: Answer, child_commits: Sequence[Commit]) -> None:
         """Report a run's result to its parent, with the commits that the parent's commit includes."""
+        self._failpoints.reach("before-answer")
         parent, planner = answer.parent, self._scheduler.planner_of(answer.parent.actor_id)
         self._on_result(parent.operation_id)
         event = (
@@ -417,5 +421,6 @@ class Loop:
         batch.timers.clear()
 
     def _on_timer(self, actor_id: str, operation_id: str) -> None:
+        self._failpoints.reach("before-timer")
         event = self._scheduler.planner_of(actor_id).timer_fired(operation_id)
         self.tell(actor_id, self._timer_input(operation_id, event))

@@ -38,6 +38,7 @@ from time import monotonic, thread_time
 from typing import Any, Final, TypeVar
 
 from wonder_server.adapters.sqlite.connection import connect, storage_fault, unavailable
+from wonder_server.ports.failpoints import NO_FAILPOINTS, Failpoints
 
 T = TypeVar("T")
 Item = TypeVar("Item")
@@ -96,6 +97,7 @@ class Database:
         self._closed = False
         self.write_rejection: Callable[[], BaseException | None] = _no_rejection
         """Returns the error for writes that need disk space, or None. Writes that free space run anyway."""
+        self.failpoints: Failpoints = NO_FAILPOINTS
         self._commits = 0
         self._log_pages = _LOG_PAGES
         self._overwrites = True
@@ -341,7 +343,9 @@ class Database:
                         has_changes |= self._run_writes(connection, [job], has_changes)
                 if monotonic() > until:
                     break
+            self.failpoints.reach("before-commit", str(self.path))
             execute("COMMIT")
+            self.failpoints.reach("after-commit", str(self.path))
             self._commits += 1
         except BaseException as failure:
             with contextlib.suppress(sqlite3.Error):
