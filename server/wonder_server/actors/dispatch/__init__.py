@@ -1,0 +1,1 @@
+"""Execution of commands: models, tasks, child runs, called agents and memory."""

@@ -1,0 +1,1 @@
+"""Live streams of events and text to readers."""
