@@ -1,7 +1,7 @@
 """Forks: a new run that continues another run's record from a chosen point (feature G9).
 
 A fork replays the record from its start. Recorded decisions, not today's planner, change a new state and
-write rows, as they did then. The rows at the point become the past of the new run. A point lies between two
+write rows, as they did then. The rows at the point become the past of the new run. A point is between two
 journal entries, since the decisions of one entry take effect together. An event stands for the end of its
 entry. A node execution stands for the end of the entry before its dispatch, so it runs again, as does
 everything else that was in progress.
