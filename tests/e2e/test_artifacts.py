@@ -116,7 +116,7 @@ async def test_what_is_damaged_is_said_and_not_taken_for_missing(
         rows = [line.split()[:2] for line in capsys.readouterr().out.splitlines()]
         assert rows == [["kept", "19"], ["lost", "damaged"]]
         assert await asyncio.to_thread(cli.main, ("artifact", "read", "lost", *at)) == 1
-        assert "'lost' on 'main' cannot be read" in capsys.readouterr().err
+        assert "'lost' on branch 'main' is unreadable" in capsys.readouterr().err
         (bare / "refs" / "heads" / "main").unlink()
         asked = pb.ListArtifactsRequest(project_id="default")
         for call in (client.library.ListArtifacts(asked), read(client, "kept"), write(client, "new", "")):
