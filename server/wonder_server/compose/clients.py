@@ -15,7 +15,8 @@ from typing import Final
 
 from wonder_server.adapters.egress.environments import PROXY_VARIABLES
 from wonder_server.adapters.egress.proxy import Egress
-from wonder_server.adapters.mcp.servers import McpServers, ServerConfig
+from wonder_server.adapters.mcp.config import ServerConfig
+from wonder_server.adapters.mcp.servers import McpServers
 from wonder_server.adapters.models.prices import LiteLLMPrices
 from wonder_server.adapters.sandbox.bubblewrap import BubblewrapSandbox
 from wonder_server.adapters.sandbox.mounts import Host, Limits

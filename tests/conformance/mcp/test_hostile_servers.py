@@ -23,7 +23,8 @@ from tests.e2e.launch import PATH
 from tests.fakes import hostile_mcp_server as hostile
 from wonder_server import logs
 from wonder_server.adapters.mcp import process, session, transport
-from wonder_server.adapters.mcp.servers import McpServers, ServerConfig
+from wonder_server.adapters.mcp.config import ServerConfig
+from wonder_server.adapters.mcp.servers import McpServers
 from wonder_server.adapters.web.guarded import GuardedWeb
 from wonder_server.core.definitions.resources import NetworkPolicy
 from wonder_server.core.errors import Reason, WonderError
@@ -239,11 +240,11 @@ async def test_mutated_messages_give_an_answer_or_a_plain_error(bad: Hostile, lo
     [
         ("ends", "it ended before a session had begun."),
         ("dies", "it ended before a session had begun."),
-        ("refuses", "it refuses a session: no reason was given"),
+        ("refuses", "it rejects a session: no reason was given"),
         ("huge_start", "sent more than 4194304 bytes in one message"),
-        ("wrong_version", "it does not keep to the protocol."),
-        ("wrong_types", "it does not keep to the protocol."),
-        ("flood_start", "messages that are no answers"),
+        ("wrong_version", "it violates the protocol."),
+        ("wrong_types", "it violates the protocol."),
+        ("flood_start", "messages that are not answers"),
     ],
 )
 async def test_a_start_that_goes_wrong_says_what_it_was(
@@ -266,7 +267,7 @@ async def test_junk_before_a_session_does_not_hinder_it(bad: Hostile, log: Log) 
 async def test_a_server_that_never_answers_is_named_and_not_tried_again(bad: Hostile, log: Log) -> None:
     problem = await bad.refused("well", "silent", timeout_s=0.05)
     assert (problem.fault.reason, problem.fault.transient) == (Reason.TIMEOUT, False)
-    assert "'silent' has not begun a session within 0.05 s" in problem.fault.message
+    assert "'silent' did not begin a session within 0.05 s" in problem.fault.message
 
 
 async def test_a_start_has_a_time_of_its_own(bad: Hostile, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -292,7 +293,7 @@ async def test_a_call_that_is_not_answered_says_so_and_may_have_had_an_effect(ba
     await bad.call("well")
     problem = await bad.refused("deaf", timeout_s=0.2)
     assert (problem.fault.reason, problem.fault.transient) == (Reason.TIMEOUT, True)
-    assert "'well' has not answered the call of 'deaf' within 0.2 s" in problem.fault.message
+    assert "'well' did not answer the call of 'deaf' within 0.2 s" in problem.fault.message
 
 
 async def test_a_server_that_does_not_read_loses_its_session(
@@ -302,8 +303,8 @@ async def test_a_server_that_does_not_read_loses_its_session(
     deaf = asyncio.create_task(bad.refused("deaf"))
     await bad.called(1)
     unread = await bad.refused("well", padding="x" * (2 << 20))
-    assert "does not read what it is sent" in unread.fault.message and unread.fault.transient
-    assert "does not read what it is sent" in (await deaf).fault.message
+    assert "does not read its input" in unread.fault.message and unread.fault.transient
+    assert "does not read its input" in (await deaf).fault.message
     assert (await bad.call("well")).content
     log.check()
 
@@ -317,7 +318,7 @@ async def test_an_answer_that_is_too_large_takes_others_along_quickly_and_says_s
     assert [fault.reason for fault in faults].count(Reason.PAYLOAD_TOO_LARGE) == 1
     others = [fault for fault in faults if fault.reason is not Reason.PAYLOAD_TOO_LARGE]
     assert all(
-        fault.transient and "its session was ended with all calls" in fault.message for fault in others
+        fault.transient and "Its session and all its calls were ended" in fault.message for fault in others
     )
     assert len(bad.pids()) == 1
     assert (await bad.call("well")).content
@@ -358,7 +359,8 @@ async def test_its_standard_error_is_logged_line_by_line_and_most_of_a_flood_lef
 
 PLATFORM = """
 import asyncio, os, signal, sys
-from wonder_server.adapters.mcp.servers import McpServers, ServerConfig
+from wonder_server.adapters.mcp.config import ServerConfig
+from wonder_server.adapters.mcp.servers import McpServers
 from wonder_server.adapters.web.guarded import GuardedWeb
 from wonder_server.core.definitions.resources import NetworkPolicy
 from wonder_server.ports.mcp import McpCall
@@ -533,5 +535,5 @@ async def test_over_http_a_place_that_takes_connections_and_says_nothing_is_name
     url = f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
     problem = await bad.refused("well", url=url, timeout_s=0.1)
     assert (problem.fault.reason, problem.fault.transient) == (Reason.TIMEOUT, False)
-    assert "'127.0.0.1' has not begun a session within 0.1 s" in problem.fault.message
+    assert "'127.0.0.1' did not begin a session within 0.1 s" in problem.fault.message
     listening.close()

@@ -18,7 +18,8 @@ from aiohttp import web
 
 from tests.fakes import mcp_server
 from wonder_server.adapters.mcp import transport
-from wonder_server.adapters.mcp.servers import McpServers, ServerConfig
+from wonder_server.adapters.mcp.config import ServerConfig
+from wonder_server.adapters.mcp.servers import McpServers
 from wonder_server.adapters.web.guarded import GuardedWeb
 from wonder_server.core.definitions.resources import NetworkPolicy
 from wonder_server.core.errors import Reason, WonderError

@@ -244,7 +244,7 @@ async def test_where_nobody_listens_nothing_has_happened(reach: GuardedWeb, name
         port = unheard.getsockname()[1]
         problem = await refused(reach, get(f"http://here:{port}/", method="POST"))
     assert isinstance(problem, NotStartedError)
-    assert problem.fault.message == f"here:{port} cannot be connected to."
+    assert problem.fault.message == f"here:{port} does not accept connections."
 
 
 async def test_an_unknown_host_is_a_fault_for_good_and_a_silent_name_server_is_not(

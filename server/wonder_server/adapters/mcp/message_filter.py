@@ -1,21 +1,29 @@
-"""The messages of a server that reach the package `mcp`: answers, and progress of calls that ask for it.
+"""Filter for messages of an MCP server. Answers, and progress of calls that request it, reach the package
+`mcp`.
 
-The package starts a task for each message, so a flood would fill the memory. All else that a server may say
-(its log, changed lists of tools, requests for sampling, roots or input) is of no use here.
+The package starts a task for each message, so a flood would fill the memory. Other messages (logs, changed
+tool lists, requests for sampling, roots or input) have no use here.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from contextvars import ContextVar
 from enum import Enum
-from typing import Any, Final
+from typing import Final
 
-from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
+from mcp_types import (
+    ErrorData,
+    JSONRPCError,
+    JSONRPCMessage,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+)
 
 from wonder_server.adapters.mcp.limits import MAX_MESSAGES, MESSAGES_PER_S, TokenBucket, is_number
 from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.core.json_types import JsonObject
 
 METHOD_NOT_FOUND: Final = -32601
 
@@ -25,7 +33,7 @@ _ID_WINDOW: Final = 200
 
 
 class PendingCall:
-    """A call of a tool that is under way. ``problem`` says why it has no answer, if that is known."""
+    """A running call of a tool. ``problem`` is the reason why it has no answer, if known."""
 
     def __init__(self) -> None:
         self.problem: WonderError | None = None
@@ -33,11 +41,11 @@ class PendingCall:
 
 
 CURRENT_CALL: ContextVar[PendingCall | None] = ContextVar("wonder_mcp_asked", default=None)
-"""The call that the current task makes. The package writes a request in the task of its caller."""
+"""The call of the current task. The package writes a request in the task of its caller."""
 
 
 class Verdict(Enum):
-    """What becomes of a message."""
+    """The decision about a message."""
 
     PASS = "pass"
     DROP = "drop"
@@ -46,24 +54,24 @@ class Verdict(Enum):
 
 
 class MessageFilter:
-    """Judges the messages of one session, and knows its calls under way by the ids of their requests."""
+    """Decide about the messages of one session. It knows the running calls by the ids of their requests."""
 
     def __init__(self) -> None:
         self._budget = TokenBucket(MAX_MESSAGES, MESSAGES_PER_S)
         self._pending: dict[int | str, PendingCall | None] = {}
 
-    def record_request(self, message: Any) -> None:
-        """Note a request that is being sent."""
+    def record_request(self, message: JSONRPCMessage) -> None:
+        """Record a request that is being sent."""
         if isinstance(message, JSONRPCRequest):
             self._pending[message.id] = CURRENT_CALL.get()
 
     def discard(self, call: PendingCall) -> None:
-        """Note that a call is over, answered or not."""
+        """Remove a call that has ended, answered or not."""
         for request in [request for request, waiting in self._pending.items() if waiting is call]:
             del self._pending[request]
 
-    def verdict_for(self, message: Any) -> Verdict:
-        """Return what to do with a message from the server."""
+    def verdict_for(self, message: JSONRPCMessage) -> Verdict:
+        """Return the verdict for a message from the server."""
         if isinstance(message, JSONRPCResponse | JSONRPCError) and message.id in self._pending:
             del self._pending[message.id]
             return Verdict.PASS
@@ -76,15 +84,16 @@ class MessageFilter:
         return Verdict.REFUSE if isinstance(message, JSONRPCRequest) else Verdict.DROP
 
     def accept_unreadable(self) -> bool:
-        """Judge a line that is no message. Return False when there are too many of them."""
+        """Count a line that is not a message. Return False if there are too many."""
         return self._budget.take()
 
     def call_answered_by(
         self, line: bytes | bytearray, *, whole: bool
     ) -> tuple[int | str, PendingCall] | None:
-        """The request that an unreadable line answers, and its call; None if it does not say.
+        """Return the request that an unreadable line answers, and its call; None if that is unknown.
 
-        Unless the line is ``whole``, its id may come later, so the only call there is will be meant.
+        A line that is not ``whole`` may have its id later. Then a single running call counts as the one it
+        answers.
         """
         calls = {request: call for request, call in self._pending.items() if call is not None}
         found = _HEAD.match(line[:_ID_WINDOW]) or (_TAIL.search(line[-_ID_WINDOW:]) if whole else None)
@@ -96,8 +105,8 @@ class MessageFilter:
             return None
         return (request, calls[request]) if request in calls else None
 
-    def _call_of_progress(self, parameters: Mapping[str, Any] | None) -> PendingCall | None:
-        """The call under way whose progress this is; None if there is none, or its numbers cannot be used."""
+    def _call_of_progress(self, parameters: JsonObject | None) -> PendingCall | None:
+        """Return the running call of a progress message; None if there is none or its numbers are invalid."""
         parameters = parameters or {}
         token, total = parameters.get("progressToken"), parameters.get("total")
         if not isinstance(token, int | str) or not is_number(parameters.get("progress")):
@@ -106,27 +115,28 @@ class MessageFilter:
 
 
 def rejection(request: JSONRPCRequest) -> JSONRPCResponse | JSONRPCError:
-    """The answer to a request of a server: it may ask whether we are there, and nothing else."""
+    """Return the answer to a request of a server: an empty result for ``ping``, an error for anything
+    else."""
     if request.method == "ping":
         return JSONRPCResponse(jsonrpc="2.0", id=request.id, result={})
-    problem: Any = {"code": METHOD_NOT_FOUND, "message": "Method not found"}
+    problem = ErrorData(code=METHOD_NOT_FOUND, message="Method not found")
     return JSONRPCError(jsonrpc="2.0", id=request.id, error=problem)
 
 
 def unreadable(server: str) -> WonderError:
-    """The error of a call whose answer is no message."""
+    """Return the error of a call whose answer is not a valid message."""
     return error(
         Reason.TASK_FAILED,
-        f"The MCP server '{server}' answered what is no message of the protocol: no JSON, not in UTF-8,"
-        " nested too deeply, or without what belongs there.",
+        f"The MCP server '{server}' sent an answer that is not a message of the protocol: invalid JSON or"
+        " UTF-8, nested too deeply, or incomplete.",
     )
 
 
 def flooded(server: str) -> WonderError:
-    """The error of a session that was ended for its messages."""
+    """Return the error of a session that ended because of too many messages."""
     return error(
         Reason.TASK_FAILED,
-        f"The MCP server '{server}' sends more than {MAX_MESSAGES} messages that are no answers, and more"
+        f"The MCP server '{server}' sent more than {MAX_MESSAGES} messages that are not answers, and more"
         f" than {MESSAGES_PER_S} a second. Its session was ended.",
         transient=True,
     )

@@ -1,8 +1,8 @@
-"""An MCP server as a process: how it is started and ended, and the bounded reading of what it writes.
+"""MCP servers as processes: start, end, and bounded reading of their output.
 
-The package's own transport for processes collects a line without a limit and searches it anew with every
-chunk, waits without end for a server that does not read, and lets a server write to our standard error. This
-one hands the same streams to the package's session.
+The package's own transport for processes collects a line without a limit and searches it again with every
+chunk, waits forever for a server that does not read, and lets a server write to this process's standard
+error. This one provides the same streams to the package's session.
 """
 
 from __future__ import annotations
@@ -13,16 +13,24 @@ import errno
 import os
 import shutil
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import anyio
 from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
-from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, JSONRPCRequest, jsonrpc_message_adapter
+from mcp_types import (
+    PARSE_ERROR,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCMessage,
+    JSONRPCRequest,
+    jsonrpc_message_adapter,
+)
 
+from wonder_server.adapters.mcp.config import ServerConfig
 from wonder_server.adapters.mcp.limits import (
     BURST_BYTES,
     BYTES_PER_S,
@@ -36,10 +44,10 @@ from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.printable import MAX_TEXT
 
 WRITE_TIMEOUT_S: Final = 10
-"""How long a server may leave what it is sent unread."""
+"""Seconds that a server may leave a sent message unread."""
 
 END_TIMEOUT_S: Final = 2
-"""How long a server may take to end by itself when its input is closed. Then its keeper ends it."""
+"""Seconds that a server may take to end after its input closes. Then its supervisor kills it."""
 
 _SUPERVISOR: Final = str(Path(__file__).with_name("supervisor.py"))
 _SUPERVISOR_TIMEOUT_S: Final = 5
@@ -49,9 +57,9 @@ _MAX_REPLIES_BYTES: Final = 64 << 10
 
 
 class StdioConnection:
-    """The session's two streams, and why it has ended.
+    """The two streams of a session.
 
-    ``over`` is called once when nothing more can come; ``problem`` is set if the server is to blame.
+    ``on_end`` is called once when no more messages can come. ``problem`` is set if the server caused the end.
     """
 
     def __init__(
@@ -71,14 +79,15 @@ class StdioConnection:
         self._on_end = on_end
 
     def close(self, problem: WonderError | None = None) -> None:
-        """Take no more messages."""
+        """Accept no more messages."""
         if not self.ended:
             self.ended, self.problem = True, problem
             self._on_end()
 
 
 class Incoming:
-    """Messages from the server, as the package's `ReadStream`. Read only while the session takes them."""
+    """Messages from the server, as the package's `ReadStream`. Reads only while the session asks for
+    messages."""
 
     def __init__(self, link: StdioConnection, out: asyncio.StreamReader) -> None:
         self._link = link
@@ -99,8 +108,8 @@ class Incoming:
                 return SessionMessage(message)
         raise anyio.EndOfStream
 
-    def _filter_line(self, line: bytes) -> Any:
-        """Return the message that the line holds, if it is for the session."""
+    def _filter_line(self, line: bytes) -> JSONRPCMessage | None:
+        """Parse a line. Return its message if the session gets it."""
         link = self._link
         try:
             message = jsonrpc_message_adapter.validate_json(line, by_name=False)
@@ -114,18 +123,18 @@ class Incoming:
         return message if verdict is Verdict.PASS else None
 
     def _skip_line(self, line: bytes) -> JSONRPCError | None:
-        """Skip a line that is no message. If it was to be an answer, return an error in its place."""
+        """Skip a line that is not a message. If it answers a call, return an error instead."""
         link = self._link
         if not link.message_filter.accept_unreadable():
             link.close(flooded(link.server))
         elif (found := link.message_filter.call_answered_by(line, whole=True)) is not None:
-            request, asked = found
-            asked.problem = unreadable(link.server)
+            request, call = found
+            call.problem = unreadable(link.server)
             return JSONRPCError(jsonrpc="2.0", id=request, error=ErrorData(code=PARSE_ERROR, message=""))
         return None
 
     async def _read_line(self) -> bytes | None:
-        """Return the next line, without its end; None when there is none, or it is too long."""
+        """Return the next line without its end; None if there is none, or if it is too long."""
         while not self._lines:
             chunk = await self._reader.read(_CHUNK_BYTES)
             if not chunk:
@@ -144,14 +153,14 @@ class Incoming:
         return self._lines.pop()
 
     def _too_long(self) -> None:
-        """End the session: the rest of the line would have to be read to find the next."""
+        """End the session, since finding the next line would mean reading the rest of this one."""
         link = self._link
         found = link.message_filter.call_answered_by(self._partial_line, whole=False)
-        what = f"The MCP server '{link.server}' sent more than {MAX_MESSAGE_BYTES} bytes in one message"
+        cause = f"The MCP server '{link.server}' sent more than {MAX_MESSAGE_BYTES} bytes in one message"
         if found is not None:
-            message = f"{what}. Its session was ended; ask the tool for less."
+            message = f"{cause}. Its session was ended. Request less from the tool."
             found[1].problem = error(Reason.PAYLOAD_TOO_LARGE, message)
-        message = f"{what}, for another call or of its own accord; its session was ended with all calls."
+        message = f"{cause}, for another call or without a request. Its session and all its calls were ended."
         link.close(error(Reason.TASK_FAILED, message, transient=True))
 
     async def aclose(self) -> None:
@@ -181,7 +190,7 @@ class Outgoing:
         self._writer = into
 
     async def send(self, item: SessionMessage, /) -> None:
-        """Write a message. Raises `anyio.BrokenResourceError` when the session is over."""
+        """Write a message. Raises `anyio.BrokenResourceError` if the session has ended."""
         self._check()
         self._link.message_filter.record_request(item.message)
         self._writer.write(_line_of(item.message))
@@ -189,15 +198,13 @@ class Outgoing:
             async with asyncio.timeout(WRITE_TIMEOUT_S):
                 await self._writer.drain()
         except TimeoutError:
-            message = (
-                f"The MCP server '{self._link.server}' does not read what it is sent; its session was ended."
-            )
+            message = f"The MCP server '{self._link.server}' does not read its input. Its session was ended."
             self._link.close(error(Reason.TASK_FAILED, message, transient=True))
         except OSError:
             self._link.close()
         self._check()
 
-    def reply(self, message: Any) -> None:
+    def reply(self, message: JSONRPCMessage) -> None:
         """Answer a request of the server, unless it leaves its answers unread."""
         if (
             not self._writer.is_closing()
@@ -210,7 +217,7 @@ class Outgoing:
             raise anyio.BrokenResourceError
 
     async def aclose(self) -> None:
-        """The process's input is closed when it is ended (`started`)."""
+        """Do nothing: `run_server` closes the input when it ends the process."""
 
     async def __aenter__(self) -> Outgoing:
         return self
@@ -219,7 +226,7 @@ class Outgoing:
         await self.aclose()
 
 
-def _line_of(message: Any) -> bytes:
+def _line_of(message: JSONRPCMessage) -> bytes:
     text: str = message.model_dump_json(by_alias=True, exclude_unset=True)
     return text.encode() + b"\n"
 
@@ -229,23 +236,17 @@ def _line_of(message: Any) -> bytes:
 
 @asynccontextmanager
 async def run_server(
-    server: str,
-    command: str,
-    args: Sequence[str],
-    env: Mapping[str, str],
-    message_filter: MessageFilter,
-    log: ServerLog,
-    on_end: Callable[[], None],
+    server: ServerConfig, message_filter: MessageFilter, log: ServerLog, on_end: Callable[[], None]
 ) -> AsyncIterator[StdioConnection]:
-    """Start a server; end it and all its descendants on the way out. Raises `OSError`."""
-    env = {**get_default_environment(), **env}
-    if shutil.which(command, path=env.get("PATH")) is None:
+    """Start a server, and end it with all its descendants on exit. Raises `OSError`."""
+    env = {**get_default_environment(), **server.env}
+    if shutil.which(server.command, path=env.get("PATH")) is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-    life, ours = os.pipe()
+    life, own_end = os.pipe()
     try:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
-            *("-I", "-S", _SUPERVISOR, str(life), command, *args),
+            *("-I", "-S", _SUPERVISOR, str(life), server.command, *server.args),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
@@ -254,23 +255,23 @@ async def run_server(
             start_new_session=True,
         )
     except BaseException:
-        os.close(ours)
+        os.close(own_end)
         raise
     finally:
         os.close(life)
-    listening = asyncio.create_task(_log_stderr(process, log))
-    link, blamed = StdioConnection(server, process, message_filter, on_end), True
+    logging_task = asyncio.create_task(_log_stderr(process, log))
+    link, is_at_fault = StdioConnection(server.name, process, message_filter, on_end), True
     try:
         yield link
-        blamed = link.problem is not None
+        is_at_fault = link.problem is not None
     finally:
         link.close()
-        await _shielded(_end(process, ours, listening, at_once=blamed))
+        await _shielded(_end(process, own_end, logging_task, at_once=is_at_fault))
         log.close()
 
 
-async def _shielded(ending: Any) -> None:
-    """Wait for ``ending``, and be cancelled only after it: it is bounded, and ends processes."""
+async def _shielded(ending: Coroutine[None, None, None]) -> None:
+    """Await ``ending`` completely, even if cancelled: it takes limited time and ends processes."""
     task = asyncio.ensure_future(ending)
     cancelled = False
     while not task.done():
@@ -286,9 +287,9 @@ async def _shielded(ending: Any) -> None:
 
 
 async def _end(
-    process: asyncio.subprocess.Process, life: int, listening: asyncio.Task[None], *, at_once: bool
+    process: asyncio.subprocess.Process, life: int, logging_task: asyncio.Task[None], *, at_once: bool
 ) -> None:
-    """Close the process's input; after `END_TIMEOUT_S` let its keeper end it. ``life`` is closed."""
+    """Close the process's input and ``life``. After `END_TIMEOUT_S` its supervisor kills it."""
     assert process.stdin is not None and process.stdout is not None
     try:
         if at_once:
@@ -302,14 +303,15 @@ async def _end(
     if not await _wait_for_exit(process, _SUPERVISOR_TIMEOUT_S):
         with contextlib.suppress(ProcessLookupError):
             process.kill()
-    await asyncio.wait([listening], timeout=_STDERR_DRAIN_S)
-    listening.cancel()
-    # Where a descendant survived, it would keep the pipes open.
+    await asyncio.wait([logging_task], timeout=_STDERR_DRAIN_S)
+    logging_task.cancel()
+    # A surviving descendant would keep the pipes open.
     process._transport.close()  # type: ignore[attr-defined]
 
 
 async def _wait_for_exit(process: asyncio.subprocess.Process, seconds: float) -> bool:
-    """Read and drop what the process still writes, so that no full pipe holds it; return True if it ended."""
+    """Read and drop output, so that a full pipe does not block the process. Return True if it ended in
+    time."""
     assert process.stdout is not None
     try:
         async with asyncio.timeout(seconds):
@@ -328,19 +330,19 @@ async def _drain(out: asyncio.StreamReader) -> None:
 
 
 async def _log_stderr(process: asyncio.subprocess.Process, log: ServerLog) -> None:
-    """Log what the process writes to standard error: line by line, the beginning of each."""
+    """Log the process's standard error line by line, with the beginning of each line."""
     assert process.stderr is not None
-    begun, budget = b"", TokenBucket(STDERR_BYTES_PER_S, STDERR_BYTES_PER_S)
+    partial, budget = b"", TokenBucket(STDERR_BYTES_PER_S, STDERR_BYTES_PER_S)
     while chunk := await process.stderr.read(_CHUNK_BYTES):
         if (pause := budget.spend(len(chunk))) > 0:
             await asyncio.sleep(pause)
         first, *others = chunk.split(b"\n")
-        begun += first[: _LINE_BYTES - len(begun)]
+        partial += first[: _LINE_BYTES - len(partial)]
         if others:
-            log.log_stderr([begun, *others[:-1]])
-            begun = others[-1][:_LINE_BYTES]
-    log.log_stderr([begun])
+            log.log_stderr([partial, *others[:-1]])
+            partial = others[-1][:_LINE_BYTES]
+    log.log_stderr([partial])
 
 
 _LINE_BYTES: Final = 4 * MAX_TEXT + 4
-"""What `MAX_TEXT` characters may have, and one more."""
+"""Maximum bytes of `MAX_TEXT` characters and one more."""

@@ -1,6 +1,6 @@
-"""`McpServers`: tools of the MCP servers that the operator names, and of those that a project may reach.
+"""`McpServers`: tools of the MCP servers that the operator configures, and of those that a project may reach.
 
-A process on this machine is the operator's to allow: definitions name such servers and cannot describe them.
+Only the operator may allow a process on this machine: definitions name such servers and cannot describe them.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from wonder_server.adapters.mcp.config import ServerConfig
 from wonder_server.adapters.mcp.limits import ServerLog
 from wonder_server.adapters.web.guarded import GuardedWeb
 from wonder_server.core.definitions.network_policy import allow_only
 from wonder_server.core.definitions.resources import NetworkPolicy
 from wonder_server.core.errors import Reason, WonderError, error
-from wonder_server.core.frozen import Value
 from wonder_server.core.network_address import host_port_of
 from wonder_server.core.suggestions import did_you_mean
 from wonder_server.core.task.effects import NotStartedError
@@ -25,19 +25,8 @@ if TYPE_CHECKING:
     from wonder_server.adapters.mcp.session import StdioSession
 
 
-class ServerConfig(Value, frozen=True, kw_only=True):
-    """What the operator says of a server: ``command`` starts it here, or ``url`` is where it is."""
-
-    name: str
-    command: str = ""
-    args: tuple[str, ...] = ()
-    env: Mapping[str, str] = {}
-    url: str = ""
-    headers: Mapping[str, str] = {}
-
-
 class McpServers:
-    """Implements the port ``Mcp``. `close` it before the loop ends."""
+    """Implements the port ``Mcp``. `close` it before the event loop ends."""
 
     def __init__(self, servers: Iterable[ServerConfig], web: GuardedWeb) -> None:
         self._servers = {server.name: server for server in servers}
@@ -51,16 +40,16 @@ class McpServers:
     async def call(
         self, call: McpCall, policy: NetworkPolicy, progress: McpProgressCallback | None = None
     ) -> McpResult:
-        """See `ports.mcp.Mcp.call`."""
+        """Call a tool; see `ports.mcp.Mcp.call`."""
         server = self._named(call.server) if call.server else None
         if self._session_module is None:
-            # The import takes half a second, which streams would feel; in a thread they share the processor.
+            # The import takes half a second, which would delay streams. In a thread they share the processor.
             self._session_module = await asyncio.to_thread(
                 import_module, "wonder_server.adapters.mcp.session"
             )
         session = self._session_module
         if self._closed:
-            raise NotStartedError(Reason.SERVER_DRAINING, "The server is stopping; no tool can be called.")
+            raise NotStartedError(Reason.SERVER_DRAINING, "The server is stopping and calls no more tools.")
         if server is not None and server.command:
             result: McpResult = await self._session_of(server).call(call, progress)
             return result
@@ -72,27 +61,24 @@ class McpServers:
         return result
 
     async def close(self) -> None:
-        """End all sessions and processes; nothing can be called afterwards."""
+        """End all sessions and processes. No tool can be called afterwards."""
         self._closed = True
-        running = [held.close() for held in self._sessions.values()]
+        running = [session.close() for session in self._sessions.values()]
         await asyncio.gather(*running, *self._closing, return_exceptions=True)
 
     def _session_of(self, server: ServerConfig) -> StdioSession:
-        """The session with a process, begun anew if there is none that takes calls."""
-        held = self._sessions.get(server.name)
-        if held is not None and not held.is_ended:
-            return held
-        if held is not None and not held.exited.done():
-            self._closing.add(held.exited)
-            held.exited.add_done_callback(self._closing.discard)
+        """Return the session with a process; start one if none takes calls."""
+        session = self._sessions.get(server.name)
+        if session is not None and not session.is_ended:
+            return session
+        if session is not None and not session.exited.done():
+            self._closing.add(session.exited)
+            session.exited.add_done_callback(self._closing.discard)
         if server.name not in self._logs:
             self._logs[server.name] = ServerLog(server.name)
-        log = self._logs[server.name]
-        made: StdioSession = self._session_module.StdioSession(
-            server.name, server.command, server.args, server.env, log
-        )
-        self._sessions[server.name] = made
-        return made
+        started: StdioSession = self._session_module.StdioSession(server, self._logs[server.name])
+        self._sessions[server.name] = started
+        return started
 
     def _named(self, name: str) -> ServerConfig:
         server = self._servers.get(name)
@@ -102,14 +88,13 @@ class McpServers:
 
 
 def _own_host_policy(server: ServerConfig) -> NetworkPolicy:
-    """The operator's word allows the server's own host and port, and nothing else. FIELD_INVALID."""
+    """Return a policy that allows only the server's own host and port. FIELD_INVALID."""
     try:
         return allow_only(host_port_of(server.url))
     except ValueError as problem:
         raise error(
             Reason.FIELD_INVALID,
-            f"The url that this server's operator gives for the MCP server '{server.name}' cannot be used:"
-            f" {problem}.",
+            f"The operator's configuration gives the MCP server '{server.name}' an invalid url: {problem}.",
             field="server",
         ) from None
 
@@ -117,6 +102,6 @@ def _own_host_policy(server: ServerConfig) -> NetworkPolicy:
 def _unknown(name: str, known: Mapping[str, ServerConfig]) -> WonderError:
     return error(
         Reason.FIELD_INVALID,
-        f"This server's operator names no MCP server '{name}'{did_you_mean(name, known)}.",
+        f"The operator's configuration has no MCP server '{name}'{did_you_mean(name, known)}.",
         field="server",
     )

@@ -1,8 +1,8 @@
-"""Sessions with MCP servers, through the package `mcp`. Imported with it, which is on first use.
+"""Sessions with MCP servers, through the package `mcp`. Imported together with it, at the first use.
 
-The package wants a session opened and closed by one task. So a session with a place on the network lasts for
-one call, in the caller's task; one with a process is kept by `Held` in a task of its own, since processes
-take their time to start, and callers come and go.
+The package requires one task to open and close a session. So a session over the network lasts for one call,
+in the caller's task. A session with a process runs in a task of its own (`StdioSession`), because processes
+start slowly and serve many callers.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from mcp_types import (
 )
 from pydantic import TypeAdapter
 
+from wonder_server.adapters.mcp.config import ServerConfig
 from wonder_server.adapters.mcp.limits import ServerLog, fraction
 from wonder_server.adapters.mcp.message_filter import CURRENT_CALL, MessageFilter, PendingCall, unreadable
 from wonder_server.adapters.mcp.process import StdioConnection, run_server
@@ -49,16 +50,16 @@ from wonder_server.logs import logger
 from wonder_server.ports.mcp import McpCall, McpProgressCallback, McpResult
 
 START_TIMEOUT_S: Final = 30
-"""How long a server may take until its session has begun, its process's start included."""
+"""Seconds until a session must have begun, including the start of its process."""
 
 FAST_FAILURE_S: Final = 5
-"""A start that fails this soon is worth another try. Tries of slow ones would add up."""
+"""A start that fails within these seconds may be retried. Retries of slow starts would add up."""
 
 IDLE_S: Final = 300
-"""A process that nobody has called for this long is ended."""
+"""Seconds without a call after which a process ends."""
 
 KEY: Final = "wonder.v1/idempotency-key"
-"""Where a call's ``_meta`` holds its idempotency key."""
+"""The name of a call's idempotency key in its ``_meta``."""
 
 _CLIENT_INFO: Final = Implementation(name="wonder", version="1")
 _ANSWER: Final[TypeAdapter[CallToolResult | InputRequiredResult]] = TypeAdapter(
@@ -67,8 +68,8 @@ _ANSWER: Final[TypeAdapter[CallToolResult | InputRequiredResult]] = TypeAdapter(
 
 _log = logger("mcp")
 
-# The package logs what servers send, with stack traces, several lines an answer. What is worth a line is
-# said here.
+# The package logs what servers send, with stack traces, several lines per answer. This module logs what
+# matters.
 logging.getLogger("mcp").addHandler(logging.NullHandler())
 logging.getLogger("mcp").propagate = False
 
@@ -81,29 +82,30 @@ async def call_at(
     call: McpCall,
     progress: McpProgressCallback | None,
 ) -> McpResult:
-    """One call of a server on the network, in a session of its own. Errors as `ports.mcp.Mcp.call`."""
+    """Call a tool of a server on the network, in a session of its own. Errors: as for
+    `ports.mcp.Mcp.call`."""
     server = _host_of(url)
     transport, message_filter = GuardedTransport(web, policy, server), MessageFilter()
-    began = asyncio.get_running_loop().time()
-    asked, outcome = False, None
+    started = asyncio.get_running_loop().time()
+    is_called, outcome = False, None
     http = httpx2.AsyncClient(transport=transport, headers=dict(headers), timeout=None, trust_env=False)
     streams = streamable_http_client(url, http_client=http, max_sse_event_size=MAX_BODY_BYTES)
     try:
-        async with asyncio.timeout_at(began + min(START_TIMEOUT_S, call.timeout_s)) as patience:
+        async with asyncio.timeout_at(started + min(START_TIMEOUT_S, call.timeout_s)) as start_timeout:
             async with http, _client(_filtered(streams, message_filter, transport)) as client:
-                asked = True
-                # From here on the call's own deadline holds; the session's end has one too.
-                patience.reschedule(None)
+                is_called = True
+                # The call has its own deadline, and so has the end of the session.
+                start_timeout.reschedule(None)
                 outcome = await _outcome(
-                    client, server, call, began + call.timeout_s, progress, PendingCall()
+                    client, server, call, started + call.timeout_s, progress, PendingCall()
                 )
-    except Exception as problem:  # mostly a group of them
-        # Once there is an outcome, trouble with closing the session is nobody's.
+    except Exception as problem:  # Usually an exception group.
+        # With an outcome, errors of closing the session do not matter.
         if outcome is None:
-            if patience.expired():
+            if start_timeout.expired():
                 raise _start_timeout(server, call.timeout_s) from None
-            _log.debug("mcp_session_failed", server=server, why=_why(problem))
-            raise _session_error(transport.problem, server, asked) from None
+            _log.debug("mcp_session_failed", server=server, why=_reason(problem))
+            raise _session_error(transport.problem, server, is_called) from None
     if isinstance(outcome, WonderError):
         raise transport.problem or outcome
     assert outcome is not None, "a session without an outcome has failed"
@@ -120,42 +122,43 @@ async def _filtered(
         yield FilteredStream(incoming, message_filter, transport), RecordedStream(outgoing, message_filter)
 
 
-def _session_error(problem: WonderError | None, server: str, asked: bool) -> WonderError:
-    """Why a session came to nothing. Before the tool was asked for, nothing can have happened."""
+def _session_error(problem: WonderError | None, server: str, is_called: bool) -> WonderError:
+    """Return the error of a failed session. Before the call was sent, the tool has certainly not run."""
     if problem is None:
-        problem = error(Reason.TASK_FAILED, f"What answers at {server} is no MCP server.", transient=asked)
-    if asked or not problem.fault.transient:
+        problem = error(
+            Reason.TASK_FAILED, f"The server at {server} is not an MCP server.", transient=is_called
+        )
+    if is_called or not problem.fault.transient:
         return problem
     return NotStartedError(problem.fault.reason, problem.fault.message)
 
 
 def _start_timeout(server: str, timeout_s: float) -> WonderError:
-    """The error of a session that did not begin in time. Another try would take as long, so it is final."""
+    """Return the error of a session that did not begin in time. It is final, since a retry would take as
+    long."""
     waited = min(START_TIMEOUT_S, timeout_s)
-    message = f"The MCP server '{server}' has not begun a session within {waited:g} s: it does not answer."
+    message = f"The MCP server '{server}' did not begin a session within {waited:g} s: it does not answer."
     return error(Reason.TIMEOUT, message)
 
 
 def _host_of(url: str) -> str:
-    """The host of a URL, for errors and logs: the rest may hold secrets."""
+    """Return the host of a URL for errors and logs. The rest of a URL may contain secrets."""
     with contextlib.suppress(ValueError):
         return printable(urlsplit(url).hostname or "", 200)
     return ""
 
 
 class StdioSession:
-    """A server that runs as a process, and the session with it; begins at once.
+    """A server that runs as a process, and the session with it. The constructor starts both.
 
-    It ends by itself: when the process does or breaks a rule, or after `IDLE_S` without a call. ``ended``
-    says that it takes no more calls; ``gone`` is done when the process has ended too.
+    The session ends when the process ends or violates a limit, or after `IDLE_S` without a call. If
+    ``is_ended``, it takes no more calls. ``exited`` is done after the process has ended too.
     """
 
-    def __init__(
-        self, name: str, command: str, args: tuple[str, ...], env: Mapping[str, str], log: ServerLog
-    ) -> None:
+    def __init__(self, server: ServerConfig, log: ServerLog) -> None:
         self.is_ended = False
-        self._name = name
-        self._process = (command, args, env)
+        self._name = server.name
+        self._server = server
         self._log = log
         self._filter = MessageFilter()
         self._link: StdioConnection | None = None
@@ -167,26 +170,26 @@ class StdioSession:
         self.exited = asyncio.create_task(self._run())
 
     async def call(self, call: McpCall, progress: McpProgressCallback | None) -> McpResult:
-        """Errors as `ports.mcp.Mcp.call`."""
-        began = asyncio.get_running_loop().time()
-        asked = PendingCall()
+        """Call a tool. Errors: as for `ports.mcp.Mcp.call`."""
+        started = asyncio.get_running_loop().time()
+        pending = PendingCall()
         self._calls += 1
         try:
             client = await self._wait_ready(call.timeout_s)
             if self.is_ended:
                 raise NotStartedError(Reason.TASK_FAILED, f"The MCP server '{self._name}' has ended.")
-            deadline = began + call.timeout_s
-            outcome = await _outcome(client, self._name, call, deadline, progress, asked)
+            deadline = started + call.timeout_s
+            outcome = await _outcome(client, self._name, call, deadline, progress, pending)
         finally:
-            self._filter.discard(asked)
+            self._filter.discard(pending)
             self._calls -= 1
             self._last_used = asyncio.get_running_loop().time()
         if isinstance(outcome, WonderError):
-            raise asked.problem or (self._cut_off_error() if outcome is _CONNECTION_LOST else outcome)
+            raise pending.problem or (self._cut_off_error() if outcome is _CONNECTION_LOST else outcome)
         return outcome
 
     async def close(self) -> None:
-        """End the session and the process, and wait until they have."""
+        """End the session and the process, and wait for both."""
         self._is_wanted = False
         self._stop_accepting()
         if not self._ready.done():
@@ -194,7 +197,7 @@ class StdioSession:
         await asyncio.wait([self.exited])
 
     async def _wait_ready(self, timeout_s: float) -> Client:
-        """The session, once it has begun."""
+        """Wait for the beginning of the session and return its client."""
         try:
             async with asyncio.timeout(min(START_TIMEOUT_S, timeout_s)):
                 return await asyncio.shield(self._ready)
@@ -202,10 +205,10 @@ class StdioSession:
             raise _start_timeout(self._name, timeout_s) from None
 
     def _cut_off_error(self) -> WonderError:
-        """Why a call was cut off that the server is not to blame for, as far as is known."""
+        """Return the error of an interrupted call that did not cause the interruption."""
         if self._link is not None and self._link.problem is not None:
             return self._link.problem
-        message = f"The MCP server '{self._name}' went away during the call."
+        message = f"The MCP server '{self._name}' ended during the call."
         return error(Reason.TASK_FAILED, message, transient=True)
 
     def _stop_accepting(self) -> None:
@@ -213,10 +216,10 @@ class StdioSession:
         self._end_requested.set()
 
     async def _run(self) -> None:
-        began = asyncio.get_running_loop().time()
+        started = asyncio.get_running_loop().time()
         client = _client(self._streams())
         try:
-            async with asyncio.timeout(START_TIMEOUT_S) as patience:
+            async with asyncio.timeout(START_TIMEOUT_S) as start_timeout:
                 await client.__aenter__()
             try:
                 self._ready.set_result(client)
@@ -231,39 +234,38 @@ class StdioSession:
                     else "its process has ended"
                 )
         except Exception as problem:
-            if patience.expired():
+            if start_timeout.expired():
                 self._fail(_start_timeout(self._name, START_TIMEOUT_S))
             else:
-                took = asyncio.get_running_loop().time() - began
-                self._fail(self._start_error(problem, again=took < FAST_FAILURE_S))
+                took = asyncio.get_running_loop().time() - started
+                self._fail(self._start_error(problem, may_retry=took < FAST_FAILURE_S))
         finally:
             self._stop_accepting()
             self._fail(
-                NotStartedError(Reason.SERVER_DRAINING, "The server is stopping; no tool can be called.")
+                NotStartedError(Reason.SERVER_DRAINING, "The server is stopping and calls no more tools.")
             )
 
     def _server_at_fault(self) -> bool:
         return self._link is not None and self._link.problem is not None
 
-    def _start_error(self, problem: Exception, *, again: bool) -> WonderError:
-        why = self._cut_off_error().fault.message if self._server_at_fault() else _why(problem)
-        message = f"The MCP server '{self._name}' does not start: {why}"
-        return NotStartedError(Reason.TASK_FAILED, message) if again else error(Reason.TASK_FAILED, message)
+    def _start_error(self, problem: Exception, *, may_retry: bool) -> WonderError:
+        reason = self._cut_off_error().fault.message if self._server_at_fault() else _reason(problem)
+        message = f"The MCP server '{self._name}' does not start: {reason}"
+        if may_retry:
+            return NotStartedError(Reason.TASK_FAILED, message)
+        return error(Reason.TASK_FAILED, message)
 
     def _fail(self, problem: WonderError) -> None:
-        """Tell those who wait for the session that there is none."""
+        """Fail the callers that wait for the session."""
         if not self._ready.done():
             if self._is_wanted:
                 self._log.log_failure(problem.fault.message)
             self._ready.set_exception(problem)
-            self._ready.exception()  # nobody may be waiting for it
+            self._ready.exception()  # Retrieved, so that asyncio logs no warning if no caller waits.
 
     @asynccontextmanager
     async def _streams(self) -> AsyncIterator[tuple[Any, Any]]:
-        command, args, env = self._process
-        async with run_server(
-            self._name, command, args, env, self._filter, self._log, self._stop_accepting
-        ) as link:
+        async with run_server(self._server, self._filter, self._log, self._stop_accepting) as link:
             self._link = link
             yield link.incoming, link.outgoing
 
@@ -279,25 +281,23 @@ class StdioSession:
                     return
 
 
-def _why(problem: BaseException) -> str:
-    """What went wrong, in words that show no secrets and none of the package's: they are for programmers."""
+def _reason(problem: BaseException) -> str:
+    """Return the cause of a failure without secrets and without the package's messages for programmers."""
     if isinstance(problem, BaseExceptionGroup):
-        return _why(problem.exceptions[0])
+        return _reason(problem.exceptions[0])
     if isinstance(problem, MCPError) and problem.code not in (CONNECTION_CLOSED, PARSE_ERROR):
-        return f"it refuses a session: {quoted(problem.message)}"
+        return f"it rejects a session: {quoted(problem.message)}"
     if isinstance(problem, MCPError):
         return "it ended before a session had begun."
     if isinstance(problem, OSError):
         return f"{problem.strerror or 'the system refuses'}."
-    return "it does not keep to the protocol."
+    return "it violates the protocol."
 
 
 # --- one call -----------------------------------------------------------------------------------
 
 
-_CONNECTION_LOST: Final = error(
-    Reason.TASK_FAILED, "The MCP server went away during the call.", transient=True
-)
+_CONNECTION_LOST: Final = error(Reason.TASK_FAILED, "The MCP server ended during the call.", transient=True)
 
 
 def _client(transport: Any) -> Client:
@@ -312,14 +312,15 @@ async def _outcome(
     report_progress: McpProgressCallback | None,
     pending: PendingCall,
 ) -> McpResult | WonderError:
-    """What came of a call. An error is handed back: raised, it would come out of the session in a group."""
+    """Return the outcome of a call. An error is returned, because the session would raise it inside a
+    group."""
 
-    async def told(progress: float, total: float | None, message: str | None) -> None:
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
         if report_progress is not None:
             report_progress(printable(message or ""), fraction(progress, total))
 
-    # The package's own `call_tool` checks results against the schema of the server with regular expressions
-    # of Python, which a hostile server could make run for ever.
+    # The package's own `call_tool` checks results against the server's schema with Python's regular
+    # expressions, which a hostile server could make run forever.
     meta = cast("RequestParamsMeta", {KEY: call.key}) if call.key else None
     parameters = CallToolRequestParams(name=call.tool, arguments=dict(call.arguments), _meta=meta)
     token = CURRENT_CALL.set(pending)
@@ -328,24 +329,28 @@ async def _outcome(
             answer = await client.session.send_request(
                 CallToolRequest(params=parameters),
                 _ANSWER,
-                progress_callback=told if report_progress else None,
+                progress_callback=on_progress if report_progress else None,
             )
     except TimeoutError:
-        message = f"The MCP server '{server}' has not answered the call of '{call.tool}' within"
+        message = f"The MCP server '{server}' did not answer the call of '{call.tool}' within"
         return error(Reason.TIMEOUT, f"{message} {call.timeout_s:g} s.", transient=True)
     except MCPError as problem:
         if problem.code == CONNECTION_CLOSED:
             return _CONNECTION_LOST
         if problem.code == PARSE_ERROR:
             return unreadable(server)
-        said = quoted(problem.message)
-        return error(Reason.TASK_FAILED, f"The MCP server refuses to call '{call.tool}': {said}")
-    except Exception:  # what the package makes of answers that are none is not documented
-        return error(Reason.TASK_FAILED, f"The tool '{call.tool}' answered what is no result.")
+        return error(
+            Reason.TASK_FAILED,
+            f"The MCP server rejected the call of '{call.tool}': {quoted(problem.message)}",
+        )
+    except Exception:  # The package does not document its exceptions for invalid answers.
+        return error(Reason.TASK_FAILED, f"The tool '{call.tool}' returned an invalid result.")
     finally:
         CURRENT_CALL.reset(token)
     if isinstance(answer, InputRequiredResult):
-        return error(Reason.TASK_FAILED, f"The tool '{call.tool}' wants more input, which nobody can give.")
+        return error(
+            Reason.TASK_FAILED, f"The tool '{call.tool}' requests more input, which no client can provide."
+        )
     return McpResult(
         content=[block.model_dump(mode="json", by_alias=True, exclude_none=True) for block in answer.content],
         structured=answer.structured_content,

@@ -1,19 +1,19 @@
-"""The parent of an MCP server's process: it ends the server, with all that the server started.
+"""The parent process of an MCP server. It ends the server with all its descendants.
 
-Run as ``python -I -S keeper.py LIFE COMMAND ARGUMENTS``; imports nothing of this project. ``LIFE`` is the
-number of a pipe's reading end. The server's process gets this one's standard streams.
+Run as ``python -I -S supervisor.py LIFE COMMAND ARGUMENTS``; it imports only the standard library. ``LIFE``
+is the number of a pipe's read end. The server gets this process's standard streams.
 
 ====================  ====================================================================================
 event                 effect
 ====================  ====================================================================================
 a byte from LIFE      SIGKILL for the server and all its descendants
-LIFE is closed        SIGTERM for the server's process group, `GRACE_S` later SIGKILL for all
-the server ends       SIGKILL for its descendants; this process ends with the same code
+LIFE closes           SIGTERM for the server's process group, `GRACE_S` later SIGKILL for all
+the server ends       SIGKILL for its descendants; this process exits with the same code
 this process dies     the kernel kills the server
 ====================  ====================================================================================
 
 The kernel closes LIFE when the platform's process ends in any way, kill -9 included. Processes that left the
-server's group, or were orphaned on purpose, become children of this one (PR_SET_CHILD_SUBREAPER), so no
+server's group, or were orphaned on purpose, become children of this process (PR_SET_CHILD_SUBREAPER). So no
 descendant survives it.
 """
 
@@ -36,20 +36,20 @@ PR_SET_CHILD_SUBREAPER: Final = 36
 
 
 def main() -> int:
-    """Start the server, wait for an event, end all. Return the exit code of the server."""
+    """Start the server, wait for an event, end all processes. Return the server's exit code."""
     life, command = int(sys.argv[1]), sys.argv[2:]
     os.set_inheritable(life, False)
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
-    wake, woken = os.pipe()
-    os.set_blocking(woken, False)
+    wake, wake_writer = os.pipe()
+    os.set_blocking(wake_writer, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
+    signal.set_wakeup_fd(wake_writer, warn_on_full_buffer=False)
     server = os.fork()
     if server == 0:
         _exec_server(command)
-    nothing = os.open(os.devnull, os.O_RDWR)
+    null = os.open(os.devnull, os.O_RDWR)
     for stream in range(3):
-        os.dup2(nothing, stream)
+        os.dup2(null, stream)
     status: int | None = None
     while status is None:
         ready, _, _ = select.select([life, wake], [], [])
@@ -64,7 +64,7 @@ def main() -> int:
 
 
 def _exec_server(command: list[str]) -> None:
-    """Replace this process by the server's. Never returns."""
+    """Replace this process by the server. Never returns."""
     try:
         os.setpgid(0, 0)
         _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -76,12 +76,12 @@ def _exec_server(command: list[str]) -> None:
 
 
 def _terminate(server: int, wake: int) -> int | None:
-    """Send SIGTERM and wait for the server for `GRACE_S`. Return its status, None if it is still there."""
+    """Send SIGTERM and wait up to `GRACE_S`. Return the server's status; None if it still runs."""
     with contextlib.suppress(OSError):
         os.killpg(server, signal.SIGTERM)
     until = time.monotonic() + GRACE_S
-    while (status := _reap(server)) is None and (left := until - time.monotonic()) > 0:
-        if select.select([wake], [], [], left)[0]:
+    while (status := _reap(server)) is None and (remaining := until - time.monotonic()) > 0:
+        if select.select([wake], [], [], remaining)[0]:
             os.read(wake, 1024)
     return status
 
@@ -96,7 +96,7 @@ def _reap(server: int) -> int | None:
 
 
 def _kill_descendants(server: int, *, gone: bool) -> None:
-    """Kill every descendant and reap it: when a parent ends, its children become those of this process."""
+    """Kill and reap every descendant. When a parent ends, its children become children of this process."""
     if not gone:
         with contextlib.suppress(OSError):
             os.killpg(server, signal.SIGKILL)
@@ -114,12 +114,12 @@ def _children() -> list[int]:
     try:
         with open(f"/proc/self/task/{os.getpid()}/children") as listed:
             return [int(each) for each in listed.read().split()]
-    except OSError:  # no such file on this kernel: the server's group was killed
+    except OSError:  # This kernel lacks the file; the server's process group was killed.
         return []
 
 
 def _prctl(option: int, value: int) -> None:
-    """Ask the kernel; where it cannot be asked (not Linux), process groups must do."""
+    """Call prctl. On systems without it (not Linux), only process groups are killed."""
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 

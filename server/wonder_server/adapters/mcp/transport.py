@@ -1,6 +1,6 @@
-"""The HTTP of the package `mcp`, sent through `GuardedWeb`, so that the same rules hold for its addresses.
+"""HTTP for the package `mcp`, sent through `GuardedWeb`, so that its rules for addresses apply.
 
-Imported with the package, which is on first use.
+Imported together with the package, at the first use.
 """
 
 from __future__ import annotations
@@ -22,16 +22,17 @@ if TYPE_CHECKING:
     from aiohttp import ClientResponse
 
 MAX_BODY_BYTES: Final = MAX_MESSAGE_BYTES + (1 << 20)
-"""Of one answer over HTTP as events: the message, and the progress before it."""
+"""Maximum bytes of one answer as events over HTTP: the message, and the progress before it."""
 
 MAX_RESUMPTIONS: Final = 5
-"""How often an answer that broke off is asked for again. The server says how soon, and may say at once."""
+"""Maximum number of requests for the rest of an interrupted answer. The server sets the interval, which may
+be 0."""
 
 MAX_REQUESTS_OF_SERVER: Final = 16
-"""What a server may ask of us in a session: each is refused with a request of its own."""
+"""Maximum number of requests of a server per session. Each is rejected with a request of its own."""
 
 END_TIMEOUT_S: Final = 2
-"""How long a server may take to end a session. Whoever ends one has his answer, or was cancelled."""
+"""Seconds that a server may take to end a session. The caller has its answer by then, or was cancelled."""
 
 _HOP_BY_HOP: Final = frozenset(
     {"host", "connection", "content-length", "transfer-encoding", "content-encoding", "accept-encoding"}
@@ -39,7 +40,7 @@ _HOP_BY_HOP: Final = frozenset(
 
 
 class GuardedTransport(httpx2.AsyncBaseTransport):
-    """Sends what httpx is asked to send. ``problem`` is why a request was not sent, or broke."""
+    """HTTP transport of httpx. ``problem`` is the reason why a request was not sent, or failed."""
 
     def __init__(self, web: GuardedWeb, policy: NetworkPolicy, server: str) -> None:
         self._web = web
@@ -49,7 +50,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         self.problem: WonderError | None = None
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """One request; its answer is read as it arrives."""
+        """Send one request. The answer is read as it arrives."""
         if request.method == "DELETE":
             return await self._end_session(request)
         if request.method == "GET" and not self._may_get(request):
@@ -57,7 +58,8 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         return await self._send(request)
 
     async def _end_session(self, request: httpx2.Request) -> httpx2.Response:
-        """The end of a session. A cancel has been spent on the way here: nothing else would end it."""
+        """End a session within `END_TIMEOUT_S`. A cancellation has been consumed before, so it would not stop
+        this."""
         try:
             async with asyncio.timeout(END_TIMEOUT_S):
                 response = await self._send(request)
@@ -67,9 +69,9 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
             raise httpx2.ReadTimeout("the server does not end the session") from None
 
     def _may_get(self, request: httpx2.Request) -> bool:
-        """Return True for what may be got: the rest of an answer, not a stream of a server's own messages.
+        """Return True for a GET of the rest of an answer; False for a stream of the server's own messages.
 
-        The package would open that stream again without end, as soon as the server closes it.
+        The package would reopen that stream forever, each time the server closes it.
         """
         if "last-event-id" not in request.headers:
             return False
@@ -77,13 +79,13 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         return self._resumptions <= MAX_RESUMPTIONS
 
     def mark_too_long(self) -> None:
-        """Note that an answer has more bytes than are read."""
+        """Record that an answer exceeds the limit of bytes."""
         limit = f"more than {MAX_MESSAGE_BYTES} bytes"
-        message = f"The MCP server '{self._server}' answered with {limit}; ask for less."
+        message = f"The MCP server '{self._server}' answered with {limit}. Request less from the tool."
         self.problem = error(Reason.PAYLOAD_TOO_LARGE, message)
 
     def mark_flooded(self) -> None:
-        """Note that the server sends more messages than are taken."""
+        """Record that the server sends too many messages."""
         self.problem = flooded(self._server)
 
     async def _send(self, request: httpx2.Request) -> httpx2.Response:
@@ -112,21 +114,23 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
 
 
 class _Answer(httpx2.AsyncByteStream):
-    """The body of an answer. Closing it closes the connection if there is more to come."""
+    """The body of an answer. Closing it closes the connection if the body is incomplete."""
 
-    def __init__(self, response: ClientResponse, stack: AsyncExitStack, too_long: Callable[[], None]) -> None:
+    def __init__(
+        self, response: ClientResponse, stack: AsyncExitStack, on_too_long: Callable[[], None]
+    ) -> None:
         self._response = response
         self._stack = stack
-        self._too_long = too_long
+        self._on_too_long = on_too_long
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        events = self._response.content_type == "text/event-stream"
-        left = most = MAX_BODY_BYTES if events else MAX_MESSAGE_BYTES
+        is_stream = self._response.content_type == "text/event-stream"
+        remaining = limit = MAX_BODY_BYTES if is_stream else MAX_MESSAGE_BYTES
         async for chunk in self._response.content.iter_any():
-            left -= len(chunk)
-            if left < 0:
-                self._too_long()
-                raise httpx2.ReadError(f"the answer has more than {most} bytes")
+            remaining -= len(chunk)
+            if remaining < 0:
+                self._on_too_long()
+                raise httpx2.ReadError(f"the answer has more than {limit} bytes")
             yield chunk
 
     async def aclose(self) -> None:
@@ -138,7 +142,7 @@ def _end_to_end_headers(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 class _StreamWrapper:
-    """A stream of the package, which is more than its protocol says."""
+    """A wrapper of a stream of the package, which has more methods than its protocol."""
 
     def __init__(self, stream: Any, message_filter: MessageFilter) -> None:
         self._stream = stream
@@ -156,7 +160,7 @@ class _StreamWrapper:
 
 
 class FilteredStream(_StreamWrapper):
-    """Messages from the server: those that the session is for. Ends when there are too many."""
+    """Messages from the server that the session gets. The stream ends when there are too many."""
 
     def __init__(self, stream: Any, message_filter: MessageFilter, transport: GuardedTransport) -> None:
         super().__init__(stream, message_filter)
@@ -184,7 +188,7 @@ class FilteredStream(_StreamWrapper):
 
 
 class RecordedStream(_StreamWrapper):
-    """Messages to the server."""
+    """Messages to the server, with their requests recorded."""
 
     async def send(self, item: Any) -> None:
         """Send a message."""

@@ -1,1 +1,1 @@
-"""HTTP for what definitions ask: only where a project may reach."""
+"""HTTP for definitions, limited to what a project may reach."""

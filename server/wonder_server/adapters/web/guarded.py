@@ -1,9 +1,9 @@
-"""`GuardedWeb`: aiohttp, kept to the addresses that a project may reach.
+"""`GuardedWeb`: an aiohttp client limited to the addresses that a project may reach.
 
-The name of a host says nothing about where a connection goes: DNS may answer otherwise the next time. So
-the `Dialer` resolves a host once and holds every address against the policy, and the connection is made to
-the address itself, with the name in the ``Host`` header and in TLS. A connection from the pool leads to an
-address that was checked for this very request.
+The name of a host does not determine the target of a connection: DNS may answer differently the next time. So
+the `Dialer` resolves a host once and checks every address against the policy. The connection goes to that
+address, with the name in the ``Host`` header and in TLS. A pooled connection leads to an address that was
+checked for this very request.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _CHUNK_BYTES: Final = 64 * 1024
 
 
 class GuardedWeb:
-    """Implements the port ``Web``. `close` it before the loop ends."""
+    """Implements the port ``Web``. `close` it before the event loop ends."""
 
     def __init__(self, dialer: Dialer | None = None) -> None:
         self._dialer = dialer or Dialer()
@@ -43,11 +43,11 @@ class GuardedWeb:
         self._closed = False
 
     async def send(self, request: WebRequest, policy: NetworkPolicy) -> WebResponse:
-        """See `ports.web.Web.send`."""
-        asked = self.exchange(
+        """Send a request; see `ports.web.Web.send`."""
+        exchange = self.exchange(
             request.method, request.url, request.headers, request.body, policy, pooled=request.repeatable
         )
-        async with asked as response:
+        async with exchange as response:
             body = bytearray()
             async for chunk in response.content.iter_chunked(_CHUNK_BYTES):
                 body += chunk
@@ -73,12 +73,12 @@ class GuardedWeb:
         *,
         pooled: bool = False,
     ) -> AsyncIterator[ClientResponse]:
-        """One request and its answer as it arrives. Errors as `send`, those of reading it included."""
+        """Send one request and yield its answer as it arrives. Errors: as for `send`, also while reading."""
         pool, fresh = await self._sessions()
         target = _target(url)
         addresses = await self._dialer.addresses(target.raw_host or "", target.port or 0, policy)
-        # A connection from the pool may be closed from the other side at any moment. What may be repeated is
-        # then sent again; of the rest nobody would know whether it arrived.
+        # The other side may close a pooled connection at any time. aiohttp then sends a repeatable request
+        # again. For other requests it would be unknown whether they arrived, so they use a new connection.
         session = pool if pooled else fresh
         try:
             response = await _first_response(session, method, target, addresses, headers, body)
@@ -90,7 +90,7 @@ class GuardedWeb:
             raise _connection_error(problem, target) from None
 
     async def close(self) -> None:
-        """Close all connections; nothing can be sent afterwards."""
+        """Close all connections. No request can be sent afterwards."""
         self._closed = True
         if self._opening is not None:
             with contextlib.suppress(Exception):
@@ -101,17 +101,19 @@ class GuardedWeb:
 
     async def _sessions(self) -> tuple[ClientSession, ClientSession]:
         if self._closed:
-            raise NotStartedError(Reason.SERVER_DRAINING, "The server is stopping; nothing can be requested.")
+            raise NotStartedError(
+                Reason.SERVER_DRAINING, "The server is stopping and sends no more requests."
+            )
         failed = self._opening
         if failed is not None and failed.done() and (failed.cancelled() or failed.exception() is not None):
-            # As when there were no descriptors for the import: it may well succeed now.
+            # The import may have failed for lack of descriptors, so try again.
             self._opening = None
         if self._opening is None:
             self._opening = asyncio.create_task(self._open())
         return await asyncio.shield(self._opening)
 
     async def _open(self) -> tuple[ClientSession, ClientSession]:
-        """One session with a pool, and one that makes a connection for each request."""
+        """Open one session with a pool, and one that uses a new connection for each request."""
         pool = await open_session(self._dialer, None, limit=MAX_CONNECTIONS, keepalive_timeout=KEEP_ALIVE_S)
         return pool, await open_session(self._dialer, None, limit=MAX_CONNECTIONS, force_close=True)
 
@@ -119,7 +121,8 @@ class GuardedWeb:
 def _as_text(header: str) -> str:
     """Replace the bytes of a header that are not UTF-8 by U+FFFD.
 
-    aiohttp leaves them as surrogates, which no answer of ours can carry."""
+    aiohttp represents them as surrogates, which no response of this server can contain.
+    """
     return (
         header if header.isascii() else header.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     )
@@ -132,7 +135,7 @@ def _client_errors() -> type[Exception]:
 
 
 def _target(url: str) -> URL:
-    """The URL, fit to be requested. INPUT_INVALID."""
+    """Parse a URL. INPUT_INVALID if it cannot be requested."""
     from yarl import URL
 
     try:
@@ -143,7 +146,7 @@ def _target(url: str) -> URL:
     if target.scheme not in ("http", "https"):
         raise _invalid_url("it must begin with http:// or https://")
     if target.raw_user is not None or target.raw_password is not None:
-        raise _invalid_url("it holds a user or a password; send them in a header")
+        raise _invalid_url("it contains a user or a password; send them in a header")
     if problem := authority_problem(authority, host):
         raise _invalid_url(problem)
     if not port:
@@ -163,11 +166,11 @@ async def _first_response(
     headers: Mapping[str, str],
     body: bytes,
 ) -> ClientResponse:
-    """The answer from the first address that lets itself be connected to."""
+    """Return the response from the first address that accepts a connection."""
     from aiohttp import ClientConnectorError, ClientSSLError, ConnectionTimeoutError
 
     sent = {"User-Agent": USER_AGENT, **headers, "Host": target.raw_authority}
-    refused: Exception = OSError()
+    rejected: Exception = OSError()
     for address in addresses:
         try:
             return await session.request(
@@ -181,24 +184,26 @@ async def _first_response(
         except ClientSSLError:
             raise
         except (ClientConnectorError, ConnectionTimeoutError) as problem:
-            refused = problem
-    raise refused
+            rejected = problem
+    raise rejected
 
 
 def _connection_error(problem: Exception, target: URL) -> WonderError:
-    """What went wrong on the way, without any of the library's words: they hold whole URLs."""
+    """Return the error of a failed connection, without the library's messages: they contain whole URLs."""
     from aiohttp import ClientConnectorError, ClientSSLError, ConnectionTimeoutError, InvalidURL
 
     place = _host_port(target)
     if isinstance(problem, ClientSSLError):
         return error(Reason.TASK_FAILED, f"{place} has no valid certificate, or does not speak TLS.")
     if isinstance(problem, ConnectionTimeoutError):
-        return NotStartedError(Reason.TASK_FAILED, f"{place} let nobody connect for {CONNECT_TIMEOUT_S} s.")
+        return NotStartedError(
+            Reason.TASK_FAILED, f"{place} accepted no connection within {CONNECT_TIMEOUT_S} s."
+        )
     if isinstance(problem, ClientConnectorError):
-        return NotStartedError(Reason.TASK_FAILED, f"{place} cannot be connected to.")
+        return NotStartedError(Reason.TASK_FAILED, f"{place} does not accept connections.")
     if isinstance(problem, InvalidURL | ValueError) and not isinstance(problem, OSError):
         return error(Reason.INPUT_INVALID, "The request cannot be sent: its url or a header is not valid.")
-    return error(Reason.TASK_FAILED, f"The connection to {place} broke.", transient=True)
+    return error(Reason.TASK_FAILED, f"The connection to {place} was interrupted.", transient=True)
 
 
 def _host_port(target: URL) -> str:
