@@ -123,7 +123,7 @@ def test_files_are_drawn_without_a_server(
             [str(record.EXAMPLES), "--only", "nothing"],
             f"wonder: {record.EXAMPLES} has no workflow nothing; it has:",
         ),
-        ([str(tmp_path)], f"wonder: there are no workflows in {tmp_path}"),
+        ([str(tmp_path)], f"wonder: {tmp_path} contains no workflows"),
         ([str(tmp_path / "no.yaml")], f"wonder: {tmp_path}/no.yaml: No such file or directory"),
     ):
         assert cli.main(["workflow", "draw", *argv]) == 1

@@ -113,7 +113,7 @@ async def test_a_server_that_goes_away_and_comes_back_is_told_of_and_nothing_is_
         person = Person(address, tmp_path)
         await asyncio.to_thread(person.reads, "you> ")
     person.types("Hello\r")
-    await asyncio.to_thread(person.reads, f"no connection to {address}; trying again")
+    await asyncio.to_thread(person.reads, f"no connection to {address}; reconnecting")
     async with serving(fake, address=address):
         await asyncio.to_thread(person.reads, "connected again")
         await asyncio.to_thread(person.reads, "is Mia.")
@@ -130,7 +130,7 @@ async def test_while_the_server_is_away_ctrl_c_drops_the_message_and_ctrl_d_leav
         person = Person(address, tmp_path)
         await asyncio.to_thread(person.reads, "you> ")
     person.types("Hello\r")
-    for keys, answer in (("", "no connection to"), ("\x03", "given up"), ("", "you> ")):
+    for keys, answer in (("", "no connection to"), ("\x03", "cancelled: the message"), ("", "you> ")):
         person.types(keys)
         await asyncio.to_thread(person.reads, answer)
     person.types("\x04")

@@ -39,14 +39,14 @@ NOTES = """\
   → recall query: the cat
   ← recall Mia
   turn 1 · 2 moves
-  go on with: wonder chat -c conv_1
+  continue with: wonder chat -c conv_1
 """
 REPLY = """\
 assistant> Let me look …
   → recall query: the cat
   ← recall Mia
 assistant> Your dog
-  the answer begins again
+  the answer restarts
 assistant> Your cät 🐈 is Mia.
   turn 1 · 2 moves
 """
@@ -198,7 +198,7 @@ async def test_a_conversation_is_begun_in_a_project_and_listed(
         assert await wonder("chat", "--project", "shop", "--server", address) == 0
         captured = capsys.readouterr()
         assert fake.requests[0].conversation.project_id == "shop"
-        assert captured.err == f"  go on with: wonder chat -c {CONVERSATION}\n"
+        assert captured.err == f"  continue with: wonder chat -c {CONVERSATION}\n"
         assert await wonder("chat", "-c", CONVERSATION, "--project", "shop", "--server", address) == 2
         listing = ["conversations", "-a", "developer", "--project", "shop", "--server", address]
         assert await wonder(*listing) == 0
@@ -237,8 +237,8 @@ async def test_each_line_of_the_input_is_a_message(
     async with serving(fake) as address:
         code = await wonder("chat", "--conversation", CONVERSATION, "--server", address)
     printed = capsys.readouterr().out
-    assert "/quit    leave" in printed
-    assert "There is no /what" in printed
+    assert "/quit    Exit" in printed
+    assert "/what is not a command" in printed
     assert "is Mia." in printed
     assert [each.send.content for each in fake.requests if each.HasField("send")] == ["Hello"]
     assert code == 0
@@ -289,8 +289,8 @@ async def test_without_a_server_one_is_told_how_to_start_one(
 ) -> None:
     assert await wonder(*command, "--server", "127.0.0.1:1") == 1
     assert capsys.readouterr().err == (
-        "wonder: no server at 127.0.0.1:1: start one with `wonder serve`, or name another with --server\n"
-        "if it runs with TLS, set WONDER_CA (or --tls); if it runs without, leave them out\n"
+        "wonder: No server listens on 127.0.0.1:1. Start one with `wonder serve`, or name another with --server.\n"
+        "If the server uses TLS, set WONDER_CA or --tls. If it does not, remove them.\n"
     )
 
 
@@ -431,19 +431,19 @@ async def test_files_that_cannot_be_read_never_reach_a_server(
     (tmp_path / "a.yaml").write_text("name: [")
     assert await wonder("apply", "-f", str(tmp_path)) == 1
     which, fault, *_ = capsys.readouterr().err.splitlines()
-    assert which == f"wonder: which library? Say it with --library, or as `name:` in {tmp_path}/library.yaml"
+    assert which == f"wonder: the library is not named. Set --library or `name:` in {tmp_path}/library.yaml."
     assert fault.startswith(f"{tmp_path}/a.yaml:1: ")
     (tmp_path / "a.yaml").write_text("name: a\naction: {kind: context, timeout: 5}\n")
     assert await wonder("apply", "-f", str(tmp_path)) == 1
     which, fault = capsys.readouterr().err.splitlines()
-    assert "which library?" in which and fault.endswith("did you mean 'timeout_ms'?")
+    assert "the library is not named" in which and fault.endswith("did you mean 'timeout_ms'?")
     (tmp_path / "library.yaml").write_text("name: acme\n")
     assert await wonder("apply", "-f", str(tmp_path), "--server", "127.0.0.1:1") == 1
-    assert "which library?" not in capsys.readouterr().err
+    assert "the library is not named" not in capsys.readouterr().err
     (tmp_path / "library.yaml").unlink()
     (tmp_path / "a.yaml").write_text("name: a\ntask: {}\n")
     assert await wonder("apply", "-f", str(tmp_path)) == 2
-    assert "which library?" in capsys.readouterr().err
+    assert "the library is not named" in capsys.readouterr().err
     assert await wonder("apply", "-f", str(tmp_path / "nowhere")) == 1
     assert capsys.readouterr().err == f"wonder: {tmp_path}/nowhere: No such file or directory\n"
 
@@ -492,7 +492,9 @@ def test_without_the_server_serve_says_what_to_install(
 ) -> None:
     monkeypatch.setattr(cli, "entry_points", lambda group: [])
     assert cli.main(["serve", "--data-dir", "here", "--help"]) == 1
-    assert capsys.readouterr().err == "wonder: to run a server, install the package wonder-server\n"
+    assert (
+        capsys.readouterr().err == "wonder: the server is not installed. Install the package wonder-server.\n"
+    )
 
 
 def test_agents_stand_in_columns() -> None:

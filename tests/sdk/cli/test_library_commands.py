@@ -88,14 +88,14 @@ async def test_what_a_project_may_reach_is_said_and_taken_back(
     assert [line.split("\t")[0] for line in output.splitlines()[1:]] == ["shop", "default"]
     assert await wonder("project", "allow", "shop", "127.0.0.1:8099", "ci.internal", "127.0.0.1:8099") == 0
     assert await wonder("project", "allow", "shop", "ci.internal") == 0
-    assert "reach: all that is public, 127.0.0.1:8099, ci.internal\n" in out(capsys)
-    assert await wonder("project", "only", "shop", "on") == 0
+    assert "reach: public addresses, 127.0.0.1:8099, ci.internal\n" in out(capsys)
+    assert await wonder("project", "allow", "shop", "--only") == 0
     assert await wonder("project", "disallow", "shop", "ci.internal") == 0
     assert await wonder("project", "show", "shop") == 0
     assert out(capsys).endswith("Sells.\nhttp and mcp reach: 127.0.0.1:8099\n")
     assert await wonder("project", "shell", "shop", "on") == 0
     assert out(capsys).endswith(
-        "127.0.0.1:8099\nshell reaches: the same, over HTTP and CONNECT through the server's egress proxy\n"
+        "127.0.0.1:8099\nshell reaches the same, over HTTP and CONNECT through the server's egress proxy\n"
     )
     assert await wonder("project", "shell", "shop", "off") == 0
     assert out(capsys).endswith("Sells.\nhttp and mcp reach: 127.0.0.1:8099\n")
@@ -106,12 +106,13 @@ async def test_what_makes_no_sense_is_refused_and_changes_nothing(
 ) -> None:
     assert await wonder("project", "allow", "default", "http://nonsense/") == 1
     assert "'http://nonsense/' is no entry of http_allow" in capsys.readouterr().err
+    assert await wonder("project", "allow", "default") == 2
     assert await wonder("project", "disallow", "default", "10.0.0.1") == 1
-    assert "does not name 10.0.0.1; it names: nothing" in capsys.readouterr().err
+    assert "does not allow 10.0.0.1; it allows: nothing" in capsys.readouterr().err
     assert await wonder("project", "show", "nowhere") == 1
     assert "PROJECT_NOT_FOUND" in capsys.readouterr().err
     assert await wonder("project", "show", "default") == 0
-    assert out(capsys).endswith("reach: all that is public\n")
+    assert out(capsys).endswith("reach: public addresses\n")
 
 
 async def test_kinds_of_action_are_listed_and_shown(address: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -125,9 +126,9 @@ async def test_kinds_of_action_are_listed_and_shown(address: str, capsys: pytest
     assert "url string required Where to." in output
     assert 'method any one of: "GET", "PUT".' in output
     assert output[output.index("gives:") + 1] == "status integer"
-    assert any("done again only as its action's settings allow" in line for line in output)
+    assert any("executes it again only if the action says so" in line for line in output)
     assert await wonder("actions", "htp") == 1
-    assert capsys.readouterr().err == "wonder: there is no action kind htp; did you mean http?\n"
+    assert capsys.readouterr().err == "wonder: the action kind htp does not exist; did you mean http?\n"
     assert await wonder("actions", "resize", "--json") == 0
     assert json.loads(out(capsys))["worker_count"] == 2
 
@@ -152,18 +153,18 @@ async def test_what_an_agent_spends_is_shown_and_limited(
 ) -> None:
     assert await wonder("agent", "show", "assistant") == 0
     output = out(capsys)
-    assert "spent: 1,234 tokens in 7 calls of models, cost $0.0056\n" in output
-    assert "may spend: as much as it likes\n" in output
+    assert "usage: 1,234 tokens in 7 model calls, cost $0.0056\n" in output
+    assert "budget: unlimited\n" in output
     assert (
         await wonder("agent", "budget", "assistant", "--tokens", "5e6", "--cost", "20", "--time", "90") == 0
     )
-    assert "may spend: 5,000,000 tokens, $20.00, 90 s\n" in out(capsys)
+    assert "budget: 5,000,000 tokens, $20.00, 90 s\n" in out(capsys)
     assert await wonder("agent", "budget", "assistant", "--cost", "0.5") == 0
-    assert "may spend: $0.50\n" in out(capsys)
+    assert "budget: $0.50\n" in out(capsys)
     assert await wonder("agent", "budget", "assistant", "--none") == 0
-    assert "may spend: as much as it likes\n" in out(capsys)
+    assert "budget: unlimited\n" in out(capsys)
     for wrong in ((), ("--none", "--cost", "1")):
         assert await wonder("agent", "budget", "assistant", *wrong) == 2
-    assert "or else --none" in capsys.readouterr().err
+    assert "or --none" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         await wonder("agent", "budget", "assistant", "--tokens", "-3")

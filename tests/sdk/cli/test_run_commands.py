@@ -24,7 +24,7 @@ from wonder.v1 import library_service_pb2_grpc as library_rpc
 from wonder.v1 import run_pb2 as run
 from wonder_sdk import cli
 from wonder_sdk.cli.shared import json_input
-from wonder_sdk.cli.workflows.run import _texts
+from wonder_sdk.cli.workflows.run import _as_json_setting
 
 LINES = """\
     0.000  acme/flows/release@3  run_1
@@ -32,10 +32,10 @@ LINES = """\
     0.030  ✓ build  29 ms
     0.032    → lint  acme/flows/work@1
     0.032    → unit  acme/flows/work@1
-    0.050    ↻ unit  again, attempt 2: The machine is busy.
+    0.050    ↻ unit  attempt 2: The machine is busy.
     0.060    ✓ lint  28 ms
-    0.060  ⋯ agree  [lint] is here, 1 of 2
-    0.062  ! unit says coverage
+    0.060  ⋯ agree  [lint] arrived, 1 of 2
+    0.062  ! unit emits coverage
     0.300    ✓ unit  268 ms
     0.301    → report[unit]  acme/flows/work@1
     0.350    ✓ report[unit]  49 ms
@@ -95,9 +95,9 @@ async def test_text_that_is_compared_with_a_number_gets_a_hint(capsys: pytest.Ca
         return ended("FAILED", "'<' cannot compare string with int")
 
     assert await wonder(fake(), "run", "a/b/c", "--set", "wanted=abc") == 1
-    assert capsys.readouterr().err.endswith("`--set wanted=…` gives text; for a number write wanted:=…\n")
+    assert capsys.readouterr().err.endswith("`--set wanted=…` sets text; for a number use wanted:=…\n")
     assert await wonder(fake(), "run", "a/b/c", "--set", "wanted:=[]") == 1
-    assert "gives text" not in capsys.readouterr().err
+    assert "sets text" not in capsys.readouterr().err
 
 
 async def test_details_are_for_those_who_ask(capsys: pytest.CaptureFixture[str]) -> None:
@@ -171,22 +171,22 @@ async def test_refusals_are_one_plain_line(capsys: pytest.CaptureFixture[str]) -
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        (["run"], "which workflow is to be run"),
-        (["run", "x", "--watch", RUN], "which workflow is to be run"),
-        (["run", "--watch", RUN, "--set", "a=1"], "--watch starts nothing"),
-        (["run", "x", "-i", "{"], "--input: this is no JSON"),
-        (["run", "x", "-i", "[1]"], "--input: an object is wanted"),
-        (["run", "x", "-i", '{"a": NaN}'], "--input: this is no JSON"),
+        (["run"], "name a workflow to run"),
+        (["run", "x", "--watch", RUN], "name a workflow to run"),
+        (["run", "--watch", RUN, "--set", "a=1"], "--watch starts no run"),
+        (["run", "x", "-i", "{"], "--input: the value is not JSON"),
+        (["run", "x", "-i", "[1]"], "--input: the value is not an object"),
+        (["run", "x", "-i", '{"a": NaN}'], "--input: the value is not JSON"),
         (["run", "x", "-i", "@/nowhere"], "--input @/nowhere: No such file"),
-        (["run", "x", "-i", "[" * 9000 + "]" * 9000], "--input: this is nested too deeply"),
-        (["run", "x", "-i", "[" * 40 + "]" * 40], "--input: this is nested more than 32 levels deep"),
-        (["run", "x", "--set", "a"], "--set a: say it as key=text"),
-        (["run", "x", "--set", ":=1"], "--set :=1: say it as key=text"),
-        (["run", "x", "--set", "a:=1.2.3"], "--set a: this is no JSON"),
-        (["run", "x", "--set", "a=1", "--set", "a.b=2"], "--set a.b=2: a is no object"),
-        (["runs", "signal", RUN, "paid", "-p", "{"], "--payload: this is no JSON"),
-        (["runs", "fork", RUN, "--before", "1", "--state", "3"], "--state: an object is wanted"),
-        (["gates", "approve", GATE, "-a", "yes"], "--answer: this is no JSON"),
+        (["run", "x", "-i", "[" * 9000 + "]" * 9000], "--input: the value is nested too deeply"),
+        (["run", "x", "-i", "[" * 40 + "]" * 40], "--input: the value is nested more than 32 levels deep"),
+        (["run", "x", "--set", "a"], "--set a: use key=text"),
+        (["run", "x", "--set", ":=1"], "--set :=1: use key=text"),
+        (["run", "x", "--set", "a:=1.2.3"], "--set a: the value is not JSON"),
+        (["run", "x", "--set", "a=1", "--set", "a.b=2"], "--set a.b=2: a is not an object"),
+        (["runs", "signal", RUN, "paid", "-p", "{"], "--payload: the value is not JSON"),
+        (["runs", "fork", RUN, "--before", "1", "--state", "3"], "--state: the value is not an object"),
+        (["gates", "approve", GATE, "-a", "yes"], "--answer: the value is not JSON"),
     ],
 )
 async def test_a_command_line_that_makes_no_sense_exits_with_2(
@@ -214,7 +214,7 @@ def test_input_is_json_a_file_or_a_pipe(tmp_path: Path, monkeypatch: pytest.Monk
     file.write_text('{"a": "ä"}')
     assert json_input.read_object(f"@{file}", "--input") == {"a": "ä"}
     file.write_bytes(b"\xff")
-    with pytest.raises(ValueError, match="no UTF-8"):
+    with pytest.raises(ValueError, match="not UTF-8"):
         json_input.read_object(f"@{file}", "--input")
     monkeypatch.setattr(sys, "stdin", io.StringIO('{"a": 1}'))
     settings = ["b=2", "c.d:=true", "c.e=some text", "f=", "g:=[1.5]", "h=x=y", "i=:=", "j:=-"]
@@ -275,11 +275,11 @@ async def test_a_run_is_cancelled_signalled_forked_and_replayed(capsys: pytest.C
     assert await wonder(fake, "runs", "replay", "run_7") == 1
     assert capsys.readouterr().out.splitlines() == [
         "run_1 cancelled",
-        "run_1 has the signal paid (event 7)",
+        "signal paid sent to run_1 (event 7)",
         "run_2",
         "run_2",
-        "run_1: record of 12 inputs replayed: no difference",
-        "run_7: record of 12 inputs replayed: decided otherwise",
+        "run_1: 12 inputs replayed: no difference",
+        "run_7: 12 inputs replayed: the decisions differ",
         "  at input 4, TaskDone",
         '  recorded {"kind": "EndRun"}',
         '  planned  {"kind": "MoveToken"}',
@@ -319,7 +319,7 @@ async def test_gates_are_listed_shown_and_answered_once(capsys: pytest.CaptureFi
     resolution.answer.update({"notes": "Bugs fixed."})
     assert await wonder(fake, "gates", "show", GATE) == 0
     told = capsys.readouterr().out
-    assert "approved by mia: fine\nanswered 2023-11-14 22:13:21\nits answer:\n" in told
+    assert "approved by mia: fine\nanswered 2023-11-14 22:13:21\nanswer given:\n" in told
     assert '"notes": "Bugs fixed."' in told
 
 
@@ -356,17 +356,17 @@ async def test_what_a_run_waits_for_is_known_from_its_workflow(capsys: pytest.Ca
 
         _, lines = await said("run", "--watch", RUN)
         assert "⋯ build  waits for the signal paid, until 22:14:20" in lines
-        assert "⋯ agree  [a] is here, 1 of 2 needed (3 branches)" in lines
+        assert "⋯ agree  [a] arrived, 1 of 2 needed (3 branches)" in lines
         shown, _ = await said("runs", "show", RUN)
-        assert "signal  payd  (its workflow neither waits for it nor reads it)\n" in shown
+        assert "signal  payd  (unused by the workflow)\n" in shown
         _, warned = await said("runs", "signal", RUN, "payd")
-        assert "waits for the signal payd, and no expression reads it; it knows: hurry, paid\n" in warned
-        assert await said("runs", "signal", RUN, "hurry") == (f"{RUN} has the signal hurry (event 7)\n", "")
+        assert "does not use the signal payd; it uses: hurry, paid\n" in warned
+        assert await said("runs", "signal", RUN, "hurry") == (f"signal hurry sent to {RUN} (event 7)\n", "")
 
 
 def test_a_text_that_was_meant_otherwise_is_guessed() -> None:
-    assert _texts(["a=x", "n=3"]) == "n:=3"
-    assert _texts(["a=x", "b:=3", "c=1.2.3"]) == ""
+    assert _as_json_setting(["a=x", "n=3"]) == "n:=3"
+    assert _as_json_setting(["a=x", "b:=3", "c=1.2.3"]) == ""
 
 
 async def test_a_server_named_before_the_verb_is_the_server(monkeypatch: pytest.MonkeyPatch) -> None:

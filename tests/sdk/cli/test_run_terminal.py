@@ -28,10 +28,10 @@ async def running(
 async def test_ctrl_c_leaves_and_the_run_goes_on(tmp_path: Path) -> None:
     fake = FakeCoordinator(held=HERE)
     async with running(fake, tmp_path, "run", "acme/flows/release") as person:
-        await asyncio.to_thread(person.reads, "1 of 2 branches are here")
+        await asyncio.to_thread(person.reads, "1 of 2 branches arrived")
         person.types("\x03")
         assert await asyncio.to_thread(person.leaves) == 130
-    assert f"{RUN} goes on" in person.screen
+    assert f"{RUN} continues" in person.screen
     assert f"wonder run --watch {RUN}" in person.screen and f"wonder runs cancel {RUN}" in person.screen
     assert not [each for each in fake.requests if isinstance(each, service.CancelRunRequest)]
     assert "Traceback" not in person.screen
@@ -40,18 +40,18 @@ async def test_ctrl_c_leaves_and_the_run_goes_on(tmp_path: Path) -> None:
 async def test_ctrl_c_cancels_where_it_was_asked_to(tmp_path: Path) -> None:
     fake = FakeCoordinator(held=HERE)
     async with running(fake, tmp_path, "run", "x", "--cancel-on-interrupt") as person:
-        await asyncio.to_thread(person.reads, "1 of 2 branches are here")
+        await asyncio.to_thread(person.reads, "1 of 2 branches arrived")
         person.types("\x03")
         assert await asyncio.to_thread(person.leaves) == 130
     assert "cancelled · 600 ms" in person.screen
-    assert "goes on\r\n" not in person.screen
+    assert "continues\r\n" not in person.screen
     assert len([each for each in fake.requests if isinstance(each, service.CancelRunRequest)]) == 1
 
 
 async def test_the_table_is_drawn_over_itself_and_the_output_comes_last(tmp_path: Path) -> None:
     fake = FakeCoordinator(held=HERE)
     async with running(fake, tmp_path, "run", "x") as person:
-        await asyncio.to_thread(person.reads, "1 of 2 branches are here")
+        await asyncio.to_thread(person.reads, "1 of 2 branches arrived")
         await fake._happen(fake.events)
         assert await asyncio.to_thread(person.leaves) == 0
     assert "\x1b[J" in person.screen and "F" in person.screen.partition("\x1b[")[2]
@@ -71,8 +71,8 @@ async def test_a_server_that_goes_away_and_comes_back_is_told_of(tmp_path: Path)
     fake = FakeCoordinator(held=HERE)
     async with serving(coordinator=fake) as address:
         person = Person(address, tmp_path, "run", "x")
-        await asyncio.to_thread(person.reads, "1 of 2 branches are here")
-    await asyncio.to_thread(person.reads, f"no connection to {address}; trying again")
+        await asyncio.to_thread(person.reads, "1 of 2 branches arrived")
+    await asyncio.to_thread(person.reads, f"no connection to {address}; reconnecting")
     async with serving(coordinator=fake, address=address):
         await fake._happen(fake.events)
         assert await asyncio.to_thread(person.leaves) == 0
@@ -90,7 +90,7 @@ async def test_an_approval_shows_what_is_approved_and_asks(keys: str, code: int,
         assert await asyncio.to_thread(person.leaves) == code
     output = [each for each in fake.requests if isinstance(each, service.ResolveGateRequest)]
     assert len(output) == (0 if code else 1)
-    assert ("nothing was answered" in person.screen) == bool(code)
+    assert ("the gate was not answered" in person.screen) == bool(code)
 
 
 async def test_lists_stand_in_columns(tmp_path: Path) -> None:
@@ -98,4 +98,4 @@ async def test_lists_stand_in_columns(tmp_path: Path) -> None:
         assert await asyncio.to_thread(person.leaves) == 0
     lines = person.screen.replace("\r", "").splitlines()
     assert lines[0].startswith("run_0  running  20") and lines[1].startswith("run_1  waiting  20")
-    assert "more with --limit" in lines[2]
+    assert "--limit shows more" in lines[2]

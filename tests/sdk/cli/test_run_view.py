@@ -96,7 +96,7 @@ def test_the_last_frame_stays_and_what_happened_besides_stands_above_it(
 ) -> None:
     shown, picture = drawn(run_view_of(a_run()), monkeypatch)
     assert shown == [
-        "! unit says coverage",
+        "! unit emits coverage",
         "! signal hurry",
         "? agree  approved by mia: fine",
         "acme/flows/release@3  run_1",
@@ -121,15 +121,15 @@ def test_a_frame_in_the_middle_shows_what_works_what_waits_and_what_to_type(
         "  ✓ build                        29 ms",
         "  ✓   lint                       28 ms",
         "  *   unit                       2.0 s · attempt 2 · before: The machine is busy.",
-        "  ⋯ agree  1 of 2 branches are here",
-        "running 2.0 s · Ctrl-C leaves; it goes on",
+        "  ⋯ agree  1 of 2 branches arrived",
+        "running 2.0 s · Ctrl-C exits; the run continues",
     ]
     shown, picture = drawn(events[:21], monkeypatch)
     assert shown[-5:-1] == [
         "  ⋯ agree                        1.6 s · waits for a person",
         "  ? agree: Shall this be released?  version: 1.2",
         "      wonder gates approve gate_1 --answer '{…}'",
-        "waiting 2.0 s · Ctrl-C leaves; it goes on",
+        "waiting 2.0 s · Ctrl-C exits; the run continues",
     ]
     assert list(picture.gates) == ["gate_1"]
 
@@ -256,7 +256,7 @@ def test_what_comes_from_afar_cannot_drive_the_terminal(monkeypatch: pytest.Monk
     script.add(3, "event.emitted", event_emitted=run.EmittedEvent(name="\x1b]0;title\x07", node_id="build"))
     shown, _ = drawn(run_view_of(script.events), monkeypatch)
     assert "[2Jgone" in "".join(shown)
-    assert shown[0] == "! build says ]0;title"
+    assert shown[0] == "! build emits ]0;title"
 
 
 @pytest.mark.parametrize(

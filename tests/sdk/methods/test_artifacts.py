@@ -162,8 +162,8 @@ async def test_documents_with_the_command(
     assert conflict == [
         "nothing was merged: 1 in conflict with main",
         "  a/b.md: both changed the same lines",
-        "see both sides: wonder artifact merge drafts --show",
-        "say what becomes of all of them: wonder artifact merge drafts --resolve a/b.md=FILE",
+        "show both sides: wonder artifact merge drafts --show",
+        "resolve all conflicts: wonder artifact merge drafts --resolve a/b.md=FILE",
     ]
     texts = await output(capsys, "artifact", "merge", "drafts", "--check", "--show", code=1)
     assert texts[0] == "cannot be merged: 1 in conflict with main"
@@ -173,7 +173,7 @@ async def test_documents_with_the_command(
     assert await output(capsys, "artifact", "read", "a/b.md") == ["one", "two"]
     for flags in ([], ["--check"]):
         again = await output(capsys, "artifact", "merge", "drafts", *flags)
-        assert again == ["nothing to merge: main has all of drafts"]
+        assert again == ["nothing to merge: main already contains drafts"]
     await output(capsys, "artifact", "write", "c", "-f", str(tmp_path / "file"), "--branch", "more")
     assert await output(capsys, "artifact", "merge", "more", "--check") == ["more can be merged into main"]
     assert await output(capsys, "artifact", "merge", "more") == ["more merged into main"]
@@ -187,25 +187,30 @@ async def test_branches_with_the_command(
     file = tmp_path / "mine"
     file.write_text("both")
     shown = await output(capsys, "branch", "diff", "conv_1")
-    assert shown[:4] == ["wonder/conv-1 (abababababab) beside main", "M src  +1 -0", "@@ -1 +1,2 @@", " one"]
+    assert shown[:4] == [
+        "wonder/conv-1 (abababababab) compared with main",
+        "M src  +1 -0",
+        "@@ -1 +1,2 @@",
+        " one",
+    ]
     assert shown[-1].endswith(f"wonder branch merge conv_1 --head {'ab' * 6}")
     assert len(await output(capsys, "branch", "diff", "conv_1", "--stat")) == 3
     met = await output(capsys, "branch", "merge", "conv_1", code=1)
     assert met == [
         "nothing was merged: 1 in conflict with the default branch",
         "  src: both changed the same lines",
-        "see both sides: wonder branch merge conv_1 --show",
-        "say what becomes of all of them: wonder branch merge conv_1 --resolve src=FILE",
+        "show both sides: wonder branch merge conv_1 --show",
+        "resolve all conflicts: wonder branch merge conv_1 --resolve src=FILE",
     ]
     assert await output(capsys, "branch", "merge", "conv_1", "--into", "free") == ["merged (cdcdcdcdcdcd)"]
     kept = await output(capsys, "branch", "merge", "conv_1", "--into", "free", "--remove")
-    assert kept[1] == "the branch is kept: more was written, or a command runs there; merge again"
+    assert kept[1] == "the branch is kept: it has new changes or a running command. Merge again."
     old = await output(capsys, "branch", "merge", "conv_1", "--into", "old")
-    assert old == ["nothing to merge: old has all of it"]
+    assert old == ["nothing to merge: old already contains these changes"]
     checked = await output(capsys, "branch", "merge", "conv_1", "--check", "--show", code=1)
     assert checked[0] == "cannot be merged: 1 in conflict with the default branch"
     assert checked[2:7] == [
-        "  --- src, where they parted: nothing",
+        "  --- src, merge base: empty",
         "  --- src, the default branch", "1", "  --- src, conv_1", "2",
     ]  # fmt: skip
     await output(capsys, "branch", "merge", "run_1", "--resolve", f"src={file}", "--resolve", "gone=")

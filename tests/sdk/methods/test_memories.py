@@ -134,10 +134,10 @@ async def test_what_is_not_found_is_said_beside_the_output(
 ) -> None:
     assert await wonder("search", "zebra") == 0
     output = capsys.readouterr()
-    assert "remembers nothing" not in output.out
-    assert output.err.endswith("ada remembers nothing like that\n")
+    assert "has no matching" not in output.out
+    assert output.err.endswith("ada has no matching memories\n")
     assert await wonder("search", "zebra", "--json") == 0
-    assert "remembers nothing" not in capsys.readouterr().err
+    assert "has no matching" not in capsys.readouterr().err
 
 
 async def test_an_agent_that_is_not_there_is_said_so(

@@ -156,7 +156,7 @@ async def test_who_hangs_up_at_once_may_speak_tls(capsys: pytest.CaptureFixture[
         address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
         assert await asyncio.to_thread(cli.main, ["health", "--server", address]) == 1
     assert capsys.readouterr().err.startswith(
-        f"wonder: {address} hangs up at once: if it runs with TLS, set "
+        f"wonder: {address} closes the connection at once. If the server uses TLS, set "
     )
 
 
@@ -173,10 +173,10 @@ def test_a_flag_that_is_not_there_shows_the_usage_of_its_command(capsys: pytest.
     [
         (["serv"], "; did you mean serve?"),
         (["project", "alow", "shop"], "; did you mean allow?"),
-        (["chat", "--mesage", "hi"], "; there is no --mesage, did you mean --message?"),
-        (["apply", "--fil=x"], "required: -f/--file; there is no --fil, did you mean --file?"),
+        (["chat", "--mesage", "hi"], "; --mesage does not exist, did you mean --message?"),
+        (["apply", "--fil=x"], "required: -f/--file; --fil does not exist, did you mean --file?"),
         (["health", "--servr=x"], "unrecognized arguments: --servr=x; did you mean --server?"),
-        (["chat", "--mess", "hi"], "; there is no --mess, did you mean --message?"),
+        (["chat", "--mess", "hi"], "; --mess does not exist, did you mean --message?"),
         (["chat", "--frobnicate"], "arguments: --frobnicate"),
     ],
 )
@@ -194,7 +194,7 @@ def test_a_long_usage_does_not_hide_what_is_wrong(capsys: pytest.CaptureFixture[
         cli.main(["serve", "--listn", "127.0.0.1:0"])
     assert capsys.readouterr().err == (
         "wonder serve: error: unrecognized arguments: --listn 127.0.0.1:0; did you mean --listen?\n"
-        "`wonder serve --help` lists what there is\n"
+        "Use `wonder serve --help` for the options.\n"
     )
 
 
@@ -206,8 +206,8 @@ def test_an_address_that_is_none_is_said_before_anything_is_asked(
 ) -> None:
     assert cli.main(["health", "--server", address]) == 2
     assert capsys.readouterr().err == (
-        f"wonder: '{address}' is no address of a server: write host:port, such as 127.0.0.1:50051 "
-        "(--server or WONDER_SERVER)\n"
+        f"wonder: '{address}' is not a server address. Use host:port, such as 127.0.0.1:50051 "
+        "(--server or WONDER_SERVER).\n"
     )
 
 

@@ -1,11 +1,10 @@
 """The ``wonder`` command.
 
-Each command is a module with ``register(subparsers)``, which adds a parser and on it
-``set_defaults(run=...)``: a function from the parsed arguments to an exit code. Other packages add
+Each command is a module with ``register(subparsers)``, which adds a parser and calls
+``set_defaults(run=...)`` on it with a function from the parsed arguments to an exit code. Other packages add
 commands in the same way through the entry point group ``wonder.commands``; the server adds ``serve``.
 
-Modules of commands import what they need when they run, so that ``wonder serve`` and ``--help`` do not
-load the client.
+Command modules import the client when they run, so that ``wonder serve`` and ``--help`` do not load it.
 """
 
 from __future__ import annotations
@@ -26,25 +25,25 @@ GROUP = "wonder.commands"
 
 _EPILOG = """\
 begin here:
-  wonder serve                       start a server in this folder (from the package wonder-server)
-  wonder chat                        talk to its agent
-  wonder chat -m "Good morning!"     one message, one answer; good for scripts
-  wonder run acme/flows/release      run a workflow, and see its graph move
-  wonder apply -f my-library         save a folder of definitions; shows what changes first
-  wonder COMMAND --help              more about each, with examples
+  wonder serve                       Start a server in this folder (from the package wonder-server).
+  wonder chat                        Talk to an agent.
+  wonder chat -m "Good morning!"     Send one message, print the answer, exit.
+  wonder run acme/flows/release      Run a workflow and show its progress.
+  wonder apply -f my-library         Show the changes of a folder of definitions, and save it.
+  wonder COMMAND --help              Show the options and examples of a command.
 
 environment:
-  WONDER_SERVER   address of the server (default 127.0.0.1:50051)
-  WONDER_TOKEN    token to show, where the server wants one
-  WONDER_CA       PEM file of the authority that vouches for the server; turns on encryption
-  NO_COLOR        no colours, whatever the terminal can do
+  WONDER_SERVER   Address of the server (default 127.0.0.1:50051).
+  WONDER_TOKEN    Token for a server that requires one.
+  WONDER_CA       PEM file of the server's certificate authority; turns on TLS.
+  NO_COLOR        Turns off colours.
 
-exit codes: 0 it worked, 1 it did not, 2 the command line makes no sense, 130 interrupted
+exit codes: 0 success, 1 failure, 2 invalid command line, 130 interrupted
 """
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; its exit code."""
+    """Run one command and return its exit code."""
     parser = build_parser()
     argv = sys.argv[1:] if argv is None else argv
     arguments, unknown = parser.parse_known_args(argv)
@@ -59,13 +58,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(file=sys.stderr)
         return 130
     except BrokenPipeError:
-        # Whoever read our output has left, as `head` does. Python would complain once more at exit.
+        # The reader of stdout has closed the pipe, as `head` does. Python would print an error at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 
 
 def _command_of(parser: Parser, argv: Sequence[str]) -> Parser:
-    """The parser of the command that was called, whose usage helps more than that of all."""
+    """Return the parser of the command in ``argv``, whose usage is more specific than the main parser's."""
     for word in argv:
         for action in parser._actions:
             if isinstance(action, argparse._SubParsersAction) and word in action.choices:
@@ -75,14 +74,14 @@ def _command_of(parser: Parser, argv: Sequence[str]) -> Parser:
 
 
 def build_parser() -> Parser:
-    """The parser of the whole command, with what other packages add."""
+    """Return the parser of the whole command, including the commands of other packages."""
     parser = Parser(
         prog="wonder",
         description="Wonder: a self-hosted platform for AI agents and conversations.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action=version.ShowVersion, help="show what is installed here")
+    parser.add_argument("--version", action=version.ShowVersion, help="Print the installed versions.")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND")
     for command in (
         chat,
@@ -110,7 +109,7 @@ def build_parser() -> Parser:
         try:
             register = entry.load()
         except ImportError as problem:
-            print(f"wonder: the command {entry.name} cannot be loaded: {problem}", file=sys.stderr)
+            print(f"wonder: cannot load the command {entry.name}: {problem}", file=sys.stderr)
             continue
         register(subparsers)
     if "serve" not in subparsers.choices:
@@ -119,15 +118,15 @@ def build_parser() -> Parser:
 
 
 def _register_missing_server(subparsers: argparse._SubParsersAction[Parser]) -> None:
-    """A ``serve`` for where only the client is installed, which says so whatever flags it is given."""
+    """Register a ``serve`` that explains, for any flags, that the server is not installed."""
 
     def run(arguments: argparse.Namespace) -> int:
-        print("wonder: to run a server, install the package wonder-server", file=sys.stderr)
+        print("wonder: the server is not installed. Install the package wonder-server.", file=sys.stderr)
         return 1
 
-    # With a prefix that nobody types, every flag is just a word.
+    # A prefix character that cannot be typed turns every flag into a positional word.
     parser = subparsers.add_parser(
-        "serve", help="run a server (needs the package wonder-server)", prefix_chars="\0", add_help=False
+        "serve", help="Run a server (requires the package wonder-server).", prefix_chars="\0", add_help=False
     )
     parser.add_argument("words", nargs="*")
     parser.set_defaults(run=run)

@@ -1,4 +1,4 @@
-"""``python -m wonder_sdk.cli``: the ``wonder`` command where its script is not on the path."""
+"""``python -m wonder_sdk.cli``: the ``wonder`` command for environments without its script."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``wonder health``: whether a server is there and serving."""
+"""``wonder health``: check that a server is serving."""
 
 from __future__ import annotations
 
@@ -14,12 +14,18 @@ if TYPE_CHECKING:
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = subparsers.add_parser(
         "health",
-        help="ask whether a server is serving",
-        description="Ask a server whether it is serving. Exit code 0 if it is, 1 if not.",
+        help="Check that a server is serving.",
+        description="Check that a server is serving. Exit code 0 if it is, 1 if not.",
         epilog="example:\n  wonder health && wonder chat",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--timeout", type=float, default=5.0, metavar="SECONDS", help="default: 5")
+    parser.add_argument(
+        "--timeout",
+        type=float,
+        default=5.0,
+        metavar="SECONDS",
+        help="Set the deadline of the check (default: 5).",
+    )
     connection.add_flags(parser)
     parser.set_defaults(run=connection.connected(run))
 

@@ -1,26 +1,25 @@
-"""``wonder version``: what is installed here."""
+"""``wonder version``: print the installed versions."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
 
 
 class ShowVersion(argparse.Action):
-    """``--version``."""
+    """The ``--version`` flag."""
 
-    def __init__(self, option_strings: Sequence[str], dest: str, **options: Any) -> None:
-        super().__init__(option_strings, argparse.SUPPRESS, nargs=0, **options)
+    def __init__(self, option_strings: Sequence[str], dest: str, help: str | None = None) -> None:
+        super().__init__(option_strings, argparse.SUPPRESS, nargs=0, help=help)
 
-    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         show()
         parser.exit()
 
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = subparsers.add_parser("version", help="show what is installed here")
+    parser = subparsers.add_parser("version", help="Print the installed versions.")
     parser.set_defaults(run=run)
 
 
@@ -30,7 +29,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def show() -> None:
-    """One line a package."""
+    """Print one line for each package."""
     for package in ("wonder-sdk", "wonder-server"):
         try:
             print(f"{package} {version(package)}")

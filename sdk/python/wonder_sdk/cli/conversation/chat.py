@@ -18,33 +18,34 @@ if TYPE_CHECKING:
 _EXAMPLES = """\
 examples:
   wonder chat
-      a new conversation with the agent `assistant`
+      Start a conversation with the agent `assistant`.
   wonder chat --agent architect
-      with another agent
+      Start a conversation with another agent.
   wonder chat -m "What is my cat called?"
-      one message, its answer, done; exit code 1 if the turn failed. In a pipe or a file, only the answer
+      Send one message, print the answer, exit. Exit code 1 if the turn failed. A pipe or a file gets only
+      the answer.
   wonder chat --conversation conv_01J9...
-      go on with a conversation
+      Continue a conversation.
   git diff | wonder chat -m "Review this:" -
-      a message with what comes through the pipe below it
+      Send a message followed by the standard input.
   printf 'Hello\\nAnd goodbye\\n' | wonder chat
-      one message per line
+      Send each line as a message.
 
-While the agent works, Ctrl-C cancels its turn. At the prompt, Ctrl-C twice, Ctrl-D or /quit leaves;
-the conversation stays, and turns go on. /help lists what else can be said.
+While the agent works, Ctrl-C cancels its turn. At the prompt, press Ctrl-C twice or Ctrl-D, or type /quit, to
+exit; the conversation stays and running turns continue. /help lists the commands.
 
-With a real model each turn costs two calls: the answer, and after it memory extraction, which reads the
-exchange for what to remember. Both count in the turn's usage. An agent whose persona says
-`memory_extraction_workflow_id: none` makes the first alone.
+With a real model each turn makes two calls: the answer, and then memory extraction, which selects facts to
+remember. Both count in the turn's usage. `memory_extraction_workflow_id: none` in a persona turns off the
+second.
 """
 _HELP = """\
-  /new     begin a new conversation
-  /quit    leave (or Ctrl-D); the conversation stays
-  /help    this
-  //text   say something that begins with a slash
-  Lines typed while the agent speaks are not sent; Ctrl-C cancels its turn.
-  After each answer of a real model a second call of it extracts what to remember (and is charged);
-  `memory_extraction_workflow_id: none` in the agent's persona switches that off."""
+  /new     Start a new conversation.
+  /quit    Exit (or Ctrl-D); the conversation stays.
+  /help    Show this help.
+  //text   Send a message that begins with a slash.
+  Lines typed while the agent answers are not sent; Ctrl-C cancels its turn.
+  After each answer of a real model, memory extraction makes a second model call, which is charged;
+  `memory_extraction_workflow_id: none` in the agent's persona turns it off."""
 _PROMPT = "you> "
 _HISTORY = Path.home() / ".wonder_history"
 
@@ -52,31 +53,31 @@ _HISTORY = Path.home() / ".wonder_history"
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = subparsers.add_parser(
         "chat",
-        help="talk to an agent",
-        description="Talk to an agent: words as they come, and what it does in between.",
+        help="Talk to an agent.",
+        description="Talk to an agent: stream its answers and show its tool calls.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("-a", "--agent", help="agent, by name or id (default: assistant)")
-    parser.add_argument("-m", "--message", metavar="TEXT", help="say this, show the answer, and leave")
-    parser.add_argument("-c", "--conversation", metavar="ID", help="go on with this conversation")
+    parser.add_argument("-a", "--agent", help="Set the agent, by name or id (default: assistant).")
+    parser.add_argument("-m", "--message", metavar="TEXT", help="Send one message, print the answer, exit.")
+    parser.add_argument("-c", "--conversation", metavar="ID", help="Continue this conversation.")
     parser.add_argument(
-        "--project", metavar="NAME", help="project of the new conversation (default: the agent's first)"
+        "--project", metavar="NAME", help="Set the new conversation's project (default: the agent's first)."
     )
     parser.add_argument(
-        "--user", default="", metavar="NAME", help="who speaks (default: the token's name; without one, user)"
+        "--user", default="", metavar="NAME", help="Set the user (default: the token's name, else user)."
     )
     parser.add_argument(
-        "stdin", nargs="?", choices=["-"], metavar="-", help="append what is piped in to --message"
+        "stdin", nargs="?", choices=["-"], metavar="-", help="Append the standard input to --message."
     )
     connection.add_flags(parser)
     parser.set_defaults(run=connection.connected(run))
 
 
 def run(arguments: argparse.Namespace, client: sync.Client) -> int:
-    """One message, or as many as come."""
+    """Send one message, or all messages of the input."""
     if arguments.project and arguments.conversation:
-        print("wonder: a conversation stays in its project: leave out --project", file=sys.stderr)
+        print("wonder: --project applies to new conversations only. Remove it.", file=sys.stderr)
         return 2
     terminal = Terminal()
     session = ChatSession(
@@ -95,19 +96,19 @@ def run(arguments: argparse.Namespace, client: sync.Client) -> int:
 
 
 class ChatSession:
-    """A person at a terminal, or a script at a pipe, in conversation with an agent."""
+    """A conversation of a user at a terminal, or of a script at a pipe, with an agent."""
 
     def __init__(
         self, client: sync.Client, terminal: Terminal, *, agent: str, user: str, project: str = ""
     ) -> None:
         self._client, self._terminal = client, terminal
         self._agent, self._user, self._project = agent, user, project
-        # Where what is not the answer goes.
+        # Receives everything except the answer.
         self._notes = terminal
         self._is_person = terminal.is_interactive and sys.stdin.isatty()
 
     def send_once(self, conversation_id: str, message: str) -> int:
-        """Say one thing. Returns 0, or 1 if the turn did not complete, or 130 if it was cancelled here."""
+        """Send one message. Return 0, 1 if the turn did not complete, or 130 if it was cancelled here."""
         if not self._terminal.is_interactive:
             self._notes = Terminal(sys.stderr)
         with self._attach(opened := conversation_id or self._create()) as chat:
@@ -117,8 +118,11 @@ class ChatSession:
         return code
 
     def run(self, conversation_id: str, *, show_resume_hint: bool = True) -> int:
-        """Converse until the person leaves or the input ends. Returns the exit code of the last turn,
-        or 0 for a person, who is told how to go on if the server ``is_kept``."""
+        """Converse until the user exits or the input ends.
+
+        Returns the exit code of the last turn, or 0 for a user at a terminal. ``show_resume_hint`` prints the
+        command that continues the conversation.
+        """
         code = 0
         while True:
             opened = conversation_id or self._create()
@@ -138,7 +142,7 @@ class ChatSession:
                             break
                         case command if command.startswith("/") and not command.startswith("//"):
                             self._terminal.line(
-                                f"  There is no {command.split()[0]}; /help lists what there is.", "dim"
+                                f"  {command.split()[0]} is not a command; /help lists the commands.", "dim"
                             )
                         case text:
                             code = self._send_turn(
@@ -174,7 +178,10 @@ class ChatSession:
                 self._terminal.line(f"{speaker} {message.content}", "dim")
 
     def _send_turn(self, chat: sync.Chat, text: str) -> int:
-        """One message and its turn. Ctrl-C cancels the turn; once more, and it is no longer waited for."""
+        """Send one message and print its turn.
+
+        The first Ctrl-C cancels the turn; the second stops waiting for it.
+        """
         from wonder_sdk import CallCancelledError, WonderError, v1
         from wonder_sdk.cli.conversation.connection_status import ConnectionStatus
         from wonder_sdk.cli.conversation.turn_printer import AnswerPrinter, TurnPrinter
@@ -201,11 +208,11 @@ class ChatSession:
                     break
             except WonderError as problem:
                 if interrupts and isinstance(problem, CallCancelledError):
-                    self._notes.note("given up: the message is not sent any more")
+                    self._notes.note("cancelled: the message will not be sent again")
                     break
                 if not self._is_person:
                     raise
-                # A refusal is not the end of the conversation.
+                # The conversation continues after a rejected message.
                 self._terminal.line(connection.explain(problem, self._client.target), "red")
                 return 1
         self._terminal.fresh_line()
@@ -219,7 +226,7 @@ class ChatSession:
         return next((agent.name for agent in named or agents if agent.name), self._agent or "agent")
 
     def _lines(self) -> Iterator[str]:
-        """What the person types, or the lines of the input."""
+        """Yield the lines that the user types, or those of the input."""
         if not self._is_person:
             yield from (line.rstrip("\n") for line in sys.stdin)
             return
@@ -237,18 +244,18 @@ class ChatSession:
                 if warned:
                     return
                 warned = True
-                self._terminal.note("Ctrl-C again, Ctrl-D or /quit leaves")
+                self._terminal.note("Press Ctrl-C again or Ctrl-D, or type /quit, to exit.")
 
 
 def _print_resume_hint(terminal: Terminal, conversation_id: str) -> None:
-    terminal.line(f"  go on with: wonder chat -c {conversation_id}", "dim")
+    terminal.line(f"  continue with: wonder chat -c {conversation_id}", "dim")
 
 
 def _prompt(terminal: Terminal) -> str:
     styled = terminal.style(_PROMPT, "cyan")
     if styled == _PROMPT:
         return _PROMPT
-    # Readline must know what takes no room.
+    # Mark the escape sequences as zero-width for readline.
     before, after = styled.split(_PROMPT)
     return f"\x01{before}\x02{_PROMPT}\x01{after}\x02"
 

@@ -1,4 +1,4 @@
-"""Waiting for an answer while the server may be away."""
+"""Notices about a lost connection while an answer is awaited."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from collections.abc import Iterator
 from wonder_sdk import Item, sync
 from wonder_sdk.cli.shared.terminal import Terminal
 
-# Shorter breaks are nobody's business.
+# Shorter interruptions are not reported.
 _NOTICE_AFTER_SECONDS = 1.0
 _POLL_SECONDS = 0.25
 
 
 class ConnectionStatus:
-    """The items of a reply as they come, with a note when the connection has gone and when it is back."""
+    """The items of a reply, with notices when the connection is lost and restored."""
 
     def __init__(self, chat: sync.Chat, terminal: Terminal, address: str) -> None:
         self._chat, self._terminal, self._address = chat, terminal, address
         self._is_disconnected = False
 
     def items(self, reply: sync.Reply) -> Iterator[Item]:
-        """Items until the turn has ended. Interrupted, it may be called again for the rest."""
+        """Yield items until the turn has ended. After an interrupt, call it again for the rest."""
         while True:
             while not reply.ready(within=_POLL_SECONDS):
                 self._update()
@@ -38,4 +38,4 @@ class ConnectionStatus:
             self._terminal.note("connected again")
         elif not self._is_disconnected and seconds >= _NOTICE_AFTER_SECONDS:
             self._is_disconnected = True
-            self._terminal.note(f"no connection to {self._address}; trying again (Ctrl-C stops waiting)")
+            self._terminal.note(f"no connection to {self._address}; reconnecting (Ctrl-C stops waiting)")

@@ -1,4 +1,4 @@
-"""``wonder conversations``: which there are, to go on with one."""
+"""``wonder conversations``: list conversations."""
 
 from __future__ import annotations
 
@@ -14,36 +14,42 @@ if TYPE_CHECKING:
 _EXAMPLES = """\
 examples:
   wonder conversations
-      the newest ones; then: wonder chat -c conv_01J9...
+      List the newest conversations. Continue one: wonder chat -c conv_01J9...
   wonder conversations --agent developer --project shop
-      those in which this agent takes part, in this project
+      List the conversations of an agent in a project.
   wonder conversations --archived
-      those that were put away when they expired too; listing does not bring them back
+      Include archived conversations; listing does not restore them.
 """
 
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = subparsers.add_parser(
         "conversations",
-        help="list the conversations",
-        description="Conversations, the newest first.",
+        help="List conversations.",
+        description="List conversations, newest first.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("-a", "--agent", default="", help="only those of this agent, by name or id")
-    parser.add_argument("--project", default="", metavar="NAME", help="only those of this project")
+    parser.add_argument("-a", "--agent", default="", help="Filter by agent, by name or id.")
+    parser.add_argument("--project", default="", metavar="NAME", help="Filter by project.")
     parser.add_argument(
-        "--archived", action="store_true", help="archived ones too, with the time at which each was archived"
+        "--archived", action="store_true", help="Include archived conversations, with their archiving time."
     )
-    parser.add_argument("-n", type=connection.count, default=20, metavar="N", help="how many (default 20)")
-    parser.add_argument("--json", action="store_true", help="print whole ones, one JSON object per line")
+    parser.add_argument(
+        "-n", type=connection.count, default=20, metavar="N", help="Limit the number (default: 20)."
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="Print complete conversations, one JSON object per line."
+    )
     connection.add_flags(parser)
     parser.set_defaults(run=connection.connected(run))
 
 
 def run(arguments: argparse.Namespace, client: sync.Client) -> int:
-    """One line a conversation: id, when it last changed, its turns, who takes part, its title. Before the
-    title, if archived ones are listed too, when it was archived."""
+    """Print one line for each conversation: id, last change, turns, participants, title.
+
+    With ``--archived`` the archiving time precedes the title.
+    """
     found, terminal = _newest(client, arguments), Terminal()
     if arguments.json:
         for each in found:
@@ -78,13 +84,13 @@ def _newest(client: sync.Client, arguments: argparse.Namespace) -> list[v1.Conve
 def _row(each: v1.Conversation, *, archived: bool) -> tuple[str, ...]:
     names = [person.agent.name if person.agent else _user(person) for person in each.participants]
     turns = f"{each.turn_count} turn{'' if each.turn_count == 1 else 's'}"
-    put_away = f"archived {listing.local(each.archive_time)}" if each.archive_time else ""
+    archived_at = f"archived {listing.local(each.archive_time)}" if each.archive_time else ""
     return (
         each.id,
         listing.local(each.update_time),
         turns,
         ", ".join(filter(None, names)),
-        *((put_away,) if archived else ()),
+        *((archived_at,) if archived else ()),
         each.title,
     )
 

@@ -1,4 +1,4 @@
-"""``wonder events``: what happened in a conversation."""
+"""``wonder events``: show the events of a conversation."""
 
 from __future__ import annotations
 
@@ -14,30 +14,34 @@ if TYPE_CHECKING:
 _EXAMPLES = """\
 examples:
   wonder events conv_01J9...
-      every event so far, one line each
+      Show all events, one line each.
   wonder events conv_01J9... --after 12 --follow
-      those after the 12th, and what happens from now on, until Ctrl-C
+      Show the events after sequence 12 and all new ones, until Ctrl-C.
   wonder events conv_01J9... --json | jq .name
-      whole, as JSON lines
+      Print complete events as JSON lines.
 """
 
 
-# As much of a message as is shown, in characters.
+# Characters of a message that a line shows.
 _SHORT = 60
 
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = subparsers.add_parser(
         "events",
-        help="show what happened in a conversation",
-        description="Show the record of a conversation: each event with its sequence number.",
+        help="Show the events of a conversation.",
+        description="Show the events of a conversation with their sequence numbers.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("conversation", metavar="CONVERSATION", help="id of the conversation")
-    parser.add_argument("--after", type=int, default=0, metavar="N", help="only events after sequence N")
-    parser.add_argument("--follow", action="store_true", help="go on with what happens from now on")
-    parser.add_argument("--json", action="store_true", help="print whole events, one JSON object per line")
+    parser.add_argument("conversation", metavar="CONVERSATION", help="Id of the conversation.")
+    parser.add_argument(
+        "--after", type=int, default=0, metavar="N", help="Filter by sequence: only events after N."
+    )
+    parser.add_argument("--follow", action="store_true", help="Wait for new events and show them.")
+    parser.add_argument(
+        "--json", action="store_true", help="Print complete events, one JSON object per line."
+    )
     connection.add_flags(parser)
     parser.set_defaults(run=connection.connected(run))
 
@@ -61,7 +65,7 @@ def _line(event: v1.Event) -> str:
 
 
 def _failure_text(event: v1.Event) -> str:
-    """What went wrong, whole, and the reason by which it is documented; empty if nothing did."""
+    """Return the message and the reason of a failure, or "" for other events."""
     outcomes = (
         event.turn_failed,
         event.context_assembly_failed,
@@ -73,7 +77,7 @@ def _failure_text(event: v1.Event) -> str:
     fault = next((outcome.error for outcome in outcomes if outcome and outcome.error), None)
     if fault is not None:
         return _message_with_reason(fault.message, fault.reason.name)
-    # Of a tool call that was never dispatched there is only what the model was told.
+    # A tool call that was never dispatched has only its result for the model.
     result = event.tool_failed.tool_result if event.tool_failed else None
     return (
         _message_with_reason(result.error.message, result.error.code.name) if result and result.error else ""

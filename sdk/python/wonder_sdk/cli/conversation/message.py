@@ -1,4 +1,4 @@
-"""``wonder message``: one message, whole."""
+"""``wonder message``: print one complete message."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ if TYPE_CHECKING:
 _EXAMPLES = """\
 examples:
   wonder message conv_01J9...
-      the latest message of the conversation
+      Print the latest message of the conversation.
   wonder message conv_01J9... msg_01J9... > answer.md
-      this one; ids are in `wonder events conv_01J9... --json`
+      Print this message; `wonder events conv_01J9... --json` shows the ids.
 
-A message of more than the server's max_message_bytes is shown cut everywhere else.
+Other commands cut a message of more than the server's max_message_bytes.
 """
 
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = subparsers.add_parser(
         "message",
-        help="print a message whole",
-        description="Print the text of one message whole, however long it is.",
+        help="Print a complete message.",
+        description="Print the complete text of one message.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("conversation", metavar="CONVERSATION", help="id of the conversation")
+    parser.add_argument("conversation", metavar="CONVERSATION", help="Id of the conversation.")
     parser.add_argument(
-        "message", nargs="?", default="", metavar="MESSAGE", help="id of the message (default: the latest)"
+        "message", nargs="?", default="", metavar="MESSAGE", help="Id of the message (default: the latest)."
     )
     connection.add_flags(parser)
     parser.set_defaults(run=connection.connected(run))
 
 
 def run(arguments: argparse.Namespace, client: sync.Client) -> int:
-    """The text and nothing else; 1 if the conversation has no message."""
+    """Print only the text. Exit code 1 if the conversation has no message."""
     from wonder_sdk import v1
 
     message_id = arguments.message

@@ -1,4 +1,4 @@
-"""``wonder preview``: the request that a message would lead to."""
+"""``wonder preview``: show the model request that a message would cause."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 _EXAMPLES = """\
 examples:
   wonder preview conv_01J9... "What is my colour?"
-      where each part of the request comes from; nothing is sent or kept
+      Show the source of each part of the request. Nothing is sent or stored.
   wonder preview conv_01J9... "What is my colour?" --json | jq .request
-      the request itself, as the model would get it
+      Print the request that the model would get.
 """
 
 _SHORT = 60
@@ -25,15 +25,15 @@ _SHORT = 60
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = subparsers.add_parser(
         "preview",
-        help="show what the model would be sent for a message",
-        description="Show the request that a message would lead to, and where its parts come from.",
+        help="Show the model request for a message.",
+        description="Show the model request that a message would cause, and the source of each part.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("conversation", metavar="CONVERSATION", help="id of the conversation")
-    parser.add_argument("message", metavar="TEXT", help="what would be said")
-    parser.add_argument("-a", "--agent", default="", help="agent who would answer, by name or id")
-    parser.add_argument("--json", action="store_true", help="print all of it as JSON")
+    parser.add_argument("conversation", metavar="CONVERSATION", help="Id of the conversation.")
+    parser.add_argument("message", metavar="TEXT", help="Text of the message.")
+    parser.add_argument("-a", "--agent", default="", help="Set the answering agent, by name or id.")
+    parser.add_argument("--json", action="store_true", help="Print the preview as JSON.")
     connection.add_flags(parser)
     parser.set_defaults(run=connection.connected(run))
 
@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace, client: sync.Client) -> int:
 
 
 def shown_model(provider: str, model: str) -> str:
-    """``provider/model``, or the provider alone if it has but one, as `offline` does."""
+    """Return ``provider/model``, or the provider if it has only one model, as `offline`."""
     return f"{provider}/{model}" if model else provider
 
 

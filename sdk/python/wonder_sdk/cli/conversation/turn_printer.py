@@ -1,4 +1,4 @@
-"""A conversation as a person would want to see it."""
+"""Printing of a turn, for users and for programs."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from wonder_sdk.cli.shared.text_summary import one_line
 
 
 class AnswerPrinter:
-    """For programs: the agent's messages, each once it is whole, and nothing else on ``answers``; what the
-    agent does, and what goes wrong, on ``notes``."""
+    """Prints the agent's complete messages on ``answers``, and tool calls and errors on ``notes``."""
 
     def __init__(self, answers: Terminal, notes: Terminal) -> None:
         self._answers = answers
@@ -25,12 +24,12 @@ class AnswerPrinter:
                         self._answers.line(content)
                 case v1.Event() | v1.ToolProgress():
                     self._notes.item(item)
-                case _:  # pieces of a message, which may yet begin again
+                case _:  # Parts of a message: the message can restart.
                     pass
 
 
 class TurnPrinter:
-    """Prints the items of one turn as they come: the agent's words, and a dim line for each thing it does."""
+    """Prints the items of a turn as they arrive: the agent's text, and a dim line for each action."""
 
     def __init__(self, terminal: Terminal, speaker: str) -> None:
         self._terminal = terminal
@@ -42,13 +41,13 @@ class TurnPrinter:
             self.item(item)
 
     def item(self, item: Item) -> None:
-        """Print one item, if it is of the kind that people want to see."""
+        """Print one item, if users need to see its kind."""
         match item:
             case TextDelta(message_id=message_id, text=text):
                 self._write_text(message_id, text)
             case MessageRestarted():
                 self._message_id = ""
-                self._terminal.note("the answer begins again")
+                self._terminal.note("the answer restarts")
             case v1.ToolProgress(progress=v1.Progress(message=message)) if message:
                 self._terminal.note(f"… {message}")
             case v1.Event():
@@ -76,7 +75,7 @@ class TurnPrinter:
                 self._result("✗", outcome, error.message if error else "failed")
             case v1.Event(context_reduced=v1.ContextReduced(messages_left_out=left_out)):
                 self._terminal.note(
-                    f"{left_out} older messages were left out, so that the rest fits the model"
+                    f"{left_out} older messages were omitted to fit the model's context window"
                 )
             case v1.Event(limit_reached=v1.LimitReached(limit=v1.Fault(message=message))):
                 self._terminal.note(message)

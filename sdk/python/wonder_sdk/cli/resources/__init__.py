@@ -1,0 +1,1 @@
+"""Commands for resources: definitions, agents, projects, memories, artifacts and branches."""

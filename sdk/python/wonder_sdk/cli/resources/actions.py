@@ -1,4 +1,4 @@
-"""``wonder actions``: the kinds of action that steps of tasks can use."""
+"""``wonder actions``: list the action kinds that steps of tasks can use."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import difflib
 import json
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from wonder_sdk.cli.shared import connection, listing
 from wonder_sdk.cli.shared.terminal import Terminal
+from wonder_sdk.json_types import JsonObject, JsonValue
 
 if TYPE_CHECKING:
     from wonder_sdk import sync, v1
@@ -18,41 +19,41 @@ if TYPE_CHECKING:
 _EXAMPLES = """\
 examples:
   wonder actions
-      all kinds: the server's own, and those that connected workers bring
+      List all kinds, those of the server and those of connected workers.
   wonder actions http
-      one of them: what it takes and what it gives, field by field
+      Show the input and output fields of one kind.
   wonder actions http --json
-      the same with its schemas, as JSON
+      Print the kind with its schemas as JSON.
 
-What a kind takes stands in `config` of an action, or is mapped by `input_mapping` of its step. A worker's
-kind is used by an action of kind `worker` whose config has its `name`.
+The `config` of an action or the `input_mapping` of its step sets the input fields. To use a worker's kind,
+write an action of kind `worker` whose config has the kind's `name`.
 """
 
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = subparsers.add_parser(
         "actions",
-        help="list the kinds of action that tasks can use",
-        description="Kinds of action: without a name, all of them.",
+        help="List the action kinds that tasks can use.",
+        description="List the action kinds that tasks can use, or show one of them.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("kind", nargs="?", metavar="KIND", help="show this one in detail")
-    parser.add_argument("--json", action="store_true", help="print whole kinds, one JSON object per line")
+    parser.add_argument("kind", nargs="?", metavar="KIND", help="Show this kind in detail.")
+    parser.add_argument("--json", action="store_true", help="Print complete kinds, one JSON object per line.")
     connection.add_flags(parser)
     parser.set_defaults(run=connection.connected(run))
 
 
 def run(arguments: argparse.Namespace, client: sync.Client) -> int:
-    """One line a kind, or all of one; 1 if there is no such kind."""
+    """Print one line for each kind, or one kind in detail. Exit code 1 if it does not exist."""
     kinds, terminal = _all(client), Terminal()
     if arguments.kind:
         named = [each for each in kinds if each.name == arguments.kind]
         if not named:
             names = [each.name for each in kinds]
             near = difflib.get_close_matches(arguments.kind, names, 1)
-            hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(names)}"
-            print(f"wonder: there is no action kind {arguments.kind}; {hint}", file=sys.stderr)
+            hint = f"did you mean {near[0]}?" if near else f"available kinds: {', '.join(names)}"
+            print(f"wonder: the action kind {arguments.kind} does not exist; {hint}", file=sys.stderr)
             return 1
         kinds = named
     if arguments.json:
@@ -86,14 +87,14 @@ def _row(kind: v1.ActionKind) -> tuple[str, ...]:
     return kind.name, f"takes {takes}", f"gives {gives}", f"{kind.description}{_where(kind)}"
 
 
-def _names(schema: Mapping[str, Any]) -> str:
-    """The fields of an object, those that must be there first and marked."""
+def _names(schema: JsonObject) -> str:
+    """Return the names of an object's fields, the required ones first and marked with `*`."""
     required = set(schema.get("required", ()))
     names = sorted(_fields(schema), key=lambda name: name not in required)
     return ", ".join(f"{name}*" if name in required else name for name in names) or "anything"
 
 
-def _fields(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+def _fields(schema: JsonObject) -> JsonObject:
     found = schema.get("properties")
     return found if isinstance(found, Mapping) else {}
 
@@ -111,9 +112,11 @@ def _show(terminal: Terminal, kind: v1.ActionKind) -> None:
     terminal.line(f"{kind.description}{_where(kind)}")
     if not kind.available and kind.unavailable_reason:
         terminal.line(kind.unavailable_reason, "yellow")
-    unknown = "when nobody knows whether it was done (after a crash, say): "
-    again = "it may be done again" if kind.idempotent else "done again only as its action's settings allow"
-    terminal.line(f"{unknown}{again}{'' if kind.idempotent else ', such as `idempotent: true`'}", "dim")
+    if kind.idempotent:
+        retry = "After a crash the server executes it again."
+    else:
+        retry = "After a crash the server executes it again only if the action says so (`idempotent: true`)."
+    terminal.line(retry, "dim")
     for label, schema in (("takes", kind.input_schema), ("gives", kind.output_schema)):
         found = from_struct(schema)
         terminal.line()
@@ -123,7 +126,7 @@ def _show(terminal: Terminal, kind: v1.ActionKind) -> None:
             terminal.line("  " + "  ".join(row).rstrip())
 
 
-def _field(name: str, schema: Any, required: Any) -> tuple[str, ...]:
+def _field(name: str, schema: JsonValue, required: JsonValue) -> tuple[str, ...]:
     schema = schema if isinstance(schema, Mapping) else {}
     kind = schema.get("type", "any")
     choices = schema.get("enum")

@@ -1,4 +1,4 @@
-"""``wonder agent``: make agents, see which there are, what they have spent and may spend."""
+"""``wonder agent``: create, list, show and delete agents, and set their budgets."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 _EXAMPLES = """\
 examples:
   wonder agent list
-      the agents of the server
+      List the agents of the server.
   wonder agent create quizmaster --persona acme/trivia/quizmaster
-      an agent of its own, with a memory of its own; then: wonder chat --agent quizmaster
+      Create an agent with its own memory. Talk to it: wonder chat --agent quizmaster
   wonder agent show quizmaster
-      what it is, what it has spent in its life, and what it may spend
+      Show the agent, its lifetime usage and its budget.
   wonder agent budget quizmaster --tokens 5000000 --cost 20
-      no more than 5 million tokens and 20 dollars in its life; `--none`: as much as it likes
+      Limit the agent's lifetime usage to 5 million tokens and 20 dollars; `--none` removes the limits.
 """
 
 _MICROS = 1_000_000
@@ -31,63 +31,76 @@ _MICROS = 1_000_000
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = subparsers.add_parser(
         "agent",
-        help="make agents, list them, limit what they spend",
-        description="An agent is a persona with a memory. Personas come from libraries: see `wonder apply`.",
+        help="Create, list, show and delete agents, and set their budgets.",
+        description="Manage agents. An agent is a persona with a memory; libraries contain personas (see "
+        "`wonder apply`).",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
-    create = verbs.add_parser("create", help="make an agent", description="Make an agent from a persona.")
-    create.add_argument("name", help="its name, unique on the server")
+    create = verbs.add_parser(
+        "create", help="Create an agent.", description="Create an agent from a persona."
+    )
+    create.add_argument("name", help="Set its name, unique on the server.")
     create.add_argument(
         "--persona",
         required=True,
         metavar="LIBRARY/NAME",
-        help="persona it is made from; with @REVISION it stays with that revision",
+        help="Set its persona; @REVISION pins a revision.",
     )
     create.add_argument(
         "--project",
         action="append",
         default=[],
         metavar="NAME",
-        help="project it works for (default: default)",
+        help="Set a project it works for; repeatable (default: default).",
     )
     connection.add_flags(create)
     create.set_defaults(run=connection.connected(run_create))
     delete = verbs.add_parser(
-        "delete", help="delete an agent", description="Delete an agent and all that it remembers."
+        "delete", help="Delete an agent.", description="Delete an agent and its memories."
     )
-    delete.add_argument("name", help="its name, or its id")
-    delete.add_argument("-y", "--yes", action="store_true", help="do not ask")
+    delete.add_argument("name", help="Name or id of the agent.")
+    delete.add_argument("-y", "--yes", action="store_true", help="Skip the confirmation.")
     connection.add_flags(delete)
     delete.set_defaults(run=connection.connected(run_delete))
-    lists = verbs.add_parser("list", help="list the agents", description="List the agents of the server.")
+    lists = verbs.add_parser("list", help="List the agents.", description="List the agents of the server.")
     connection.add_flags(lists)
     lists.set_defaults(run=connection.connected(run_list))
-    show = verbs.add_parser("show", help="what an agent is and has spent", description="Show an agent.")
-    show.add_argument("name", help="its name, or its id")
+    show = verbs.add_parser(
+        "show", help="Show an agent.", description="Show an agent, its usage and its budget."
+    )
+    show.add_argument("name", help="Name or id of the agent.")
     connection.add_flags(show)
     show.set_defaults(run=connection.connected(run_show))
     budget = verbs.add_parser(
         "budget",
-        help="limit what an agent spends",
-        description="What an agent may spend in its life, over all its conversations; what it has spent "
-        "already counts. What is not given is not limited. A new budget holds for turns that start from then "
-        "on. It is looked at before each call of a model: the last that fits, by an estimate, is asked to "
-        "answer without tools, and its answer may still go beyond the budget. Then no turn of the agent "
-        "begins (BUDGET_EXHAUSTED) until the budget is raised.",
+        help="Set an agent's budget.",
+        description="Limit an agent's lifetime usage over all conversations, including its past usage. A "
+        "limit that is not given is removed. The budget applies to turns that start later. The server checks "
+        "it before each model call. It asks the last call that fits, by an estimate, to answer without tools; "
+        "that answer may still exceed the budget. Further turns fail with BUDGET_EXHAUSTED until the budget "
+        "is raised.",
     )
-    budget.add_argument("name", help="its name, or its id")
-    budget.add_argument("--tokens", type=_amount(1), default=0, metavar="N", help="most tokens")
-    budget.add_argument("--cost", type=_amount(_MICROS), default=0, metavar="DOLLARS", help="most US dollars")
-    budget.add_argument("--time", type=_amount(1_000), default=0, metavar="SECONDS", help="most time at work")
-    budget.add_argument("--none", action="store_true", help="as much as it likes")
+    budget.add_argument("name", help="Name or id of the agent.")
+    budget.add_argument("--tokens", type=_amount(1), default=0, metavar="N", help="Set the maximum tokens.")
+    budget.add_argument(
+        "--cost",
+        type=_amount(_MICROS),
+        default=0,
+        metavar="DOLLARS",
+        help="Set the maximum cost in US dollars.",
+    )
+    budget.add_argument(
+        "--time", type=_amount(1_000), default=0, metavar="SECONDS", help="Set the maximum working time."
+    )
+    budget.add_argument("--none", action="store_true", help="Remove all limits.")
     connection.add_flags(budget)
     budget.set_defaults(run=connection.connected(run_budget))
 
 
 def _amount(unit: int) -> Callable[[str], int]:
-    """Reads how much of something there may be at most, in so many parts of it."""
+    """Return a parser of a positive amount, which it multiplies by ``unit``."""
 
     def read(text: str) -> int:
         try:
@@ -95,14 +108,14 @@ def _amount(unit: int) -> Callable[[str], int]:
         except (ValueError, OverflowError):
             amount = 0
         if not 0 < amount <= 2**53:
-            raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
+            raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
         return amount
 
     return read
 
 
 def run_create(arguments: argparse.Namespace, client: sync.Client) -> int:
-    """Make the agent, and say how to talk to it."""
+    """Create the agent, and print the command to talk to it."""
     from wonder_sdk import v1
 
     agent = v1.Agent(name=arguments.name, persona_id=arguments.persona, project_ids=arguments.project)
@@ -114,14 +127,14 @@ def run_create(arguments: argparse.Namespace, client: sync.Client) -> int:
 
 
 def run_list(arguments: argparse.Namespace, client: sync.Client) -> int:
-    """One line an agent: in columns for people, separated by tabs for programs."""
+    """Print one line for each agent."""
     from wonder_sdk import v1
 
     terminal, token = Terminal(), ""
     rows: list[tuple[str, str, str]] = []
     while True:
         page = client.library.list_agents(v1.ListAgentsRequest(page_size=500, page_token=token))
-        rows += ((each.name, each.persona_id or "a persona of its own", each.id) for each in page.agents)
+        rows += ((each.name, each.persona_id or "inline persona", each.id) for each in page.agents)
         token = page.next_page_token
         if not token:
             break
@@ -130,11 +143,11 @@ def run_list(arguments: argparse.Namespace, client: sync.Client) -> int:
 
 
 def run_delete(arguments: argparse.Namespace, client: sync.Client) -> int:
-    """1, and nothing is deleted, if who was asked says no."""
+    """Delete the agent after confirmation. Exit code 1 if declined."""
     from wonder_sdk import v1
 
     agent, terminal = _get(client, arguments.name), Terminal()
-    if not arguments.yes and not terminal.confirm(f"Delete {agent.name} and all that it remembers?"):
+    if not arguments.yes and not terminal.confirm(f"Delete {agent.name} and its memories?"):
         return 1
     client.library.delete_agent(v1.DeleteAgentRequest(agent_id=agent.id))
     terminal.line(f"agent {agent.name} deleted")
@@ -147,13 +160,13 @@ def run_show(arguments: argparse.Namespace, client: sync.Client) -> int:
 
 
 def run_budget(arguments: argparse.Namespace, client: sync.Client) -> int:
-    """2 if nothing is said, or two things at once."""
+    """Set or remove the budget. Exit code 2 without a limit, and with both a limit and ``--none``."""
     from wonder_sdk import v1
     from wonder_sdk._proto.google import protobuf
 
     limited = bool(arguments.tokens or arguments.cost or arguments.time)
     if limited == arguments.none:
-        print("wonder: give --tokens, --cost or --time, or else --none", file=sys.stderr)
+        print("wonder: set --tokens, --cost or --time, or --none", file=sys.stderr)
         return 2
     budget = v1.Budget(
         max_tokens=arguments.tokens, max_cost_micros=arguments.cost, max_duration_ms=arguments.time
@@ -172,7 +185,7 @@ def _get(client: sync.Client, key: str) -> v1.Agent:
 
 
 def _project(client: sync.Client, project_id: str) -> str:
-    """The project's name; its id if it is no more."""
+    """Return the project's name, or its id if it does not exist any more."""
     from wonder_sdk import NotFoundError, v1
 
     try:
@@ -183,10 +196,10 @@ def _project(client: sync.Client, project_id: str) -> str:
 
 
 def _show(client: sync.Client, agent: v1.Agent) -> None:
-    """The agent, where it works, what it has spent, and what it may."""
+    """Print the agent, its projects, its usage and its budget."""
     terminal, usage, budget = Terminal(), agent.usage, agent.budget
     terminal.line(f"agent {agent.name} ({agent.id})")
-    terminal.line(f"persona: {agent.persona_id or 'a persona of its own'}")
+    terminal.line(f"persona: {agent.persona_id or 'inline persona'}")
     names = [_project(client, each) for each in agent.project_ids]
     terminal.line(f"{'project' if len(names) == 1 else 'projects'}: {', '.join(names)}")
     if agent.description:
@@ -194,7 +207,7 @@ def _show(client: sync.Client, agent: v1.Agent) -> None:
     if usage is not None:
         tokens = usage.input_tokens + usage.output_tokens
         cost = "unknown" if usage.cost_micros is None else f"${usage.cost_micros / _MICROS:.4f}"
-        terminal.line(f"spent: {tokens:,} tokens in {usage.model_calls:,} calls of models, cost {cost}")
+        terminal.line(f"usage: {tokens:,} tokens in {usage.model_calls:,} model calls, cost {cost}")
     limits = []
     if budget is not None and budget.max_tokens:
         limits.append(f"{budget.max_tokens:,} tokens")
@@ -202,4 +215,4 @@ def _show(client: sync.Client, agent: v1.Agent) -> None:
         limits.append(f"${budget.max_cost_micros / _MICROS:.2f}")
     if budget is not None and budget.max_duration_ms:
         limits.append(f"{budget.max_duration_ms / 1_000:g} s")
-    terminal.line(f"may spend: {', '.join(limits) or 'as much as it likes'}")
+    terminal.line(f"budget: {', '.join(limits) or 'unlimited'}")

@@ -18,20 +18,20 @@ _CONFIRM_SECONDS = 5.0
 _EXAMPLES = """\
 examples:
   wonder apply -f my-library
-      show what would change, ask if there is somebody to ask, and save it: all or nothing
+      Show the changes, ask for confirmation on a terminal, and save all of them or none.
   wonder apply -f my-library --dry-run
-      only show it
+      Show the changes without saving them.
   wonder apply -f my-library --prune --yes
-      delete what is no longer in the folder too, and do not ask
+      Also delete definitions that are not in the folder, without confirmation.
   wonder apply -f tool.yaml --library acme/tools
-      one file, into the library acme/tools; without --library, the one that a library.yaml beside it names
+      Save one file in the library acme/tools. The default is the library that a library.yaml beside it names.
 
-The folder (or that of the file) has a file library.yaml with the library's name, unless --library says it:
+The folder (or that of the file) contains a library.yaml with the library's name, unless --library sets it:
 
   name: acme/tools
   description: What we taught our agents.
 
-and any number of .yaml files with definitions, in folders as deep as you like, one per document:
+and any number of .yaml files with definitions, in folders of any depth, one definition per document:
 
   name: note
   description: Write something down.
@@ -39,29 +39,31 @@ and any number of .yaml files with definitions, in folders as deep as you like, 
     target_type: task
     target_id: write_note
 
-Applied twice, it changes nothing the second time. What is saved becomes a new revision; turns and runs
-in progress keep the one they started with.
+Applying the same folder again changes nothing. Each changed definition gets a new revision; turns and runs in
+progress keep the revision with which they started.
 """
 
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = subparsers.add_parser(
         "apply",
-        help="save a folder of definitions",
-        description="Save the definitions of a folder in a library, after showing what changes.",
+        help="Save a folder of definitions.",
+        description="Show the changes of a folder of definitions, and save it in a library.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("-f", "--file", type=Path, required=True, metavar="DIR", help="folder, or one file")
-    parser.add_argument("--library", metavar="NAME", help="library (default: what library.yaml says)")
-    parser.add_argument("--dry-run", action="store_true", help="show what would change, and leave it at that")
     parser.add_argument(
-        "--prune", action="store_true", help="delete definitions of the library that are not in the folder"
+        "-f", "--file", type=Path, required=True, metavar="DIR", help="Set the folder or file."
+    )
+    parser.add_argument("--library", metavar="NAME", help="Set the library (default: that of library.yaml).")
+    parser.add_argument("--dry-run", action="store_true", help="Show the changes without saving them.")
+    parser.add_argument(
+        "--prune", action="store_true", help="Delete definitions of the library that are not in the folder."
     )
     parser.add_argument(
-        "-v", "--verbose", action="store_true", help="show all of what is new or deleted, not only its name"
+        "-v", "--verbose", action="store_true", help="Show the content of new and deleted definitions."
     )
-    parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
+    parser.add_argument("-y", "--yes", action="store_true", help="Skip the confirmation.")
     connection.add_flags(parser)
     parser.set_defaults(run=_run)
 
@@ -72,29 +74,31 @@ def _run(arguments: argparse.Namespace) -> int:
     try:
         folder = load(arguments.file)
     except DefinitionFilesError as problem:
-        unnamed = [] if arguments.library or _names_library(arguments, problem) else [_which(arguments)]
-        print("\n".join([*unnamed, *problem.faults, *_also(arguments, problem)]), file=sys.stderr)
+        unnamed = (
+            [] if arguments.library or _names_library(arguments, problem) else [_unnamed_library(arguments)]
+        )
+        print("\n".join([*unnamed, *problem.faults, *_server_faults(arguments, problem)]), file=sys.stderr)
         return 1
     except OSError as problem:
         print(f"wonder: {arguments.file}: {problem.strerror}", file=sys.stderr)
         return 1
     library = arguments.library or folder.library
     if not library:
-        print(_which(arguments), file=sys.stderr)
+        print(_unnamed_library(arguments), file=sys.stderr)
         return 2
     if not folder.definitions and not arguments.prune:
-        print(f"wonder: there are no definitions in {arguments.file}", file=sys.stderr)
+        print(f"wonder: {arguments.file} contains no definitions", file=sys.stderr)
         return 1
-    return connection.connected(lambda said, client: _apply(said, client, folder, library))(arguments)
+    return connection.connected(lambda parsed, client: _apply(parsed, client, folder, library))(arguments)
 
 
-def _which(arguments: argparse.Namespace) -> str:
-    place = f", or as `name:` in {arguments.file / 'library.yaml'}" if arguments.file.is_dir() else ""
-    return f"wonder: which library? Say it with --library{place}"
+def _unnamed_library(arguments: argparse.Namespace) -> str:
+    file = f" or `name:` in {arguments.file / 'library.yaml'}" if arguments.file.is_dir() else ""
+    return f"wonder: the library is not named. Set --library{file}."
 
 
 def _names_library(arguments: argparse.Namespace, problem: DefinitionFilesError) -> bool:
-    """Whether a library is named, or a library.yaml has faults of its own that say more."""
+    """Return True if a library is named, or if a library.yaml exists, whose faults say more."""
     from wonder_sdk.definitions.definition_files import LIBRARY_FILE
 
     if problem.folder is not None and problem.folder.library:
@@ -103,15 +107,15 @@ def _names_library(arguments: argparse.Namespace, problem: DefinitionFilesError)
     return (root / LIBRARY_FILE).exists()
 
 
-def _also(arguments: argparse.Namespace, problem: DefinitionFilesError) -> list[str]:
-    """What a server finds wrong besides, so that it need not come one by one; nothing if there is none."""
+def _server_faults(arguments: argparse.Namespace, problem: DefinitionFilesError) -> list[str]:
+    """Return the faults that the server finds, so that all faults appear together; [] without a server."""
     from wonder_sdk import InvalidArgumentError, WonderError, v1
 
     folder, found = problem.folder, list[str]()
     if folder is None or not (library := arguments.library or folder.library):
         return found
 
-    def ask(said: argparse.Namespace, client: sync.Client) -> int:
+    def check(_: argparse.Namespace, client: sync.Client) -> int:
         request = v1.ApplyDefinitionsRequest(
             library=library, definitions=folder.definitions, validate_only=True
         )
@@ -120,10 +124,10 @@ def _also(arguments: argparse.Namespace, problem: DefinitionFilesError) -> list[
         except InvalidArgumentError as refusal:
             found.extend(problem.explain(refusal.violations))
         except WonderError:
-            pass  # what the files say is wrong stands without a server
+            pass  # The faults of the files are reported without a server.
         return 0
 
-    connection.connected(ask)(arguments)
+    connection.connected(check)(arguments)
     return found
 
 
@@ -132,7 +136,7 @@ def _apply(arguments: argparse.Namespace, client: sync.Client, folder: Folder, l
 
     terminal = Terminal()
 
-    def ask(*, validate_only: bool) -> v1.ApplyDefinitionsResponse:
+    def send(*, validate_only: bool) -> v1.ApplyDefinitionsResponse:
         response: v1.ApplyDefinitionsResponse = client.library.apply_definitions(
             v1.ApplyDefinitionsRequest(
                 library=library,
@@ -144,7 +148,7 @@ def _apply(arguments: argparse.Namespace, client: sync.Client, folder: Folder, l
         return response
 
     try:
-        planned = ask(validate_only=True)
+        planned = send(validate_only=True)
     except InvalidArgumentError as problem:
         if not problem.violations:
             raise
@@ -159,16 +163,16 @@ def _apply(arguments: argparse.Namespace, client: sync.Client, folder: Folder, l
     if arguments.dry_run:
         terminal.line(f"library {library}: {_summary(planned)}; nothing was saved")
         return 0
-    if not arguments.yes and not terminal.confirm(f"Save this to {library}?"):
+    if not arguments.yes and not terminal.confirm(f"Save these changes in {library}?"):
         terminal.line("nothing was saved")
         return 1
     _ensure_library(client, library, folder.description)
-    terminal.line(f"library {library} applied: {_summary(ask(validate_only=False))}")
+    terminal.line(f"library {library} applied: {_summary(send(validate_only=False))}")
     return 0
 
 
 def _show(terminal: Terminal, change: v1.DefinitionChange, *, is_whole: bool) -> None:
-    """One line, and the difference if something was there before or ``is_whole``."""
+    """Print one line, and the diff if the definition existed before or ``is_whole`` is set."""
     from wonder_sdk import v1
 
     mark, style = {
@@ -187,7 +191,7 @@ def _show(terminal: Terminal, change: v1.DefinitionChange, *, is_whole: bool) ->
 
 
 def _ensure_library(client: sync.Client, name: str, description: str) -> None:
-    """A new library gets its description; ApplyDefinitions would make it without."""
+    """Create a new library with its description; ApplyDefinitions would create it without one."""
     from wonder_sdk import NotFoundError, v1
 
     if not description:

@@ -1,4 +1,4 @@
-"""``wonder artifact``: a project's documents, their history and their branches."""
+"""``wonder artifact``: read, write, search and merge a project's documents."""
 
 from __future__ import annotations
 
@@ -17,59 +17,67 @@ if TYPE_CHECKING:
 _EXAMPLES = """\
 examples:
   wonder artifact list designs/
-      the documents whose paths begin so
+      List the documents whose paths begin with designs/.
   wonder artifact read designs/auth.md
-      one document, as it is; --revision shows it as it was
+      Print a document; --revision prints an older revision.
   wonder artifact write designs/auth.md -f auth.md -m "We use JWT"
-      a new version from a file, or without -f from standard input
+      Write a new revision from a file, or without -f from standard input.
   wonder artifact write designs/auth.md -f auth.md --branch drafts/auth
-      on a branch of its own, which begins at main
+      Write to a branch; a new branch starts at main.
   wonder artifact history designs/auth.md
-      who changed it, when and why
+      List the revisions of a document with their authors and messages.
   wonder artifact merge drafts/auth
-      bring a branch into main; conflicts are named, and then nothing is merged
+      Merge a branch into main; with conflicts, list them and merge nothing.
   wonder artifact merge drafts/auth --show
-      show what both sides say where they are in conflict
+      Show both sides of each conflict.
   wonder artifact merge drafts/auth --resolve designs/auth.md=agreed.md
-      merge, and make this of the file in conflict; once for each
+      Merge with this content for the file in conflict; repeat the flag for each file.
 """
 
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = subparsers.add_parser(
         "artifact",
-        help="read and write a project's documents",
-        description="Artifacts: the documents of a project, with their history.",
+        help="Read, write and merge a project's documents.",
+        description="Manage artifacts: the documents of a project, with their history.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
-    lists = _verb(verbs, "list", "list documents", run_list)
-    lists.add_argument("prefix", nargs="?", default="", metavar="PREFIX", help="only paths that begin so")
-    read = _verb(verbs, "read", "print a document", run_read)
-    read.add_argument("path", metavar="PATH", help="its path")
-    read.add_argument("--revision", default="", metavar="ID", help="as it was then; see `history`")
-    write = _verb(verbs, "write", "write a new version of a document", run_write)
-    write.add_argument("path", metavar="PATH", help="its path")
-    write.add_argument("-f", "--file", type=Path, metavar="FILE", help="its content (default: stdin)")
-    delete = _verb(verbs, "delete", "delete a document; its history stays", run_delete)
-    delete.add_argument("path", metavar="PATH", help="its path")
-    search = _verb(verbs, "search", "find lines and paths that contain words", run_search)
-    search.add_argument("words", nargs="+", metavar="WORD", help="all of them have to be there")
-    search.add_argument("--in", dest="prefix", default="", metavar="PREFIX", help="only paths that begin so")
-    history = _verb(verbs, "history", "who changed what, when and why", run_history)
-    history.add_argument("path", nargs="?", default="", metavar="PATH", help="only this document's")
-    history.add_argument("-n", type=connection.count, default=20, metavar="N", help="how many (default 20)")
-    merge = _verb(verbs, "merge", "bring one branch into another", run_merge)
-    merge.add_argument("source", metavar="BRANCH", help="whose work is merged")
+    lists = _verb(verbs, "list", "List documents.", run_list)
+    lists.add_argument("prefix", nargs="?", default="", metavar="PREFIX", help="Filter by path prefix.")
+    read = _verb(verbs, "read", "Print a document.", run_read)
+    read.add_argument("path", metavar="PATH", help="Path of the document.")
+    read.add_argument(
+        "--revision", default="", metavar="ID", help="Print this revision; `history` lists them."
+    )
+    write = _verb(verbs, "write", "Write a new revision of a document.", run_write)
+    write.add_argument("path", metavar="PATH", help="Path of the document.")
+    write.add_argument(
+        "-f", "--file", type=Path, metavar="FILE", help="Read the content from a file (default: stdin)."
+    )
+    delete = _verb(verbs, "delete", "Delete a document and keep its history.", run_delete)
+    delete.add_argument("path", metavar="PATH", help="Path of the document.")
+    search = _verb(verbs, "search", "Find lines and paths that contain all words.", run_search)
+    search.add_argument("words", nargs="+", metavar="WORD", help="Word to find.")
+    search.add_argument("--prefix", default="", metavar="PREFIX", help="Filter by path prefix.")
+    history = _verb(verbs, "history", "List revisions with their times, authors and messages.", run_history)
+    history.add_argument("path", nargs="?", default="", metavar="PATH", help="Filter by document.")
+    history.add_argument(
+        "-n", type=connection.count, default=20, metavar="N", help="Limit the number (default: 20)."
+    )
+    merge = _verb(verbs, "merge", "Merge one branch into another.", run_merge)
+    merge.add_argument("source", metavar="BRANCH", help="Branch to merge.")
     merges.add_flags(merge)
     for parser in (write, delete, merge):
-        parser.add_argument("-m", "--message", default="", metavar="TEXT", help="why")
-        parser.add_argument("--author", default="", metavar="NAME", help="who (default: the caller)")
+        parser.add_argument("-m", "--message", default="", metavar="TEXT", help="Set the commit message.")
+        parser.add_argument(
+            "--author", default="", metavar="NAME", help="Set the author (default: the caller)."
+        )
 
 
 def run_list(arguments: argparse.Namespace, client: sync.Client) -> int:
-    """One line a document: path, size or ``damaged``, when and by whom it was changed."""
+    """Print one line for each document: path, size or ``damaged``, time and author of the last change."""
     rows = [
         (
             each.path,
@@ -85,7 +93,7 @@ def run_list(arguments: argparse.Namespace, client: sync.Client) -> int:
 
 
 def run_read(arguments: argparse.Namespace, client: sync.Client) -> int:
-    """The content, byte for byte."""
+    """Print the content byte for byte."""
     found = client.read_artifact(arguments.path, revision=arguments.revision, **_where(arguments))
     sys.stdout.flush()
     sys.stdout.buffer.write(found.content)
@@ -112,7 +120,7 @@ def run_delete(arguments: argparse.Namespace, client: sync.Client) -> int:
 
 
 def run_search(arguments: argparse.Namespace, client: sync.Client) -> int:
-    """One line a match, as grep prints it. 1 if there is none."""
+    """Print one line for each match in grep's format. Exit code 1 without a match."""
     words = " ".join(arguments.words)
     found = client.search_artifacts(
         words, prefix=arguments.prefix, project=arguments.project, branch=arguments.branch
@@ -124,7 +132,7 @@ def run_search(arguments: argparse.Namespace, client: sync.Client) -> int:
 
 
 def run_history(arguments: argparse.Namespace, client: sync.Client) -> int:
-    """One line a revision: id, time, author, message."""
+    """Print one line for each revision: id, time, author, message."""
     rows: list[tuple[str, str, str, str]] = []
     for each in client.list_artifact_revisions(arguments.path, **_where(arguments)):
         if len(rows) >= arguments.n:
@@ -135,7 +143,7 @@ def run_history(arguments: argparse.Namespace, client: sync.Client) -> int:
 
 
 def run_merge(arguments: argparse.Namespace, client: sync.Client) -> int:
-    """1, and nothing is merged, if there are conflicts."""
+    """Merge the branch. Exit code 1 if there are conflicts; then nothing is merged."""
     target = arguments.branch
     merged = client.merge_artifacts(
         arguments.source,
@@ -155,7 +163,7 @@ def run_merge(arguments: argparse.Namespace, client: sync.Client) -> int:
             terminal, arguments, merged.conflicts, source=arguments.source, target=where, again=again
         )
     if merged.nothing_to_merge:
-        terminal.line(f"nothing to merge: {where} has all of {arguments.source}")
+        terminal.line(f"nothing to merge: {where} already contains {arguments.source}")
         return 0
     done = "can be merged" if arguments.check else "merged"
     terminal.line(f"{arguments.source} {done} into {where}")
@@ -169,12 +177,14 @@ def _where(arguments: argparse.Namespace) -> dict[str, str]:
 def _verb(
     verbs: argparse._SubParsersAction[argparse.ArgumentParser],
     name: str,
-    what: str,
+    text: str,
     command: connection.Command,
 ) -> argparse.ArgumentParser:
-    verb = verbs.add_parser(name, help=what, description=f"{what[0].upper()}{what[1:]}.")
-    verb.add_argument("--project", default="default", metavar="NAME", help="the project (default: default)")
-    verb.add_argument("--branch", default="", metavar="NAME", help="the branch (default: main)")
+    verb = verbs.add_parser(name, help=text, description=text)
+    verb.add_argument(
+        "--project", default="default", metavar="NAME", help="Set the project (default: default)."
+    )
+    verb.add_argument("--branch", default="", metavar="NAME", help="Set the branch (default: main).")
     connection.add_flags(verb)
     verb.set_defaults(run=connection.connected(command))
     return verb

@@ -1,4 +1,4 @@
-"""``wonder branch``: what a conversation or a run has changed in a repository, and merging it."""
+"""``wonder branch``: show and merge the changes of a conversation or run in a repository."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 _EXAMPLES = """\
 examples:
   wonder branch diff conv_01J9...
-      what the conversation has changed, what nobody has committed included
+      Show the changes of a conversation, including uncommitted ones.
   wonder branch merge conv_01J9... --head 3f2a...
-      merge it, if it is still what the diff showed
+      Merge the branch if its head is still that of the diff.
   wonder branch merge conv_01J9... --show
-      should there be conflicts, show what both sides say; then, for each file:
+      Show both sides of each conflict.
   wonder branch merge conv_01J9... --resolve src/cart.py=my_cart.py
-      merge it with these contents
+      Merge with this content for the file in conflict; repeat the flag for each file.
   wonder branch merge conv_01J9... --remove
-      merge it, and remove the branch and its files
+      Merge the branch, and remove it with its files.
   wonder branch diff run_01J9...
-      the work of a run that belongs to no conversation is seen and merged in the same way
+      Show the changes of a run without a conversation.
 """
 _MARKS = {"ADDED": "A", "MODIFIED": "M", "DELETED": "D", "RENAMED": "R"}
 
@@ -34,37 +34,46 @@ _MARKS = {"ADDED": "A", "MODIFIED": "M", "DELETED": "D", "RENAMED": "R"}
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = subparsers.add_parser(
         "branch",
-        help="see and merge what a conversation has changed",
-        description="The work of a conversation, or of a run, on the code of its project.",
+        help="Show and merge the changes of a conversation.",
+        description="Show and merge the changes of a conversation or run in its project's code.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
-    diff = _verb(verbs, "diff", "show what a conversation has changed", run_diff)
+    diff = _verb(verbs, "diff", "Show the changes of a conversation or run.", run_diff)
     diff.add_argument(
-        "--base", default="", metavar="BRANCH", help="compare with it (default: where it began)"
+        "--base",
+        default="",
+        metavar="BRANCH",
+        help="Compare with this branch (default: the start of the work).",
     )
-    diff.add_argument("--stat", action="store_true", help="only which files")
-    merge = _verb(verbs, "merge", "merge what a conversation has changed", run_merge)
-    merge.add_argument("--into", default="", metavar="BRANCH", help="(default: the default branch)")
-    merge.add_argument("--head", default="", metavar="COMMIT", help="only if it is still this; see `diff`")
-    merge.add_argument("-m", "--message", default="", metavar="TEXT", help="why")
-    merge.add_argument("--remove", action="store_true", help="remove branch and files once merged")
+    diff.add_argument("--stat", action="store_true", help="List the files only.")
+    merge = _verb(verbs, "merge", "Merge the changes of a conversation or run.", run_merge)
+    merge.add_argument(
+        "--into", default="", metavar="BRANCH", help="Set the target (default: the default branch)."
+    )
+    merge.add_argument(
+        "--head", default="", metavar="COMMIT", help="Merge only this head, as shown by `diff`."
+    )
+    merge.add_argument("-m", "--message", default="", metavar="TEXT", help="Set the commit message.")
+    merge.add_argument(
+        "--remove", action="store_true", help="Remove the branch and its files after the merge."
+    )
     merges.add_flags(merge)
 
 
 def run_diff(arguments: argparse.Namespace, client: sync.Client) -> int:
-    """A diff as git shows it."""
+    """Print a diff in git's format."""
     found = client.diff_branch(arguments.work, repository=arguments.repository, base=arguments.base)
     terminal = Terminal()
-    head = found.head_commit[:12] or "nothing yet"
-    terminal.line(f"{found.branch} ({head}) beside {found.base_branch}", "bold")
+    head = found.head_commit[:12] or "no commits"
+    terminal.line(f"{found.branch} ({head}) compared with {found.base_branch}", "bold")
     for file in found.files:
         _show(terminal, file, patch=not arguments.stat)
     if found.truncated:
-        terminal.line("not every patch is shown: they are over 1 MiB", "dim")
+        terminal.line("some patches are omitted: together they exceed 1 MiB", "dim")
     if found.head_commit:
-        terminal.line(f"merge it: {shlex.join(_again(arguments))} --head {found.head_commit[:12]}", "dim")
+        terminal.line(f"merge: {shlex.join(_again(arguments))} --head {found.head_commit[:12]}", "dim")
     return 0
 
 
@@ -77,7 +86,7 @@ def _show(terminal: Terminal, file: v1.FileDiff, *, patch: bool) -> None:
 
 
 def run_merge(arguments: argparse.Namespace, client: sync.Client) -> int:
-    """1, and nothing is merged, if there are conflicts."""
+    """Merge the branch. Exit code 1 if there are conflicts; then nothing is merged."""
     merged = client.merge_branch(
         arguments.work,
         repository=arguments.repository,
@@ -95,16 +104,16 @@ def run_merge(arguments: argparse.Namespace, client: sync.Client) -> int:
             terminal, arguments, merged.conflicts, source=arguments.work, target=target, again=again
         )
     if merged.nothing_to_merge:
-        terminal.line(f"nothing to merge: {target} has all of it")
+        terminal.line(f"nothing to merge: {target} already contains these changes")
     else:
         terminal.line("can be merged" if arguments.check else f"merged ({merged.commit[:12]})")
     if merged.branch_kept:
-        terminal.line("the branch is kept: more was written, or a command runs there; merge again")
+        terminal.line("the branch is kept: it has new changes or a running command. Merge again.")
     return 0
 
 
 def _again(arguments: argparse.Namespace) -> list[str]:
-    """The command that merges this."""
+    """Return the command that merges this branch."""
     where = ["--repository", arguments.repository] if arguments.repository else []
     return ["wonder", "branch", "merge", arguments.work, *where]
 
@@ -112,12 +121,14 @@ def _again(arguments: argparse.Namespace) -> list[str]:
 def _verb(
     verbs: argparse._SubParsersAction[argparse.ArgumentParser],
     name: str,
-    what: str,
+    text: str,
     command: connection.Command,
 ) -> argparse.ArgumentParser:
-    verb = verbs.add_parser(name, help=what, description=f"{what[0].upper()}{what[1:]}.")
-    verb.add_argument("work", metavar="CONVERSATION", help="id of the conversation, or of a run")
-    verb.add_argument("--repository", default="", metavar="NAME", help="where the project has several")
+    verb = verbs.add_parser(name, help=text, description=text)
+    verb.add_argument("work", metavar="CONVERSATION", help="Id of the conversation or run.")
+    verb.add_argument(
+        "--repository", default="", metavar="NAME", help="Set the repository, if the project has several."
+    )
     connection.add_flags(verb)
     verb.set_defaults(run=connection.connected(command))
     return verb

@@ -15,30 +15,35 @@ if TYPE_CHECKING:
 _EXAMPLES = """\
 examples:
   wonder export acme/tools -o tools
-      one file per definition, and library.yaml; `wonder apply -f tools` then changes nothing
+      Write one file per definition, and library.yaml. `wonder apply -f tools` then changes nothing.
   wonder export wonder/std -o std && sed -i s/^name:.*/name:\\ mine/ std/library.yaml && wonder apply -f std
-      a copy of the standard library, to change as you like
+      Copy the standard library under a name of your own.
 """
 
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = subparsers.add_parser(
         "export",
-        help="write a library as files",
+        help="Write a library as files.",
         description="Write the newest revision of each definition of a library as YAML files.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("library", help="name or id of the library")
+    parser.add_argument("library", help="Name or id of the library.")
     parser.add_argument(
-        "-o", "--output", type=Path, required=True, metavar="DIR", help="folder; is made if it is not there"
+        "-o",
+        "--output",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="Set the folder; it is created if missing.",
     )
     connection.add_flags(parser)
     parser.set_defaults(run=connection.connected(run))
 
 
 def run(arguments: argparse.Namespace, client: sync.Client) -> int:
-    """Read all pages, then write; other files in the folder stay, and are named."""
+    """Read all pages, then write the files. Other files in the folder stay and are listed."""
     from wonder_sdk import v1
     from wonder_sdk.definitions import definition_files
 
@@ -62,5 +67,5 @@ def run(arguments: argparse.Namespace, client: sync.Client) -> int:
         if file.suffix in (".yaml", ".yml") and file not in written
     )
     if others:
-        terminal.line(f"also there, and not of this library: {', '.join(others)}", "yellow")
+        terminal.line(f"other files in the folder: {', '.join(others)}", "yellow")
     return 0

@@ -1,4 +1,4 @@
-"""``wonder memory``: what an agent remembers."""
+"""``wonder memory``: list, search, add and forget an agent's memories."""
 
 from __future__ import annotations
 
@@ -16,51 +16,51 @@ if TYPE_CHECKING:
 _EXAMPLES = """\
 examples:
   wonder memory list
-      what the agent `assistant` remembers, newest first
+      List the memories of the agent `assistant`, newest first.
   wonder memory search "which database?" --agent assistant
-      what fits best, with its score
+      Search an agent's memories, best hits first.
   wonder memory show mem_01…
-      one memory whole: where it came from, what it replaced, what says the contrary
+      Show a memory with its source, its replacements and its contradictions.
   wonder memory add "The office is closed on Fridays."
-      let it remember something
+      Add a memory.
   wonder memory forget mem_01…
-      forget it, everywhere
+      Delete a memory for good.
 """
 _SHOWN = 100
-"""Characters of a memory in a list."""
+"""Characters of a memory that a list shows."""
 
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = subparsers.add_parser(
         "memory",
-        help="see what an agent remembers; let it forget",
-        description="What an agent remembers, across all of its conversations.",
+        help="List, search, add and forget an agent's memories.",
+        description="Manage the memories of an agent, across all its conversations.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
-    lists = _verb(verbs, "list", "list what it remembers", run_list)
+    lists = _verb(verbs, "list", "List memories.", run_list)
     _add_filters(lists)
     lists.add_argument(
-        "-n", "--limit", type=connection.count, default=50, help="at most so many (default: 50)"
+        "-n", "--limit", type=connection.count, default=50, help="Limit the number (default: 50)."
     )
-    search = _verb(verbs, "search", "search what it remembers", run_search)
-    search.add_argument("query", help="what to look for, in plain words")
+    search = _verb(verbs, "search", "Search memories.", run_search)
+    search.add_argument("query", help="Query in plain words.")
     _add_filters(search)
     search.add_argument(
-        "-n", "--limit", type=connection.count, default=10, help="at most so many (default: 10)"
+        "-n", "--limit", type=connection.count, default=10, help="Limit the number (default: 10)."
     )
-    show = _verb(verbs, "show", "show a memory whole", run_show)
-    show.add_argument("memory", metavar="ID", help="its id, mem_…")
-    add = _verb(verbs, "add", "let it remember something", run_add)
-    add.add_argument("content", metavar="TEXT", help="what to remember")
-    add.add_argument("--type", default="fact", help="what kind of memory it is (default: fact)")
-    forget = _verb(verbs, "forget", "forget memories, everywhere", run_forget)
-    forget.add_argument("memories", metavar="ID", nargs="+", help="their ids, mem_…")
+    show = _verb(verbs, "show", "Show a complete memory.", run_show)
+    show.add_argument("memory", metavar="ID", help="Id of the memory, mem_….")
+    add = _verb(verbs, "add", "Add a memory.", run_add)
+    add.add_argument("content", metavar="TEXT", help="Text of the memory.")
+    add.add_argument("--type", default="fact", help="Set the type (default: fact).")
+    forget = _verb(verbs, "forget", "Delete memories for good.", run_forget)
+    forget.add_argument("memories", metavar="ID", nargs="+", help="Id of a memory, mem_….")
 
 
 def run_list(arguments: argparse.Namespace, client: sync.Client) -> int:
-    """One line a memory: id, time, type, how it begins."""
+    """Print one line for each memory: id, time, type, first characters."""
     rows: list[tuple[str, ...]] = []
     found = client.list_memories(agent=arguments.agent, types=arguments.type, everything=arguments.everything)
     for memory in found:
@@ -70,12 +70,12 @@ def run_list(arguments: argparse.Namespace, client: sync.Client) -> int:
             print(connection.as_json(memory))
         rows.append((memory.id, listing.local(memory.create_time), memory.type, _start(memory)))
     if not arguments.json:
-        _show(rows, f"{arguments.agent} remembers nothing like that")
+        _show(rows, f"{arguments.agent} has no matching memories")
     return 0
 
 
 def run_search(arguments: argparse.Namespace, client: sync.Client) -> int:
-    """One line a hit: id, score, type, how it begins."""
+    """Print one line for each hit: id, score, type, first characters."""
     hits = client.recall(
         arguments.query,
         agent=arguments.agent,
@@ -89,12 +89,12 @@ def run_search(arguments: argparse.Namespace, client: sync.Client) -> int:
         return 0
     found = [(hit.memory, hit.score) for hit in hits if hit.memory is not None]
     rows = [(memory.id, f"{score:.3f}", memory.type, _start(memory)) for memory, score in found]
-    _show(rows, f"{arguments.agent} remembers nothing like that")
+    _show(rows, f"{arguments.agent} has no matching memories")
     return 0
 
 
 def run_show(arguments: argparse.Namespace, client: sync.Client) -> int:
-    """The memory with all that is known of it."""
+    """Print the memory with all its fields."""
     memory = client.get_memory(arguments.memory, agent=arguments.agent)
     if arguments.json:
         print(connection.as_json(memory))
@@ -147,30 +147,30 @@ def run_forget(arguments: argparse.Namespace, client: sync.Client) -> int:
 def _verb(
     verbs: argparse._SubParsersAction[argparse.ArgumentParser],
     name: str,
-    what: str,
+    text: str,
     run: connection.Command,
 ) -> argparse.ArgumentParser:
-    parser = verbs.add_parser(name, help=what, description=f"{what[0].upper()}{what[1:]}.")
+    parser = verbs.add_parser(name, help=text, description=text)
     parser.add_argument(
-        "--agent", default="assistant", help="whose memory, by name or id (default: assistant)"
+        "--agent", default="assistant", help="Set the agent, by name or id (default: assistant)."
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON object a line")
+    parser.add_argument("--json", action="store_true", help="Print one JSON object per line.")
     connection.add_flags(parser)
     parser.set_defaults(run=connection.connected(run))
     return parser
 
 
 def _add_filters(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--type", action="append", default=[], help="only this type; more than once for more")
+    parser.add_argument("--type", action="append", default=[], help="Filter by type; repeatable.")
     parser.add_argument(
-        "--all", dest="everything", action="store_true", help="what was superseded or archived too"
+        "--all", dest="everything", action="store_true", help="Include superseded and archived memories."
     )
 
 
 def _show(rows: Sequence[tuple[str, ...]], nothing: str) -> None:
     if rows:
         listing.show(Terminal(), rows)
-    else:  # for people; a program finds nothing on stdout
+    else:  # On stderr: a program gets an empty stdout.
         Terminal(sys.stderr).line(nothing, "dim")
 
 

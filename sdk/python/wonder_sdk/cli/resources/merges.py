@@ -1,4 +1,4 @@
-"""What is in the way of a merge, for people, and what they say becomes of it."""
+"""Merge flags, and the presentation of merge conflicts."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ if TYPE_CHECKING:
 
 _KINDS = {
     "CONTENT": "both changed the same lines",
-    "BOTH_ADDED": "both added it",
-    "DELETED": "one changed what the other deleted",
-    "BINARY": "both changed it, and it is no text",
+    "BOTH_ADDED": "both added the file",
+    "DELETED": "one side changed the file, the other deleted it",
+    "BINARY": "both changed this binary file",
 }
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags that a merge of either kind takes."""
-    parser.add_argument("--check", action="store_true", help="only say whether it can be merged")
-    parser.add_argument("--show", action="store_true", help="of files in conflict, show the texts")
+    """Add the flags that both kinds of merge take."""
+    parser.add_argument("--check", action="store_true", help="Check for conflicts without merging.")
+    parser.add_argument("--show", action="store_true", help="Show the texts of files in conflict.")
     parser.add_argument(
         "--resolve",
         action="append",
         default=[],
         type=_resolution,
         metavar="PATH=FILE",
-        help="what a file in conflict becomes: FILE, on this machine; without it, it is deleted. "
-        "Once for each of them",
+        help="Set the content of a file in conflict to the local FILE, or delete it if FILE is empty; "
+        "repeatable.",
     )
 
 
 def resolutions(arguments: argparse.Namespace) -> dict[str, bytes | None]:
-    """What files in conflict become. Raises OSError for a file that cannot be read."""
+    """Return the new content of each resolved file. Raises OSError for a file that cannot be read."""
     given: list[tuple[str, Path | None]] = arguments.resolve
     return {path: file.read_bytes() if file is not None else None for path, file in given}
 
@@ -51,8 +51,10 @@ def show_conflicts(
     target: str,
     again: Sequence[str],
 ) -> int:
-    """Name each file and what happened to it, and the way on, which begins with the command ``again``; 1, the
-    exit code of a merge that was not made."""
+    """Print each conflict and the commands to resolve them, and return 1, the exit code of a failed merge.
+
+    ``again`` is the merge command that the printed commands extend.
+    """
     outcome = "cannot be merged" if arguments.check else "nothing was merged"
     terminal.line(f"{outcome}: {len(conflicts)} in conflict with {target}", "bold")
     for conflict in conflicts:
@@ -62,20 +64,20 @@ def show_conflicts(
             _print_versions(terminal, conflict, source, target)
     command = shlex.join(again)
     if not arguments.show:
-        terminal.line(f"see both sides: {command} --show", "dim")
+        terminal.line(f"show both sides: {command} --show", "dim")
     named = " ".join(f"--resolve {shlex.quote(each.path)}=FILE" for each in conflicts[:5])
     more = " …" if len(conflicts) > 5 else ""
-    terminal.line(f"say what becomes of all of them: {command} {named}{more}", "dim")
+    terminal.line(f"resolve all conflicts: {command} {named}{more}", "dim")
     return 1
 
 
 def _print_versions(terminal: Terminal, conflict: v1.MergeConflict, source: str, target: str) -> None:
     if conflict.truncated:
-        terminal.line("    its texts are too long to be shown", "dim")
+        terminal.line("    the texts are too long to show", "dim")
         return
-    sides = (("where they parted", conflict.base), (target, conflict.ours), (source, conflict.theirs))
-    for where, text in sides:
-        terminal.line(f"  --- {conflict.path}, {where}{'' if text else ': nothing'}", "cyan")
+    sides = (("merge base", conflict.base), (target, conflict.ours), (source, conflict.theirs))
+    for side, text in sides:
+        terminal.line(f"  --- {conflict.path}, {side}{'' if text else ': empty'}", "cyan")
         for line in text.splitlines():
             terminal.line(line)
 

@@ -1,4 +1,4 @@
-"""``wonder project``: make projects, and say what their work may reach."""
+"""``wonder project``: create, list, show and delete projects, and set their network access."""
 
 from __future__ import annotations
 
@@ -15,60 +15,63 @@ if TYPE_CHECKING:
 _EXAMPLES = """\
 examples:
   wonder project list
-      the projects of the server
+      List the projects of the server.
   wonder project create shop --description "The shop's work."
-      a project of its own; then: wonder run ... --project shop
+      Create a project. Use it: wonder run ... --project shop
   wonder project show default
-      what it is, and what its work may reach
+      Show a project with its network access and its repositories.
   wonder project allow default 127.0.0.1:8099
-      let `http` and `mcp` reach this too, although it is not public: a host, an address or a range
-      (ci.internal:8080, 10.0.0.0/8); without a port, every port of it
+      Allow `http` and `mcp` to reach a host, an address or a range that is not public
+      (ci.internal:8080, 10.0.0.0/8); without a port, all its ports.
   wonder project disallow default 127.0.0.1:8099
-      take it back
+      Withdraw an allowed entry.
+  wonder project allow default --only
+      Restrict the project to the allowed entries; `disallow --only` allows public addresses again.
   wonder project repository shop code https://example.com/shop.git --branch main
-      a code repository of it: a URL, or a folder of the server's machine below its repository_roots; without
-      the URL it is taken away
-  wonder project only default on
-      reach nothing but what is allowed; `off`: all that is public too
+      Add a code repository: a URL, or a folder on the server's machine below its repository_roots. Without a
+      URL the repository is removed.
   wonder project shell default on
-      let commands of `shell` reach over HTTP and CONNECT, through the server's egress proxy, what `http`
-      and `mcp` may reach; `off`: nothing, as in the beginning
+      Give commands of `shell` the network access of `http` and `mcp`, over HTTP and CONNECT through the
+      server's egress proxy; `off`, the default, gives none.
 """
 
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = subparsers.add_parser(
         "project",
-        help="make projects; say what their work may reach",
-        description="Projects: whom work belongs to, and what it may reach on the network.",
+        help="Create, list, show and delete projects, and set their network access.",
+        description="Manage projects, their network access and their repositories.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
-    _verb(verbs, "list", "list the projects", run_list)
-    create = _verb(verbs, "create", "make a project", run_create)
-    create.add_argument("name", help="its name, unique on the server")
-    create.add_argument("--description", default="", metavar="TEXT", help="what it is for")
-    _named(_verb(verbs, "show", "show a project and what its work may reach", run_show))
-    delete = _named(_verb(verbs, "delete", "delete a project and its artifacts", run_delete))
-    delete.add_argument("-y", "--yes", action="store_true", help="do not ask")
-    for verb, what in (("allow", "let its work reach more"), ("disallow", "take that back")):
-        parser = _named(_verb(verbs, verb, what, run_allow if verb == "allow" else run_disallow))
-        parser.add_argument("entries", nargs="+", metavar="HOST[:PORT]", help="a host, an address or a range")
-    repository = _named(_verb(verbs, "repository", "add a code repository, or take one away", run_repository))
-    repository.add_argument("name", metavar="NAME", help="what it is called in the project")
+    _verb(verbs, "list", "List the projects.", run_list)
+    create = _verb(verbs, "create", "Create a project.", run_create)
+    create.add_argument("name", help="Set its name, unique on the server.")
+    create.add_argument("--description", default="", metavar="TEXT", help="Set its description.")
+    _named(_verb(verbs, "show", "Show a project and its network access.", run_show))
+    delete = _named(_verb(verbs, "delete", "Delete a project and its artifacts.", run_delete))
+    delete.add_argument("-y", "--yes", action="store_true", help="Skip the confirmation.")
+    allow = _named(_verb(verbs, "allow", "Allow a project to reach more hosts.", run_allow))
+    allow.add_argument("entries", nargs="*", metavar="HOST[:PORT]", help="Host, address or range to allow.")
+    allow.add_argument("--only", action="store_true", help="Block public addresses that are not allowed.")
+    disallow = _named(_verb(verbs, "disallow", "Withdraw allowed hosts.", run_disallow))
+    disallow.add_argument("entries", nargs="*", metavar="HOST[:PORT]", help="Allowed entry to withdraw.")
+    disallow.add_argument("--only", action="store_true", help="Allow all public addresses again.")
+    repository = _named(_verb(verbs, "repository", "Add or remove a code repository.", run_repository))
+    repository.add_argument("name", metavar="NAME", help="Name of the repository in the project.")
     repository.add_argument(
-        "url", nargs="?", default="", metavar="URL", help="where it is; none: take it away"
+        "url", nargs="?", default="", metavar="URL", help="Set its address; without one, remove it."
     )
-    repository.add_argument("--branch", default="", metavar="NAME", help="its default branch (default: HEAD)")
-    only = _named(_verb(verbs, "only", "whether nothing but what is allowed is reached", run_only))
-    only.add_argument("switch", choices=("on", "off"))
-    shell = _named(_verb(verbs, "shell", "whether commands in its sandboxes have a network", run_shell))
-    shell.add_argument("switch", choices=("on", "off"))
+    repository.add_argument(
+        "--branch", default="", metavar="NAME", help="Set its default branch (default: HEAD)."
+    )
+    shell = _named(_verb(verbs, "shell", "Set the network access of shell commands.", run_shell))
+    shell.add_argument("switch", choices=("on", "off"), help="Turn the access on or off.")
 
 
 def run_repository(arguments: argparse.Namespace, client: sync.Client) -> int:
-    """1, and nothing is changed, if one is taken away that is not there."""
+    """Add or remove a repository. Exit code 1 if the one to remove does not exist."""
     from wonder_sdk import v1
 
     project = _get(client, arguments.project)
@@ -82,7 +85,7 @@ def run_repository(arguments: argparse.Namespace, client: sync.Client) -> int:
 
 
 def run_list(arguments: argparse.Namespace, client: sync.Client) -> int:
-    """One line a project: name, description, id."""
+    """Print one line for each project: name, id, description."""
     from wonder_sdk import v1
 
     rows: list[tuple[str, str, str]] = []
@@ -107,7 +110,7 @@ def run_create(arguments: argparse.Namespace, client: sync.Client) -> int:
 
 
 def run_delete(arguments: argparse.Namespace, client: sync.Client) -> int:
-    """1, and nothing is deleted, if who was asked says no."""
+    """Delete the project after confirmation. Exit code 1 if declined."""
     from wonder_sdk import v1
 
     project, terminal = _get(client, arguments.project), Terminal()
@@ -124,11 +127,14 @@ def run_show(arguments: argparse.Namespace, client: sync.Client) -> int:
 
 
 def run_allow(arguments: argparse.Namespace, client: sync.Client) -> int:
-    """What is allowed already stays as it is."""
+    """Allow the entries, and with ``--only`` nothing else. Exit code 2 without both."""
     from wonder_sdk import v1
 
+    if not (arguments.entries or arguments.only):
+        return _missing_entries()
     project = _get(client, arguments.project)
     network = _network(project)
+    network.http_only_allowed = network.http_only_allowed or arguments.only
     network.http_allow += [
         each for each in dict.fromkeys(arguments.entries) if each not in network.http_allow
     ]
@@ -136,27 +142,26 @@ def run_allow(arguments: argparse.Namespace, client: sync.Client) -> int:
 
 
 def run_disallow(arguments: argparse.Namespace, client: sync.Client) -> int:
-    """1, and nothing is changed, if something of it was not allowed."""
+    """Withdraw the entries, or the restriction of ``--only``. Exit code 1 if an entry is not allowed."""
     from wonder_sdk import v1
 
+    if not (arguments.entries or arguments.only):
+        return _missing_entries()
     project = _get(client, arguments.project)
     network = _network(project)
+    network.http_only_allowed = network.http_only_allowed and not arguments.only
     for each in arguments.entries:
         if each not in network.http_allow:
-            there = ", ".join(network.http_allow) or "nothing"
-            print(f"wonder: {project.name} does not name {each}; it names: {there}", file=sys.stderr)
+            allowed = ", ".join(network.http_allow) or "nothing"
+            print(f"wonder: {project.name} does not allow {each}; it allows: {allowed}", file=sys.stderr)
             return 1
     network.http_allow = [each for each in network.http_allow if each not in arguments.entries]
     return _save(client, project, v1.Project(network=network))
 
 
-def run_only(arguments: argparse.Namespace, client: sync.Client) -> int:
-    from wonder_sdk import v1
-
-    project = _get(client, arguments.project)
-    network = _network(project)
-    network.http_only_allowed = arguments.switch == "on"
-    return _save(client, project, v1.Project(network=network))
+def _missing_entries() -> int:
+    print("wonder: name a HOST[:PORT], or set --only", file=sys.stderr)
+    return 2
 
 
 def run_shell(arguments: argparse.Namespace, client: sync.Client) -> int:
@@ -182,7 +187,7 @@ def _network(project: v1.Project) -> v1.NetworkPolicy:
 
 
 def _save(client: sync.Client, project: v1.Project, change: v1.Project, field: str = "network") -> int:
-    """Refused if somebody else changed the project since it was read."""
+    """Save the change. Raises AbortedError if the project has changed since it was read."""
     from wonder_sdk import v1
     from wonder_sdk._proto.google import protobuf
 
@@ -197,28 +202,28 @@ def _show(project: v1.Project) -> None:
     terminal.line(f"project {project.name} ({project.id})", "bold")
     if project.description:
         terminal.line(project.description)
-    public = "" if network.http_only_allowed else "all that is public"
+    public = "" if network.http_only_allowed else "public addresses"
     allowed = ", ".join([*filter(None, [public]), *network.http_allow]) or "nothing"
     terminal.line(f"http and mcp reach: {allowed}")
     for each in project.repositories:
         branch = f" ({each.default_branch})" if each.default_branch else ""
         terminal.line(f"repository {each.name}: {each.url}{branch}")
     if network.shell_network:
-        terminal.line("shell reaches: the same, over HTTP and CONNECT through the server's egress proxy")
+        terminal.line("shell reaches the same, over HTTP and CONNECT through the server's egress proxy")
 
 
 def _named(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    parser.add_argument("project", metavar="PROJECT", help="name or id of the project")
+    parser.add_argument("project", metavar="PROJECT", help="Name or id of the project.")
     return parser
 
 
 def _verb(
     verbs: argparse._SubParsersAction[argparse.ArgumentParser],
     name: str,
-    what: str,
+    text: str,
     command: connection.Command,
 ) -> argparse.ArgumentParser:
-    verb = verbs.add_parser(name, help=what, description=f"{what[0].upper()}{what[1:]}.")
+    verb = verbs.add_parser(name, help=text, description=text)
     connection.add_flags(verb)
     verb.set_defaults(run=connection.connected(command))
     return verb

@@ -1,0 +1,1 @@
+"""Parts that the commands share: connection flags, terminal output, JSON input."""

@@ -1,4 +1,4 @@
-"""What is printed, and how: colours only for people, never for files and pipes."""
+"""Terminal output; styles are used on terminals only, never in files and pipes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _CODES = {"dim": "2", "bold": "1", "red": "31", "green": "32", "yellow": "33", "
 
 
 class Terminal:
-    """Where output goes. Styles are dropped unless ``out`` is a terminal and NO_COLOR is not set."""
+    """Output stream of a command. Styles need a terminal, and NO_COLOR must not be set."""
 
     def __init__(self, out: TextIO | None = None) -> None:
         self.out = out or sys.stdout
@@ -30,7 +30,7 @@ class Terminal:
         return f"\x1b[{_CODES[style]}m{text}\x1b[0m" if self.is_styled and text else text
 
     def write(self, text: str, style: str = "") -> None:
-        """Print as it is, at once. Text is cleaned of control characters: it may come from anywhere."""
+        """Write the text immediately, without control characters: it can come from anywhere."""
         if not text:
             return
         clean = printable(text)
@@ -39,13 +39,13 @@ class Terminal:
         self._at_line_start = clean.endswith("\n")
 
     def raw(self, text: str) -> None:
-        """Print what this program has made itself, escape sequences and all, at once."""
+        """Write a text of this program immediately, including its escape sequences."""
         self.out.write(text)
         self.out.flush()
         self._at_line_start = True
 
     def line(self, text: str = "", style: str = "") -> None:
-        """Print a line of its own."""
+        """Write the text as a separate line."""
         self.fresh_line()
         self.write(text, style)
         self.out.write("\n")
@@ -53,13 +53,16 @@ class Terminal:
         self._at_line_start = True
 
     def fresh_line(self) -> None:
-        """Begin a new line unless one has just begun."""
+        """Start a new line unless the cursor is at the start of one."""
         if not self._at_line_start:
             self.out.write("\n")
             self._at_line_start = True
 
     def confirm(self, question: str) -> bool:
-        """Ask whoever is there; a script has said what it wants by calling."""
+        """Ask the user for confirmation.
+
+        Without a terminal return True: a script has confirmed by calling.
+        """
         if not (self.is_interactive and sys.stdin.isatty()):
             return True
         try:
@@ -68,12 +71,12 @@ class Terminal:
             return False
 
     def note(self, text: str) -> None:
-        """A dim line, cut off where the terminal ends."""
+        """Write a dim line, cut to the terminal's width."""
         flat = " ".join(printable(text).split())
         max_width = max(20, self.width - 3)
         self.line("  " + (flat if len(flat) <= max_width else flat[: max_width - 1] + "…"), "dim")
 
 
 def printable(text: str) -> str:
-    """``text`` without what could drive a terminal: escape sequences and their like."""
+    """Return ``text`` without control characters, such as those of escape sequences."""
     return "".join(each for each in text if each in "\n\t" or unicodedata.category(each) not in ("Cc", "Cs"))

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+
+from wonder_sdk.json_types import JsonValue
 
 _SHORT = 64
 
 
-def one_line(value: Any) -> str:
+def one_line(value: JsonValue) -> str:
     """Format a JSON value in one line: an object as ``key: value`` pairs, with long texts cut."""
     if isinstance(value, dict):
         return ", ".join(f"{key}: {_leaf(each)}" for key, each in value.items())
     return "" if value is None else _leaf(value)
 
 
-def _leaf(value: Any) -> str:
+def _leaf(value: JsonValue) -> str:
     if isinstance(value, str):
         return value if len(value) <= _SHORT else value[: _SHORT - 1] + "…"
     if isinstance(value, float) and value.is_integer():

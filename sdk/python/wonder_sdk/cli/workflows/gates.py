@@ -1,4 +1,4 @@
-"""``wonder gates``: places where runs wait for a person, and the person's answer."""
+"""``wonder gates``: list the gates that wait for a person, and answer them."""
 
 from __future__ import annotations
 
@@ -17,77 +17,79 @@ _STATUSES = ("pending", "approved", "rejected", "expired", "cancelled")
 _EXAMPLES = """\
 examples:
   wonder gates
-      everything that waits for an answer, oldest first
+      List the pending gates, oldest first.
   wonder gates --run run_01J9...
-      of one run
+      List the pending gates of a run.
   wonder gates show gate_01J9...
-      what is asked, what is shown, and what an answer may look like
+      Show a gate's question, its data and the schema of its answer.
   wonder gates approve gate_01J9... --comment "looks good"
-      let the run go on; at a terminal it shows what is approved, and asks
+      Approve, so that the run continues. On a terminal, show the gate and ask for confirmation first.
   wonder gates approve gate_01J9... --set notes="Bugs fixed." --yes
-      with an answer, where the gate takes one (or --answer '{"notes": "Bugs fixed."}'); do not ask
+      Approve with an answer (or --answer '{"notes": "Bugs fixed."}'), without confirmation.
   wonder gates reject gate_01J9... --comment "not on a Friday"
-      the run's conditions decide what comes of it
+      Reject; the run's conditions select the next node.
 
-An approval holds for what was shown. A gate is answered once.
+An approval applies to the data that was shown. A gate is answered once.
 """
 
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = subparsers.add_parser(
         "gates",
-        help="list what waits for a person; approve or reject",
-        description="Gates: without a verb, those that wait for an answer.",
+        help="List pending gates; show, approve or reject one.",
+        description="List the gates that wait for an answer, or use a verb on one.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--run", dest="run_id", default="", metavar="RUN", help="only of this run")
-    parser.add_argument("--project", default="", metavar="NAME", help="only in this project")
+    parser.add_argument("--run", dest="run_id", default="", metavar="RUN", help="Filter by run.")
+    parser.add_argument("--project", default="", metavar="NAME", help="Filter by project.")
     parser.add_argument(
-        "--for", dest="user", default="", metavar="USER", help="only those that USER may answer"
+        "--for", dest="user", default="", metavar="USER", help="Filter by the user who may answer."
     )
     parser.add_argument(
         "--status",
         action="append",
         choices=_STATUSES,
         default=[],
-        help="those that stand so (default: pending)",
+        help="Filter by status; repeatable (default: pending).",
     )
-    parser.add_argument("--json", action="store_true", help="print whole gates, one JSON object per line")
+    parser.add_argument("--json", action="store_true", help="Print complete gates, one JSON object per line.")
     connection.add_flags(parser)
     parser.set_defaults(run=connection.connected(run_list))
     verbs = parser.add_subparsers(title="verbs", metavar="VERB")
-    show = verbs.add_parser("show", help="show one gate", description="Show what a gate asks.")
-    show.add_argument("gate", metavar="GATE", help="id of the gate")
-    show.add_argument("--json", action="store_true", help="print the whole gate as JSON")
+    show = verbs.add_parser("show", help="Show a gate.", description="Show a gate.")
+    show.add_argument("gate", metavar="GATE", help="Id of the gate.")
+    show.add_argument("--json", action="store_true", help="Print the complete gate as JSON.")
     connection.add_flags(show, inherited=True)
     show.set_defaults(run=connection.connected(run_show))
-    for verb, what in (("approve", "let the run go on"), ("reject", "say no")):
-        _register_answer(verbs.add_parser(verb, help=what, description=f"{what[0].upper()}{what[1:]}."), verb)
+    for verb, text in (("approve", "Approve a gate."), ("reject", "Reject a gate.")):
+        _register_answer(verbs.add_parser(verb, help=text, description=text), verb)
 
 
 def _register_answer(parser: argparse.ArgumentParser, verb: str) -> None:
-    parser.add_argument("gate", metavar="GATE", help="id of the gate")
-    parser.add_argument("-a", "--answer", metavar="JSON", help="what the gate asks for: JSON, @FILE or -")
+    parser.add_argument("gate", metavar="GATE", help="Id of the gate.")
+    parser.add_argument("-a", "--answer", metavar="JSON", help="Set the answer: JSON, @FILE or -.")
     parser.add_argument(
         "--set",
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="one field of the answer: key=text or key:=json; repeatable",
+        help="Set one answer field: key=text or key:=json; repeatable.",
     )
-    parser.add_argument("-c", "--comment", default="", metavar="TEXT", help="why; it stays with the gate")
-    parser.add_argument("--user", default="", help="who answers")
     parser.add_argument(
-        "--shown-hash", metavar="HASH", help="only if this is what is shown, as `wonder gates --json` says it"
+        "-c", "--comment", default="", metavar="TEXT", help="Set the comment stored with the gate."
     )
-    parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
+    parser.add_argument("--user", default="", help="Set the answering user.")
+    parser.add_argument(
+        "--shown-hash", metavar="HASH", help="Answer only if the shown data has this hash (see `--json`)."
+    )
+    parser.add_argument("-y", "--yes", action="store_true", help="Skip the confirmation.")
     connection.add_flags(parser, inherited=True)
     parser.set_defaults(run=_run_answer, verb=verb)
 
 
 def run_list(arguments: argparse.Namespace, client: sync.Client) -> int:
-    """One line a gate, oldest first."""
+    """Print one line for each gate, oldest first."""
     from wonder_sdk import v1
 
     gates = client.list_gates(
@@ -125,21 +127,21 @@ def _run_answer(arguments: argparse.Namespace) -> int:
         terminal = Terminal()
         gate = client.find_gate(arguments.gate)
         if arguments.shown_hash:
-            gate.shown_hash = arguments.shown_hash  # the server refuses what was not shown
+            gate.shown_hash = arguments.shown_hash  # The server rejects another hash.
         elif not arguments.yes and terminal.is_interactive and sys.stdin.isatty():
             _show(terminal, gate)
-            if not _past_participle(arguments.verb):
-                terminal.line("nothing was answered")
+            if not _confirmed(arguments.verb):
+                terminal.line("the gate was not answered")
                 return 1
-        say = client.approve if arguments.verb == "approve" else client.reject
-        resolved = say(gate, answer, comment=arguments.comment, user=arguments.user)
+        resolve_gate = client.approve if arguments.verb == "approve" else client.reject
+        resolved = resolve_gate(gate, answer, comment=arguments.comment, user=arguments.user)
         terminal.line(f"{resolved.id} {resolved.status.name.lower()}; its run is {resolved.run_id}")
         return 0
 
     return connection.connected(resolve)(arguments)
 
 
-def _past_participle(verb: str) -> bool:
+def _confirmed(verb: str) -> bool:
     try:
         return input(f"{verb.capitalize()}? [y/N] ").strip().lower() in ("y", "yes")
     except EOFError:
@@ -147,11 +149,11 @@ def _past_participle(verb: str) -> bool:
 
 
 def _show(terminal: Terminal, gate: v1.Gate) -> None:
-    """What is asked, what is shown in full, and what may be answered."""
+    """Print the gate's question, its data and the schema of its answer."""
     from wonder_sdk.cli.workflows.run_lines import gate_answer
     from wonder_sdk.values import from_struct
 
-    terminal.line(gate.prompt or "(the gate asks nothing in particular)", "bold")
+    terminal.line(gate.prompt or "(the gate has no question)", "bold")
     terminal.line(f"{gate.workflow}, node {gate.node_id}, {gate.run_id}", "dim")
     for name, value in (("shown", gate.shown), ("answer", gate.answer_schema)):
         if value is not None and value.fields:
@@ -166,7 +168,7 @@ def _show(terminal: Terminal, gate: v1.Gate) -> None:
         if resolution.resolve_time is not None:
             terminal.line(f"answered {listing.local(resolution.resolve_time)}", "dim")
         if resolution.answer is not None and resolution.answer.fields:
-            terminal.line("its answer:")
+            terminal.line("answer given:")
             terminal.line(json.dumps(from_struct(resolution.answer), ensure_ascii=False, indent=2))
 
 

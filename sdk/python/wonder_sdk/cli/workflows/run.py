@@ -1,4 +1,4 @@
-"""``wonder run``: start a workflow, and see its graph move."""
+"""``wonder run``: start a run of a workflow, and show its progress."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import argparse
 import json
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from wonder_sdk.cli.shared import connection, json_input
 from wonder_sdk.cli.shared.terminal import Terminal
+from wonder_sdk.json_types import JsonDict
 
 if TYPE_CHECKING:
     from wonder_sdk import WonderError, sync
@@ -22,93 +23,107 @@ if TYPE_CHECKING:
 _EXAMPLES = """\
 examples:
   wonder run acme/flows/release --input '{"version": "1.2"}'
-      start it, see its nodes move, and get its output as JSON
+      Start a run, show its progress, and print its output as JSON.
   wonder run acme/flows/release --set version=1.2 --set dry_run:=true
-      the same field by field: `=` gives text, `:=` JSON
+      Set the input field by field: `=` sets text, `:=` sets JSON.
   wonder run acme/flows/release -i @input.json | jq .notes
-      input from a file (or `-`: piped in); stdout has the output and nothing else
+      Read the input from a file (or `-`: standard input). Stdout contains only the output.
   wonder run acme/flows/release@3 --project shop --agent assistant --timeout 600
-      that revision, in a project, with an agent's memory, for ten minutes at most
+      Run a revision in a project, with an agent's memory, for at most ten minutes.
   wonder run acme/trivia/say --set text=Hooray
-      a task by itself: its steps, and its output; nothing of it is kept, and Ctrl-C cancels it
+      Execute a task without a run: show its steps and print its output. Ctrl-C cancels it.
   wonder run acme/dev/run_tests --project shop --branch try-it
-      a task by itself that works in repositories (`shell`, `repo.…`), on this branch of them
+      Execute a task that works in repositories (`shell`, `repo.…`) on a branch.
   wonder run acme/flows/release --detach
-      start it, print its id, and leave
+      Start a run, print its id, exit.
   wonder run --watch run_01J9...
-      see a run from its beginning, ended or not; with --after 42 what came after its event 42
+      Show a run from its start, even if it has ended; --after 42 begins after its event 42.
 
-Ctrl-C leaves; the run goes on (with --cancel-on-interrupt it is cancelled). More: wonder runs, wonder gates.
+Ctrl-C exits and the run continues; with --cancel-on-interrupt it is cancelled. See also `wonder runs` and
+`wonder gates`.
 
-exit codes: 0 it completed, 1 it failed or was cancelled, 2 the command line makes no sense, 130 interrupted
+exit codes: 0 completed, 1 failed or cancelled, 2 invalid command line, 130 interrupted
 """
 _TICK_SECONDS = 0.1
-# Shorter breaks are nobody's business.
+# Shorter interruptions are not reported.
 _NOTICE_AFTER_SECONDS = 1.0
 
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = subparsers.add_parser(
         "run",
-        help="run a workflow, and see its graph move",
-        description="Start a run of a workflow and show what happens, or watch one that is there already.",
+        help="Run a workflow and show its progress.",
+        description="Start a run of a workflow and show its progress, or watch an existing run.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "workflow", nargs="?", metavar="WORKFLOW", help="library/name, maybe @REVISION; or id; or a task"
+        "workflow", nargs="?", metavar="WORKFLOW", help="Workflow or task: library/name[@REVISION] or id."
     )
     parser.add_argument(
-        "-i", "--input", metavar="JSON", help="its input: JSON, @FILE, or - for what is piped in"
+        "-i", "--input", metavar="JSON", help="Set the input: JSON, @FILE, or - for standard input."
     )
     parser.add_argument(
         "--set",
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="one field of its input: key=text or key:=json (a number, true, a list); repeatable",
+        help="Set one input field: key=text or key:=json (a number, true, a list); repeatable.",
     )
-    parser.add_argument("--project", default="", metavar="NAME", help="project (default: default)")
-    parser.add_argument("--agent", default="", metavar="NAME", help="agent whose memories it may use")
+    parser.add_argument("--project", default="", metavar="NAME", help="Set the project (default: default).")
+    parser.add_argument("--agent", default="", metavar="NAME", help="Set the agent whose memories it uses.")
     parser.add_argument(
         "--branch",
         default="",
         metavar="NAME",
-        help="branch of the repositories to work on (default: the conversation's, or the run's own)",
+        help="Set the branch of the repositories (default: that of the conversation or the run).",
     )
     parser.add_argument(
-        "--conversation", default="", metavar="ID", help="conversation that it is for; its branch is used"
+        "--conversation",
+        default="",
+        metavar="ID",
+        help="Set the conversation of the run; its branch is used.",
     )
     parser.add_argument(
-        "--timeout", type=connection.seconds, default=0.0, metavar="SECONDS", help="how long it may take"
+        "--timeout", type=connection.seconds, default=0.0, metavar="SECONDS", help="Set the run's timeout."
     )
     parser.add_argument(
-        "--request-id", default="", metavar="ID", help="started again with the same one, it is the same run"
+        "--request-id",
+        default="",
+        metavar="ID",
+        help="Set the request id; a repeated id returns the same run.",
     )
-    parser.add_argument("--watch", metavar="RUN", help="start nothing; show this run")
+    parser.add_argument("--watch", metavar="RUN", help="Show this run instead of starting one.")
     parser.add_argument(
-        "--after", type=connection.count, default=0, metavar="N", help="only events after sequence N"
+        "--after",
+        type=connection.count,
+        default=0,
+        metavar="N",
+        help="Filter by sequence: only events after N.",
     )
     shape = parser.add_mutually_exclusive_group()
-    shape.add_argument("-d", "--detach", action="store_true", help="print the run's id and leave")
-    shape.add_argument("--json", action="store_true", help="print events on stdout, one JSON object per line")
-    shape.add_argument("-q", "--quiet", action="store_true", help="show no progress, only the output")
-    parser.add_argument(
-        "-v", "--verbose", action="store_true", help="lines, also with inputs, outputs and the steps of tasks"
+    shape.add_argument("-d", "--detach", action="store_true", help="Print the run's id and exit.")
+    shape.add_argument(
+        "--json", action="store_true", help="Print events on stdout, one JSON object per line."
     )
+    shape.add_argument("-q", "--quiet", action="store_true", help="Print only the output.")
     parser.add_argument(
-        "--cancel-on-interrupt", action="store_true", help="Ctrl-C cancels the run instead of leaving it"
+        "-v",
+        "--verbose",
+        action="store_true",
+        help="Print lines with inputs, outputs and the steps of tasks.",
     )
+    parser.add_argument("--cancel-on-interrupt", action="store_true", help="Cancel the run on Ctrl-C.")
     connection.add_flags(parser)
     parser.set_defaults(run=_run)
 
 
 def _run(arguments: argparse.Namespace) -> int:
     if bool(arguments.workflow) == bool(arguments.watch):
-        print("wonder: which workflow is to be run, or with --watch: which run shown?", file=sys.stderr)
+        print("wonder: name a workflow to run, or a run with --watch", file=sys.stderr)
         return 2
     if arguments.watch and (arguments.input or arguments.set or arguments.detach):
-        print("wonder: --watch starts nothing, so there is no input and nothing to detach", file=sys.stderr)
+        print("wonder: --watch starts no run. Remove --input, --set and --detach.", file=sys.stderr)
         return 2
     try:
         given = json_input.read_object(arguments.input, "--input", arguments.set)
@@ -122,17 +137,15 @@ def _run(arguments: argparse.Namespace) -> int:
         try:
             return _start(arguments, client, given)
         except InvalidArgumentError as problem:
-            if problem.reason is v1.ErrorReason.INPUT_INVALID and (text := _texts(arguments.set)):
-                problem.message += (
-                    f" (`=` gives text; for a number, a list and the like use `:=`, as in {text})"
-                )
+            if problem.reason is v1.ErrorReason.INPUT_INVALID and (text := _as_json_setting(arguments.set)):
+                problem.message += f" (`=` sets text; for a number or a list use `:=`, as in {text})"
             raise
 
     return connection.connected(start)(arguments)
 
 
-def _texts(settings: list[str]) -> str:
-    """The first of some ``--set`` that gives as text what may be meant otherwise, written the other way."""
+def _as_json_setting(settings: list[str]) -> str:
+    """Return the first text setting whose value is also JSON, written with ``:=``; "" if there is none."""
     for setting in settings:
         key, _, text = setting.partition("=")
         if not key.endswith(":"):
@@ -144,7 +157,7 @@ def _texts(settings: list[str]) -> str:
     return ""
 
 
-def _start(arguments: argparse.Namespace, client: sync.Client, given: dict[str, Any] | None) -> int:
+def _start(arguments: argparse.Namespace, client: sync.Client, given: JsonDict | None) -> int:
     if arguments.watch:
         return _RunWatcher(arguments, client, arguments.watch).run()
     from wonder_sdk import NotFoundError
@@ -164,7 +177,7 @@ def _start(arguments: argparse.Namespace, client: sync.Client, given: dict[str, 
     except NotFoundError as problem:
         if is_task(client, arguments.workflow):
             return run_task(arguments, client, given)
-        # The server was asked for a workflow alone; here it may have been a task as well.
+        # The server was asked for a workflow; this command also accepts a task.
         problem.message = problem.message.replace("There is no workflow ", "There is no workflow or task ", 1)
         raise
     if arguments.detach:
@@ -174,7 +187,7 @@ def _start(arguments: argparse.Namespace, client: sync.Client, given: dict[str, 
 
 
 class _RunWatcher:
-    """One run before somebody's eyes."""
+    """A run that the command shows until it ends."""
 
     def __init__(self, arguments: argparse.Namespace, client: sync.Client, run_id: str) -> None:
         from wonder_sdk.cli.workflows.run_view import RunView
@@ -182,7 +195,7 @@ class _RunWatcher:
         self._arguments, self._client, self._run_id = arguments, client, run_id
         self._notes = Terminal(sys.stderr)
         self._run_view = RunView()
-        if arguments.after:  # what came before is not told, but where branches stand must be known
+        if arguments.after:  # Earlier events are not shown, but the positions of branches are needed.
             self._run_view = RunView.from_run(client.get_run(run_id))
             self._run_view.reopen()
         self._disconnected_at: float | None = None
@@ -191,7 +204,7 @@ class _RunWatcher:
         self._view = self._choose_view(self._run_view)
 
     def run(self) -> int:
-        """Show it until it has ended or somebody interrupts; the exit code."""
+        """Show the run until it ends or the user interrupts; return the exit code."""
         interrupts = 0
         items = self._client.watch_run(
             self._run_id,
@@ -214,7 +227,7 @@ class _RunWatcher:
         return self._end(130 if interrupts else 0)
 
     def _show(self, items: SyncIterator[RunItem]) -> None:
-        """Show what comes. Interrupted, it may be called again for the rest."""
+        """Show new items. After an interrupt, call it again for the rest."""
         from wonder_sdk import v1
         from wonder_sdk.cli.workflows.run_graph import nodes_of, workflow_of
 
@@ -245,23 +258,23 @@ class _RunWatcher:
             and time.monotonic() - lost_at >= _NOTICE_AFTER_SECONDS
         ):
             self._is_disconnected = True
-            self._view.note(f"no connection to {self._client.target}; trying again")
+            self._view.note(f"no connection to {self._client.target}; reconnecting")
         elif lost_at is None and self._is_disconnected:
             self._is_disconnected = False
             self._view.note("connected again")
         self._view.tick()
 
     def _connection(self, problem: WonderError | None) -> None:
-        """Called from the client's own thread."""
+        """Record the state of the connection. The client's thread calls it."""
         self._disconnected_at = None if problem is None else self._disconnected_at or time.monotonic()
 
     def _cancel(self) -> None:
         from wonder_sdk import FailedPreconditionError
 
         try:
-            self._client.cancel_run(self._run_id, "It was interrupted at the command line.")
+            self._client.cancel_run(self._run_id, "Interrupted at the command line.")
         except FailedPreconditionError:
-            pass  # it has ended, and its last events say how
+            pass  # The run has ended; its last events give the outcome.
 
     def _choose_view(self, run_view: RunView) -> RunLines | RunTable | None:
         from wonder_sdk.cli.workflows.run_lines import RunLines
@@ -274,23 +287,23 @@ class _RunWatcher:
         return RunLines(self._notes, run_view, details=self._arguments.verbose)
 
     def _print_resume_hint(self, items: SyncIterator[RunItem]) -> int:
-        """Interrupted: say how to come back."""
+        """Print the commands that continue with the run, and return 130."""
         items.close()
         self._notes.line()
-        self._notes.line(f"{self._run_id} goes on")
-        self._notes.line(f"  see it:     wonder run --watch {self._run_id}", "dim")
-        self._notes.line(f"  cancel it:  wonder runs cancel {self._run_id}", "dim")
+        self._notes.line(f"{self._run_id} continues")
+        self._notes.line(f"  watch:   wonder run --watch {self._run_id}", "dim")
+        self._notes.line(f"  cancel:  wonder runs cancel {self._run_id}", "dim")
         return 130
 
     def _end(self, code: int) -> int:
-        """The output, or in one line why there is none."""
+        """Print the output, or in one line the reason for its absence."""
         from wonder_sdk import v1
         from wonder_sdk.cli.workflows.run_lines import outcome_line
         from wonder_sdk.values import from_struct
 
         run = self._run_view.run
         is_silent = run.status is v1.RunStatus.COMPLETED and run.output is None
-        if is_silent or not self._run_view.has_ended:  # what was watched began after its end
+        if is_silent or not self._run_view.has_ended:  # The watch began after the run's end.
             run = self._client.get_run(self._run_id)
         if run.status is not v1.RunStatus.COMPLETED:
             if self._view is None and not self._arguments.json:
@@ -300,7 +313,7 @@ class _RunWatcher:
             texts = [each for each in self._arguments.set if not each.partition("=")[0].endswith(":")]
             if texts and "cannot compare" in message:
                 key = texts[0].partition("=")[0]
-                self._notes.line(f"`--set {key}=…` gives text; for a number write {key}:=…", "dim")
+                self._notes.line(f"`--set {key}=…` sets text; for a number use {key}:=…", "dim")
             return code or 1
         if not self._arguments.json:
             indent = 2 if sys.stdout.isatty() else None

@@ -1,4 +1,4 @@
-"""What the definition of a run's workflow knows that its events do not say: what nodes wait for."""
+"""Facts about a run that only its workflow's definition contains, such as the signals that nodes await."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _READ = re.compile(r"\bsignals\s*(?:\.\s*([A-Za-z0-9_]+)|\[\s*[\"']([^\"']+)[\"'
 
 
 def workflow_of(client: sync.Client, run: v1.Run) -> v1.WorkflowSpec | None:
-    """The workflow of a run, in its revision; None where it cannot be had any more."""
+    """Return the revision of a run's workflow, or None if it is not available."""
     try:
         request = v1.GetDefinitionRequest(definition_id=run.workflow)
         definition = client.library.get_definition(request).definition
@@ -26,12 +26,12 @@ def workflow_of(client: sync.Client, run: v1.Run) -> v1.WorkflowSpec | None:
 
 
 def nodes_of(workflow: v1.WorkflowSpec | None) -> dict[str, v1.Node]:
-    """Its nodes by id."""
+    """Return the workflow's nodes by id."""
     return {node.id: node for node in workflow.nodes} if workflow is not None else {}
 
 
 def wait_text(node: v1.Node | None, since: datetime | None) -> str:
-    """For which signal a node waits, and until when; empty where that is not known."""
+    """Return the signal and the time for which a node waits, or "" if they are unknown."""
     if node is None or node.wait is None:
         return ""
     parts = [f"the signal {node.wait.signal}"] if node.wait.signal else []
@@ -45,7 +45,7 @@ def wait_text(node: v1.Node | None, since: datetime | None) -> str:
 
 
 def fan_in_status(node: v1.Node | None, arrived_count: int, branch_count: int) -> str:
-    """How many branches are where they meet, and of how many: ``1 of 2 needed (3 branches)``."""
+    """Return the number of branches that have arrived and are needed: ``1 of 2 needed (3 branches)``."""
     fan_in = node.fan_in if node is not None else None
     if fan_in is not None and fan_in.mode is v1.FanInMode.M_OF_N:
         return f"{arrived_count} of {fan_in.count} needed ({branch_count} branches)"
@@ -55,7 +55,7 @@ def fan_in_status(node: v1.Node | None, arrived_count: int, branch_count: int) -
 
 
 def signals(workflow: v1.WorkflowSpec) -> set[str]:
-    """The signals that a workflow waits for or reads."""
+    """Return the signals that a workflow waits for or reads."""
     names = {node.wait.signal for node in workflow.nodes if node.wait is not None and node.wait.signal}
     for text in _expressions(workflow):
         names.update(first or second for first, second in _READ.findall(text))

@@ -1,4 +1,4 @@
-"""A run as lines, one for each thing that happens: for pipes, files, and terminals without colours."""
+"""A run as lines, one for each event: for pipes, files, and terminals without styles."""
 
 from __future__ import annotations
 
@@ -11,29 +11,31 @@ from wonder_sdk.conversation.subscriptions import RunItem
 from wonder_sdk.values import from_struct, from_value
 
 WAITS_FOR_WORKER = "waits for a worker"
-"""How the server begins to say that nobody has taken a node's work yet."""
+"""First words of the server's message that no worker has taken a node's assignment."""
 
 
 class RunLines:
-    """Prints what happens. With ``details`` also inputs, outputs and the steps inside of tasks; that a node
-    waits for a worker is said in any case, once for each reason."""
+    """Prints the events of a run. ``details`` adds inputs, outputs and the steps of tasks.
+
+    A node that waits for a worker is always reported, once for each reason.
+    """
 
     def __init__(self, terminal: Terminal, run_view: RunView, *, details: bool = False) -> None:
         self._terminal, self._run_view, self._details = terminal, run_view, details
         self._waits: set[tuple[str, str]] = set()
 
     def tick(self) -> None:
-        """Time has passed; lines do not change by that."""
+        """Do nothing: lines do not change with time."""
 
     def note(self, text: str) -> None:
-        """Print something that is not the run's."""
+        """Print a line that is not an event."""
         self._terminal.line(f"{'':>9}  {text}", "dim")
 
     def close(self) -> None:
-        """The run has ended, or is no longer watched; the last line stands already."""
+        """Do nothing: all lines are printed."""
 
     def show(self, item: RunItem) -> None:
-        """Print an item that the picture has taken."""
+        """Print an item that the view has applied."""
         if isinstance(item, v1.NodeProgress):
             if self._details:
                 self._progress(item)
@@ -54,17 +56,34 @@ class RunLines:
             self._terminal.line(f"{'':>9}  ⋯ {progress.node_id}  {flat(message)}", "yellow")
 
     def _progress(self, progress: v1.NodeProgress) -> None:
-        what = ""
+        text = ""
         if progress.step is not None:
-            what = f"{progress.step.step_id} {progress.step.status.name.lower()}"
+            text = f"{progress.step.step_id} {progress.step.status.name.lower()}"
         elif progress.progress is not None:
-            what = progress.progress.message
-        if what:
-            self._terminal.line(f"{'':>9}    · {progress.node_id}: {what}", "dim")
+            text = progress.progress.message
+        if text:
+            self._terminal.line(f"{'':>9}    · {progress.node_id}: {text}", "dim")
 
 
 def event_line(run_view: RunView, event: v1.RunEvent, *, details: bool = False) -> tuple[str, str] | None:
-    """What to say about an event, and in which style; None for nothing."""
+    """Return the line of an event and its style, or None for an event without a line."""
+    match event:
+        case v1.RunEvent(token_moved=v1.Token() as token):
+            return _token(run_view, token)
+        case v1.RunEvent(gate_opened=v1.Gate() as gate):
+            return f"? {gate.node_id}  {gate_question(gate)}\n{'':>13}{gate_command(gate)}", "yellow"
+        case v1.RunEvent(gate_resolved=v1.Gate() as gate):
+            return f"? {gate.node_id}  {gate_answer(gate)}", "yellow"
+        case v1.RunEvent(signal_received=v1.Signal() as signal):
+            return f"! signal {signal.name}{_payload_text(from_value(signal.payload))}", "cyan"
+        case v1.RunEvent(event_emitted=v1.EmittedEvent() as emitted):
+            payload = _payload_text(from_struct(emitted.payload))
+            return f"! {emitted.node_id} emits {emitted.name}{payload}", "cyan"
+        case _:
+            return _run_line(run_view, event, details) or _node_line(run_view, event, details)
+
+
+def _run_line(run_view: RunView, event: v1.RunEvent, details: bool) -> tuple[str, str] | None:
     match event:
         case v1.RunEvent(workflow_started=v1.Run() as run):
             given = f"  {flat(one_line(from_struct(run.input)))}" if details and run.input else ""
@@ -76,10 +95,14 @@ def event_line(run_view: RunView, event: v1.RunEvent, *, details: bool = False) 
             | v1.RunEvent(workflow_cancelled=v1.Run() as run)
         ):
             return outcome_line(run, run_view.executions)
-        case v1.RunEvent(token_moved=v1.Token() as token):
-            return _token(run_view, token)
+        case _:
+            return None
+
+
+def _node_line(run_view: RunView, event: v1.RunEvent, details: bool) -> tuple[str, str] | None:
+    match event:
         case v1.RunEvent(node_started=v1.NodeExecution(target="gate" | "wait")):
-            return None  # what it waits for is said by another event
+            return None  # Another event names the signal or the gate.
         case v1.RunEvent(node_started=v1.NodeExecution() as execution):
             given = f"  {flat(one_line(from_struct(execution.input)))}" if details and execution.input else ""
             by = f"  {execution.carried_out_by}" if execution.carried_out_by else ""
@@ -93,21 +116,12 @@ def event_line(run_view: RunView, event: v1.RunEvent, *, details: bool = False) 
             return _failed(run_view, execution)
         case v1.RunEvent(node_cancelled=v1.NodeExecution() as execution):
             return _execution_line(run_view, execution, "○", "  cancelled"), "dim"
-        case v1.RunEvent(gate_opened=v1.Gate() as gate):
-            return f"? {gate.node_id}  {gate_question(gate)}\n{'':>13}{gate_command(gate)}", "yellow"
-        case v1.RunEvent(gate_resolved=v1.Gate() as gate):
-            return f"? {gate.node_id}  {gate_answer(gate)}", "yellow"
-        case v1.RunEvent(signal_received=v1.Signal() as signal):
-            return f"! signal {signal.name}{_payload_text(from_value(signal.payload))}", "cyan"
-        case v1.RunEvent(event_emitted=v1.EmittedEvent() as emitted):
-            payload = _payload_text(from_struct(emitted.payload))
-            return f"! {emitted.node_id} says {emitted.name}{payload}", "cyan"
         case _:
             return None
 
 
 def outcome_line(run: v1.Run, executions: int) -> tuple[str, str]:
-    """One line on how a run ended, and its style."""
+    """Return the line of a run's outcome and its style."""
     took = duration(seconds(run.create_time, run.complete_time))
     count = max(executions, run.node_execution_count)
     facts = f"{took} · {count:,} node{'' if count == 1 else 's'}"
@@ -121,13 +135,13 @@ def outcome_line(run: v1.Run, executions: int) -> tuple[str, str]:
 
 
 def gate_question(gate: v1.Gate) -> str:
-    """What a gate asks, and what it shows, in one line."""
+    """Return the question and the data of a gate in one line."""
     shown = one_line(from_struct(gate.shown))
     return "  ".join(flat(part) for part in (gate.prompt, shown) if part)
 
 
 def gate_command(gate: v1.Gate) -> str:
-    """What to type to answer a gate."""
+    """Return the command that answers a gate."""
     command = f"wonder gates approve {gate.id}"
     if gate.answer_schema is not None and gate.answer_schema.fields:
         return f"{command} --answer '{{…}}'"
@@ -135,35 +149,35 @@ def gate_command(gate: v1.Gate) -> str:
 
 
 def gate_answer(gate: v1.Gate) -> str:
-    """How a gate was resolved, by whom, in one line."""
+    """Return the answer to a gate and its user in one line."""
     answer_text = (gate.status.name or "resolved").lower()
     resolution = gate.resolution
     if resolution is None:
         return answer_text
-    who = f" by {resolution.user_id}" if resolution.user_id else ""
+    user = f" by {resolution.user_id}" if resolution.user_id else ""
     comment = f": {flat(resolution.comment)}" if resolution.comment else ""
-    return f"{answer_text}{who}{comment}"
+    return f"{answer_text}{user}{comment}"
 
 
 def clock(value: float) -> str:
-    """Seconds since the run began: ``12.345``, from an hour on ``1:02:03``."""
+    """Format the seconds since the run's start: ``12.345``, from one hour on ``1:02:03``."""
     if value < 3600:
         return f"{value:.3f}"
     return f"{int(value // 3600)}:{int(value % 3600 // 60):02}:{int(value % 60):02}"
 
 
 def flat(text: str) -> str:
-    """Text on one line."""
+    """Return the text on one line."""
     return " ".join(text.split())
 
 
 def _token(run_view: RunView, token: v1.Token) -> tuple[str, str] | None:
     path = run_view.path(token.id)
     if token.status is Status.WAITING_FOR_SIBLINGS:
-        branch = f"[{'/'.join(path)}] is here, " if path else ""
+        branch = f"[{'/'.join(path)}] arrived, " if path else ""
         node = run_view.nodes.get(token.node_id)
-        here = f"{branch}{fan_in_status(node, run_view.arrived_count(token), token.branch_count)}"
-        return f"{_indent(path[:-1])}⋯ {token.node_id}  {here}", "dim"
+        status = f"{branch}{fan_in_status(node, run_view.arrived_count(token), token.branch_count)}"
+        return f"{_indent(path[:-1])}⋯ {token.node_id}  {status}", "dim"
     if token.status is Status.WAITING_FOR_SIGNAL:
         return (
             f"{_indent(path)}⋯ {token.node_id}{label(path, token.node_id)}  {run_view.wait_text(token)}",
@@ -174,10 +188,10 @@ def _token(run_view: RunView, token: v1.Token) -> tuple[str, str] | None:
 
 def _failed(run_view: RunView, execution: v1.NodeExecution) -> tuple[str, str]:
     fault = execution.error
-    error_text = flat(fault.message) if fault else "no reason was given"
+    error_text = flat(fault.message) if fault else "no reason given"
     if execution.status is v1.NodeExecutionStatus.RUNNING:
         return _execution_line(
-            run_view, execution, "↻", f"  again, attempt {execution.attempts}: {error_text}"
+            run_view, execution, "↻", f"  attempt {execution.attempts}: {error_text}"
         ), "yellow"
     attempts = f", {execution.attempts} attempts" if execution.attempts > 1 else ""
     return _execution_line(

@@ -1,7 +1,7 @@
-"""A run as a table that changes where it stands: for people at a terminal.
+"""A run as a table that is redrawn in place, for terminals.
 
-Plain ANSI: the cursor goes up over the last frame, and each line of the new one clears the rest of its own.
-What happens besides (signals, events, answers at gates) is printed above the table and stays.
+It uses plain ANSI: the cursor moves up over the last frame, and each new line clears the rest of its line.
+Signals, emitted events and answers at gates are printed above the table and stay.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from wonder_sdk.cli.workflows.run_view import Row, RunView, duration, seconds
 from wonder_sdk.conversation.subscriptions import RunItem
 
 _FRAME_SECONDS = 0.1
-# Of its time, drawing takes a tenth at most, however large the run.
+# Drawing takes at most a tenth of the time: a pause of nine times the drawing time follows.
 _PAUSES = 9
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _MIN_ROWS = 5
-# What stands around the rows: the run, what is left out, the end, and the line that the cursor needs.
+# Lines around the rows: the run, the number of omitted rows, the status, and the cursor's line.
 _OTHER_LINES = 4
-# Gates that are shown with their command; more are counted.
+# Gates that are shown with their command; the others are only counted.
 _GATES = 3
 
 Line = tuple[str, str]
 
 
 class RunTable:
-    """Draws the picture again and again; `close` leaves the last frame on the screen."""
+    """Redraws the run; `close` leaves the last frame on the screen."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class RunTable:
         self._frames = 0
 
     def show(self, item: RunItem) -> None:
-        """Draw an item that the picture has taken, now or with one of the next."""
+        """Show an item that the view has applied, now or in the next frame."""
         match item:
             case (
                 v1.RunEvent(signal_received=v1.Signal())
@@ -64,11 +64,11 @@ class RunTable:
                 self.tick()
 
     def note(self, text: str) -> None:
-        """Print something that is not the run's, above the table."""
+        """Print a line above the table."""
         self._print_above(f"  {text}", "dim")
 
     def tick(self) -> None:
-        """Draw, if there is something to draw and the last frame is old enough."""
+        """Draw a frame if the last one is old enough."""
         if self._run_view.run.id and self._monotonic() >= self._next_at:
             self._draw()
 
@@ -106,16 +106,14 @@ class RunTable:
             last = outcome_line(run, view.executions)
         else:
             status = "waiting" if _only_waits(view) else "running"
-            last = (
-                f"{status} {duration(seconds(run.create_time, self._now()))} · Ctrl-C leaves; it goes on",
-                "dim",
-            )
+            elapsed = duration(seconds(run.create_time, self._now()))
+            last = f"{status} {elapsed} · Ctrl-C exits; the run continues", "dim"
         gates = [line for gate in list(view.gates.values())[:_GATES] for line in _gate(gate)]
         if len(view.gates) > _GATES:
             gates.append((f"  ? and {len(view.gates) - _GATES} more: wonder gates --run {run.id}", "yellow"))
         fan_ins = [
-            (f"  ⋯ {node}  {_fan_in_line(view.nodes.get(node), here, count)}", "dim")
-            for node, here, count in view.fan_ins()[:_GATES]
+            (f"  ⋯ {node}  {_fan_in_line(view.nodes.get(node), arrived, count)}", "dim")
+            for node, arrived, count in view.fan_ins()[:_GATES]
         ]
         max_rows = max(_MIN_ROWS, height - _OTHER_LINES - len(gates) - len(fan_ins))
         rows, left_out = _select_rows(list(view.rows()), max_rows)
@@ -127,7 +125,7 @@ class RunTable:
 
 
 def row_line(row: Row, now: datetime, spinner: str = "●") -> Line:
-    """A row as it stands ``now``, and its style."""
+    """Return the line of a row at the time ``now``, and its style."""
     execution = row.execution
     mark, style = {
         v1.NodeExecutionStatus.COMPLETED: ("✓", "green"),
@@ -150,12 +148,14 @@ def row_line(row: Row, now: datetime, spinner: str = "●") -> Line:
 
 def _fan_in_line(node: v1.Node | None, arrived_count: int, branch_count: int) -> str:
     text = fan_in_status(node, arrived_count, branch_count)
-    return text if "needed" in text else f"{text} branches are here"
+    return text if "needed" in text else f"{text} branches arrived"
 
 
 def _select_rows(rows: list[Row], max_rows: int) -> tuple[list[Row], int]:
-    """As many rows as there is room for, and how many are left out: what is open comes first, then what is
-    newest; in the order in which they were."""
+    """Return up to ``max_rows`` rows in their order, and the number of omitted rows.
+
+    Open rows are kept first, then the newest.
+    """
     if len(rows) <= max_rows:
         return rows, 0
     ranked = sorted(
@@ -175,7 +175,7 @@ def _gate(gate: v1.Gate) -> list[Line]:
 
 
 def _fit_width(text: str, width: int) -> str:
-    """As much of the text as fits into one line of the terminal, by the room that its characters take."""
+    """Cut the text to one line of the terminal, by the width of its characters."""
     flat_text = text.replace("\n", " ").replace("\t", " ")
     if sum(map(_char_width, flat_text)) <= width:
         return flat_text

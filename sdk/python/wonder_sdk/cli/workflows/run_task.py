@@ -1,17 +1,17 @@
-"""``wonder run`` of a task: its steps as lines, and its output. A task is no run: nothing of it is kept."""
+"""Execution of a task by ``wonder run``: its steps as lines, and its output. Nothing is stored."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import sys
-from typing import Any
 
 from wonder_sdk import WonderError, sync, v1
 from wonder_sdk.cli.shared import connection
 from wonder_sdk.cli.shared.terminal import Terminal
 from wonder_sdk.cli.workflows.run_lines import WAITS_FOR_WORKER, flat
 from wonder_sdk.cli.workflows.run_view import duration
+from wonder_sdk.json_types import JsonDict
 from wonder_sdk.values import from_struct, to_struct
 
 _ENDS = {
@@ -22,19 +22,21 @@ _ENDS = {
 
 
 def is_task(client: sync.Client, reference: str) -> bool:
-    """Whether a reference that leads to no workflow leads to a task."""
+    """Return True if the reference leads to a task."""
     try:
         found = client.library.get_definition(v1.GetDefinitionRequest(definition_id=reference))
     except WonderError:
-        return False  # what was wrong before is what is told
+        return False  # The caller reports the earlier error.
     return found.definition is not None and found.definition.task is not None
 
 
-def run_task(arguments: argparse.Namespace, client: sync.Client, given: dict[str, Any] | None) -> int:
-    """Run it, show its steps, print its output; 1 if it fails. Who leaves cancels it, unless it has a
-    request id."""
+def run_task(arguments: argparse.Namespace, client: sync.Client, given: JsonDict | None) -> int:
+    """Execute the task, print its steps and its output. Exit code 1 if it fails.
+
+    Leaving cancels the task, unless it has a request id.
+    """
     if arguments.detach:
-        print("wonder: a task runs while somebody waits for it, so it cannot be detached", file=sys.stderr)
+        print("wonder: a task runs only while its caller waits. Remove --detach.", file=sys.stderr)
         return 2
     request = v1.StreamTaskRequest(
         task_id=arguments.workflow,

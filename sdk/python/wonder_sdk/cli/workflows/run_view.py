@@ -1,7 +1,7 @@
-"""What a run looks like from outside: its events, folded into rows. Pure, without a terminal.
+"""The view of a run: its events as rows. Pure, without a terminal.
 
-One row for each node execution, in the order of the graph: what a branch does stands below the node that
-fanned out, branch by branch, not in the order in which it happened.
+Each node execution has one row, in the order of the graph: the rows of a branch follow the node that fanned
+out, branch by branch, not in the order of execution.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ WAIT_TEXTS = {
     Status.WAITING_FOR_HUMAN: "waits for a person",
     Status.WAITING_FOR_SIGNAL: "waits for a signal or a time",
 }
-"""What a node may wait for that takes long; every other only works."""
+"""Texts for the states in which a node waits for a long time."""
 
 
 @dataclass
 class Row:
-    """A node execution. ``depth`` is how many fan-outs it stands in, ``label`` which branch that is."""
+    """A node execution. ``depth`` is the number of fan-outs around it, ``label`` the name of its branch."""
 
     execution: v1.NodeExecution
     depth: int
@@ -36,7 +36,7 @@ class Row:
     waits: str = ""
     current_step: str = ""
     fault: v1.Fault | None = None
-    """Why the attempt before this one failed."""
+    """The failure of the previous attempt."""
 
     @property
     def is_open(self) -> bool:
@@ -49,7 +49,7 @@ class Row:
 
 @dataclass
 class _Branch:
-    """A token, with what stands in it: its rows, and its branches by the row after which they began."""
+    """A token with its rows, and its child branches by the number of rows before them."""
 
     token: v1.Token
     rows: list[Row] = field(default_factory=list)
@@ -58,14 +58,14 @@ class _Branch:
 
 @dataclass
 class RunView:
-    """A run as its events have told so far. ``cursor`` is the sequence of the last one."""
+    """A run as of its latest event. ``cursor`` is the sequence of that event."""
 
     run: v1.Run = field(default_factory=v1.Run)
     cursor: int = 0
     gates: dict[str, v1.Gate] = field(default_factory=dict)
-    """Those that wait for an answer, by id."""
+    """Pending gates by id."""
     nodes: dict[str, v1.Node] = field(default_factory=dict)
-    """Those of its workflow, by id, as far as they are known."""
+    """Nodes of the workflow by id, if known."""
 
     def __post_init__(self) -> None:
         self._branches: dict[str, _Branch] = {}
@@ -76,7 +76,7 @@ class RunView:
 
     @classmethod
     def from_run(cls, run: v1.Run, nodes: dict[str, v1.Node] | None = None) -> RunView:
-        """What GetRun tells, as a picture: the newest of its tokens and executions."""
+        """Return the view of a GetRun response: its newest tokens and executions."""
         view = cls(run, run.last_sequence, {gate.id: gate for gate in run.pending_gates}, nodes or {})
         tokens = {token.id: token for token in run.tokens}
 
@@ -85,7 +85,7 @@ class RunView:
                 reach(tokens[token_id].parent_token_id)
                 view._token(tokens[token_id])
 
-        # In the order in which they began, so that branches stand below what they branched off from.
+        # In the order of their start, so that branches follow the row from which they branched.
         for execution in run.node_executions:
             reach(execution.token_id)
             view._execution(execution)
@@ -94,7 +94,7 @@ class RunView:
         return view
 
     def reopen(self) -> None:
-        """Be the picture of a run that goes on: what ended it is still to be told."""
+        """Reset the outcome: the events that ended the run are still to come."""
         self.run.status, self.run.output, self.run.error = v1.RunStatus.RUNNING, None, None
         self.gates.clear()
 
@@ -104,11 +104,11 @@ class RunView:
 
     @property
     def executions(self) -> int:
-        """How many nodes were executed so far, each execution counted."""
+        """Number of node executions so far."""
         return len(self._rows)
 
     def apply(self, item: RunItem) -> None:
-        """Draw one more event in."""
+        """Apply an event or a progress message."""
         if isinstance(item, v1.NodeProgress):
             self._progress(item)
             return
@@ -138,16 +138,16 @@ class RunView:
                 pass
 
     def rows(self) -> Iterator[Row]:
-        """All rows, in the order of the graph."""
+        """Yield all rows in the order of the graph."""
         for root in self._roots:
             yield from _rows_of(root)
 
     def row_of(self, execution: v1.NodeExecution) -> Row:
-        """The row of an execution that was taken."""
+        """Return the row of an execution that was applied."""
         return self._rows[execution.id]
 
     def path(self, token_id: str) -> list[str]:
-        """The branches that a token stands in, from the outermost inward, by name."""
+        """Return the names of the branches around a token, outermost first."""
         names: list[str] = []
         branch = self._branches.get(token_id)
         while branch is not None and branch.token.branch_count:
@@ -156,15 +156,17 @@ class RunView:
         return names[::-1]
 
     def arrived_count(self, token: v1.Token) -> int:
-        """How many of a token's siblings, it included, wait where it waits for the others."""
+        """Return the number of siblings, including the token, that wait at the token's fan-in."""
         return self._arrivals[token.parent_token_id, token.node_id][0]
 
     def fan_ins(self) -> list[tuple[str, int, int]]:
-        """Where branches wait for each other now: node, how many are there, of how many."""
-        return [(node_id, here, all_) for (_, node_id), (here, all_) in self._arrivals.items() if here]
+        """Return the fan-ins at which branches wait: node, arrived branches, all branches."""
+        return [
+            (node_id, arrived, total) for (_, node_id), (arrived, total) in self._arrivals.items() if arrived
+        ]
 
     def wait_text(self, token: v1.Token) -> str:
-        """What a token waits for that takes long, and until when; empty for nothing."""
+        """Return the reason and the end of a token's wait, or ""."""
         waits = WAIT_TEXTS.get(token.status, "")
         if token.status is Status.WAITING_FOR_SIGNAL:
             return run_graph.wait_text(self.nodes.get(token.node_id), token.update_time) or waits
@@ -183,8 +185,8 @@ class RunView:
 
     def _count(self, token: v1.Token, step: int) -> None:
         if token.status is Status.WAITING_FOR_SIBLINGS:
-            place = token.parent_token_id, token.node_id
-            self._arrivals[place] = self._arrivals.get(place, (0, 0))[0] + step, token.branch_count
+            fan_in = token.parent_token_id, token.node_id
+            self._arrivals[fan_in] = self._arrivals.get(fan_in, (0, 0))[0] + step, token.branch_count
 
     def _branch(self, token: v1.Token) -> _Branch:
         branch = self._branches[token.id] = _Branch(token)
@@ -200,9 +202,9 @@ class RunView:
         row = self._rows.get(execution.id)
         if row is None:
             branch = self._branches.get(execution.token_id) or self._branch(_token_of(execution))
-            # If its branches stood where they wait for each other, they have met.
+            # The token continues, so the fan-in of its branches is complete.
             self._arrivals = {
-                place: count for place, count in self._arrivals.items() if place[0] != execution.token_id
+                fan_in: count for fan_in, count in self._arrivals.items() if fan_in[0] != execution.token_id
             }
             path = self.path(execution.token_id)
             row = self._rows[execution.id] = Row(execution, len(path), label(path, execution.node_id))
@@ -218,14 +220,14 @@ class RunView:
 
     def _progress(self, progress: v1.NodeProgress) -> None:
         row = self._rows.get(progress.node_execution_id)
-        if row is None:  # tasks may be faster than the record, which says that their node has begun
+        if row is None:  # A task's progress can precede the event that starts its node.
             self._early_progress[progress.node_execution_id] = progress
         elif row.is_open:
             _set_current_step(row, progress)
 
 
 def _token_of(execution: v1.NodeExecution) -> v1.Token:
-    """What is known of a token when its first node begins."""
+    """Return the token of an execution, as far as the execution describes it."""
     token = v1.Token(id=execution.token_id, node_id=execution.node_id)
     if execution.branch is not None:
         branch = execution.branch
@@ -235,18 +237,18 @@ def _token_of(execution: v1.NodeExecution) -> v1.Token:
 
 
 def label(path: list[str], node_id: str) -> str:
-    """``[lint]`` or ``[3/lint]``: the branch, unless the node's own name says it."""
+    """Return the branch of a node as ``[lint]`` or ``[3/lint]``, without a name that equals the node's."""
     names = path[:-1] if path and path[-1] == node_id else path
     return f"[{'/'.join(names)}]" if names else ""
 
 
 def seconds(begin: datetime | None, end: datetime | None) -> float:
-    """From one time to another; 0 where one is not known or the clock went back."""
+    """Return the seconds between two times; 0 if one is unknown or the clock went back."""
     return max(0.0, (end - begin).total_seconds()) if begin and end else 0.0
 
 
 def duration(value: float) -> str:
-    """Seconds, for people: ``29 ms``, ``1.2 s``, ``3 min 20 s``, ``2 h 05 min``."""
+    """Format seconds: ``29 ms``, ``1.2 s``, ``3 min 20 s``, ``2 h 05 min``."""
     if value < 1:
         return f"{value * 1000:.0f} ms"
     if value < 60:

@@ -1,4 +1,4 @@
-"""``wonder runs``: which runs there are, and what can be done with one."""
+"""``wonder runs``: list runs; show, cancel, signal, fork or replay one."""
 
 from __future__ import annotations
 
@@ -6,107 +6,109 @@ import argparse
 import sys
 from datetime import UTC, datetime
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from wonder_sdk.cli.shared import connection, json_input, listing
 from wonder_sdk.cli.shared.terminal import Terminal
+from wonder_sdk.json_types import JsonValue
 
 if TYPE_CHECKING:
     from wonder_sdk import sync, v1
 
-# A record of more events is not read through for its signals.
-_LONG = 20_000
+# Signals of a run with more events are not listed: reading all its events would take too long.
+_MAX_EVENTS = 20_000
 _STATUSES = ("running", "waiting", "completed", "failed", "cancelled")
 _EXAMPLES = """\
 examples:
   wonder runs
-      the newest that clients started: id, status, when started, how long, workflow
+      List the newest runs that clients started: id, status, start, duration, workflow.
   wonder runs --status running --status waiting --workflow acme/flows/release
-      those of one workflow that have not ended
+      List the unfinished runs of a workflow.
   wonder runs --conversation conv_01J9...
-      those that a conversation's turns began: context assembly, memory extraction, tools
+      List the runs of a conversation's turns: context assembly, memory extraction, tools.
   wonder runs show run_01J9...
-      where it stands: nodes, gates, input, state, output
+      Show a run's nodes, gates, input, state and output.
   wonder runs cancel run_01J9... --reason "wrong version"
-      stop it, with everything that works for it
+      Cancel a run with all its pending work.
   wonder runs signal run_01J9... paid --payload '{"amount": 12}'
-      send it a signal; a node that waits for `paid` goes on
+      Send a signal; a node that waits for `paid` continues.
   wonder runs fork run_01J9... --before 4 --state '{"tries": 0}'
-      a new run that takes over the record up to its 4th node execution, and does that again
+      Start a new run from the point before the 4th node execution, which runs again.
   wonder runs replay run_01J9...
-      have today's planner decide its record anew, and compare; exit code 1 if it decides otherwise
+      Replay the run's journal and compare the decisions. Exit code 1 if they differ.
 
-To start a run, or to watch one: wonder run.
+To start or watch a run, use wonder run.
 """
 
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = subparsers.add_parser(
         "runs",
-        help="list runs; show, cancel, signal, fork or replay one",
-        description="Runs of workflows: without a verb, the newest that clients started. Those that others "
-        "wait for (hooks of turns, tools, child runs) are left out without --all, but not with "
-        "--conversation or --parent.",
+        help="List runs; show, cancel, signal, fork or replay one.",
+        description="List the newest runs that clients started, or use a verb on one. Runs of hooks, tools "
+        "and parent runs are omitted, unless --all, --conversation or --parent is set.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--workflow", default="", metavar="NAME", help="only of this workflow (or @REVISION)")
+    parser.add_argument("--workflow", default="", metavar="NAME", help="Filter by workflow or revision.")
     parser.add_argument(
         "--status",
         action="append",
         choices=_STATUSES,
         default=[],
-        help="only those that stand so; repeatable",
+        help="Filter by status; repeatable.",
     )
-    parser.add_argument("--project", default="", metavar="NAME", help="only in this project")
-    parser.add_argument("--conversation", default="", metavar="ID", help="all for this conversation")
-    parser.add_argument("--parent", default="", metavar="RUN", help="all children of this run")
-    parser.add_argument(
-        "--all", action="store_true", help="also runs that others wait for: hooks, tools, children"
-    )
+    parser.add_argument("--project", default="", metavar="NAME", help="Filter by project.")
+    parser.add_argument("--conversation", default="", metavar="ID", help="Filter by conversation.")
+    parser.add_argument("--parent", default="", metavar="RUN", help="Filter by parent run.")
+    parser.add_argument("--all", action="store_true", help="Include runs of hooks, tools and parent runs.")
     parser.add_argument(
         "-n",
         "--limit",
         type=connection.count,
         default=20,
         metavar="N",
-        help="at most so many (default: 20; 0: all)",
+        help="Limit the number (default: 20; 0: all).",
     )
-    _add_json(parser, "print whole runs, one JSON object per line")
+    _add_json(parser, "Print complete runs, one JSON object per line.")
     connection.add_flags(parser)
     parser.set_defaults(run=connection.connected(run_list))
+    _register_verbs(parser)
+
+
+def _register_verbs(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(title="verbs", metavar="VERB")
-    show = _verb(verbs, "show", "where a run stands", run_show)
-    _add_json(show, "print the whole run as JSON")
-    cancel = _verb(verbs, "cancel", "cancel a run with everything that works for it", run_cancel)
-    cancel.add_argument("--reason", default="", metavar="TEXT", help="why; it stays with the run")
-    signal = _verb(verbs, "signal", "send a run a signal", run_signal)
-    signal.add_argument("name", metavar="NAME", help="name of the signal")
-    signal.add_argument("-p", "--payload", metavar="JSON", help="what it carries: JSON, @FILE or -")
-    signal.add_argument("--user", default="", help="who sends it")
-    fork = _verb(verbs, "fork", "start a new run from a point of an old one", run_fork)
+    show = _verb(verbs, "show", "Show a run's status and nodes.", run_show)
+    _add_json(show, "Print the complete run as JSON.")
+    cancel = _verb(verbs, "cancel", "Cancel a run with all its pending work.", run_cancel)
+    cancel.add_argument("--reason", default="", metavar="TEXT", help="Set the reason stored with the run.")
+    signal = _verb(verbs, "signal", "Send a signal to a run.", run_signal)
+    signal.add_argument("name", metavar="NAME", help="Name of the signal.")
+    signal.add_argument("-p", "--payload", metavar="JSON", help="Set the payload: JSON, @FILE or -.")
+    signal.add_argument("--user", default="", help="Set the sender.")
+    fork = _verb(verbs, "fork", "Start a new run from a point in a run.", run_fork)
     point = fork.add_mutually_exclusive_group(required=True)
     point.add_argument(
         "--before",
         type=connection.count,
         metavar="N",
-        help="right before its N-th node execution, which runs again",
+        help="Set the point before the N-th node execution, which runs again.",
     )
-    point.add_argument("--after", type=connection.count, metavar="SEQ", help="right after its event SEQ")
-    fork.add_argument("-i", "--input", metavar="JSON", help="in place of its input: JSON, @FILE or -")
-    fork.add_argument("--state", metavar="JSON", help="in place of its state at that point")
+    point.add_argument("--after", type=connection.count, metavar="SEQ", help="Set the point after event SEQ.")
+    fork.add_argument("-i", "--input", metavar="JSON", help="Replace the input: JSON, @FILE or -.")
+    fork.add_argument("--state", metavar="JSON", help="Replace the state at that point.")
     fork.add_argument(
         "--revision",
         type=connection.count,
         default=0,
         metavar="N",
-        help="revision of the workflow (default: its own)",
+        help="Set the workflow's revision (default: that of the run).",
     )
-    _verb(verbs, "replay", "have a run's record decided anew, and compare", run_replay)
+    _verb(verbs, "replay", "Replay a run's journal and compare the decisions.", run_replay)
 
 
 def run_list(arguments: argparse.Namespace, client: sync.Client) -> int:
-    """One line a run, newest first."""
+    """Print one line for each run, newest first."""
     from wonder_sdk import v1
 
     found = client.list_runs(
@@ -125,12 +127,12 @@ def run_list(arguments: argparse.Namespace, client: sync.Client) -> int:
     else:
         listing.show(terminal, map(_row, runs))
         if len(runs) == arguments.limit and terminal.is_interactive:
-            terminal.note(f"the newest {arguments.limit}; more with --limit")
+            terminal.note(f"the newest {arguments.limit}; --limit shows more")
     return 0
 
 
 def run_show(arguments: argparse.Namespace, client: sync.Client) -> int:
-    """The rows of its picture, then what it was given, holds and gives."""
+    """Print the run's nodes, then its input, state and output."""
     from wonder_sdk.cli.workflows.run_graph import nodes_of, signals, workflow_of
     from wonder_sdk.cli.workflows.run_lines import gate_command, gate_question, outcome_line
     from wonder_sdk.cli.workflows.run_table import row_line
@@ -143,12 +145,12 @@ def run_show(arguments: argparse.Namespace, client: sync.Client) -> int:
         terminal.line(connection.as_json(run))
         return 0
     workflow = workflow_of(client, run)
-    picture = RunView.from_run(run, nodes_of(workflow))
+    view = RunView.from_run(run, nodes_of(workflow))
     terminal.line(f"{run.workflow}  {run.id}", "bold")
     terminal.line(f"started {listing.local(run.create_time)}", "dim")
-    for row in picture.rows():
+    for row in view.rows():
         terminal.line(*row_line(row, datetime.now(UTC)))
-    for gate in picture.gates.values():
+    for gate in view.gates.values():
         terminal.line(f"  ? {gate.node_id}: {gate_question(gate)}", "yellow")
         terminal.line(f"      {gate_command(gate)}")
     for name, value in (("input", run.input), ("state", run.state), ("output", run.output)):
@@ -156,11 +158,11 @@ def run_show(arguments: argparse.Namespace, client: sync.Client) -> int:
             terminal.line(f"{name:<7} {_json(from_struct(value))}")
     for signal in _signals(client, run):
         known = workflow is None or signal.name in signals(workflow)
-        unused = "" if known else "  (its workflow neither waits for it nor reads it)"
+        unused = "" if known else "  (unused by the workflow)"
         carried = f" {_json(from_value(signal.payload))}" if signal.payload is not None else ""
         terminal.line(f"signal  {signal.name}{carried}{unused}")
     if run.status in ENDED:
-        terminal.line(*outcome_line(run, picture.executions))
+        terminal.line(*outcome_line(run, view.executions))
     else:
         terminal.line(f"{run.status.name or 'unknown'}".lower(), "yellow")
     return 0
@@ -173,7 +175,7 @@ def run_cancel(arguments: argparse.Namespace, client: sync.Client) -> int:
 
 
 def run_signal(arguments: argparse.Namespace, client: sync.Client) -> int:
-    payload: Any = None
+    payload: JsonValue = None
     if arguments.payload is not None:
         try:
             payload = json_input.read(arguments.payload, "--payload")
@@ -181,28 +183,26 @@ def run_signal(arguments: argparse.Namespace, client: sync.Client) -> int:
             print(f"wonder: {problem}", file=sys.stderr)
             return 2
     sequence = client.signal_run(arguments.run_id, arguments.name, payload, user=arguments.user)
-    Terminal().line(f"{arguments.run_id} has the signal {arguments.name} (event {sequence})")
+    Terminal().line(f"signal {arguments.name} sent to {arguments.run_id} (event {sequence})")
     _warn(client, arguments.run_id, arguments.name)
     return 0
 
 
 def _warn(client: sync.Client, run_id: str, name: str) -> None:
-    """A signal that nothing in the workflow hears is most likely misspelt."""
+    """Print a warning if no part of the workflow uses the signal; its name is probably misspelt."""
     from wonder_sdk.cli.workflows.run_graph import signals, workflow_of
 
     run = client.get_run(run_id)
     workflow = workflow_of(client, run)
     if workflow is not None and name not in (known := signals(workflow)):
-        there = f"it knows: {', '.join(sorted(known))}" if known else "it knows no signals at all"
-        warning = (
-            f"no node of {run.workflow} waits for the signal {name}, and no expression reads it; {there}"
-        )
+        used = f"it uses: {', '.join(sorted(known))}" if known else "it uses no signals"
+        warning = f"{run.workflow} does not use the signal {name}; {used}"
         print(f"wonder: {warning}", file=sys.stderr)
 
 
 def _signals(client: sync.Client, run: v1.Run) -> list[v1.Signal]:
-    """The signals that a run has received, in their order; of a very long record, none."""
-    if run.last_sequence > _LONG:
+    """Return the signals that a run has received, in order; [] for a run with very many events."""
+    if run.last_sequence > _MAX_EVENTS:
         return []
     found: list[v1.Signal] = []
     items = client.watch_run(run.id)
@@ -217,7 +217,7 @@ def _signals(client: sync.Client, run: v1.Run) -> list[v1.Signal]:
 
 
 def run_fork(arguments: argparse.Namespace, client: sync.Client) -> int:
-    """The new run's id on stdout, and for people what to do with it."""
+    """Print the new run's id on stdout, and the command to watch it on stderr."""
     try:
         given = json_input.read_object(arguments.input, "--input")
         state = json_input.read_object(arguments.state, "--state")
@@ -233,21 +233,21 @@ def run_fork(arguments: argparse.Namespace, client: sync.Client) -> int:
         revision=arguments.revision,
     )
     Terminal().line(run.id)
-    Terminal(sys.stderr).line(f"see it: wonder run --watch {run.id}", "dim")
+    Terminal(sys.stderr).line(f"watch: wonder run --watch {run.id}", "dim")
     return 0
 
 
 def run_replay(arguments: argparse.Namespace, client: sync.Client) -> int:
-    """0 if every decision is the same, else 1 and the first that is not."""
+    """Print the result. Exit code 0 if all decisions are equal, else 1 with the first difference."""
     from wonder_sdk.values import plain
 
     replayed = client.replay_run(arguments.run_id)
     terminal = Terminal()
-    steps = f"record of {replayed.step_count:,} input{'' if replayed.step_count == 1 else 's'} replayed"
+    steps = f"{replayed.step_count:,} input{'' if replayed.step_count == 1 else 's'} replayed"
     if replayed.identical:
         terminal.line(f"{arguments.run_id}: {steps}: no difference", "green")
         return 0
-    terminal.line(f"{arguments.run_id}: {steps}: decided otherwise", "red")
+    terminal.line(f"{arguments.run_id}: {steps}: the decisions differ", "red")
     if (found := replayed.first_difference) is not None:
         terminal.line(f"  at input {found.step}, {found.input}")
         for status_text, decided in (("recorded", found.recorded), ("planned", found.planned)):
@@ -259,18 +259,18 @@ def run_replay(arguments: argparse.Namespace, client: sync.Client) -> int:
 def _verb(
     verbs: argparse._SubParsersAction[argparse.ArgumentParser],
     name: str,
-    what: str,
+    text: str,
     command: connection.Command,
 ) -> argparse.ArgumentParser:
-    verb = verbs.add_parser(name, help=what, description=f"{what[0].upper()}{what[1:]}.")
-    verb.add_argument("run_id", metavar="RUN", help="id of the run")
+    verb = verbs.add_parser(name, help=text, description=text)
+    verb.add_argument("run_id", metavar="RUN", help="Id of the run.")
     connection.add_flags(verb, inherited=True)
     verb.set_defaults(run=connection.connected(command))
     return verb
 
 
-def _add_json(parser: argparse.ArgumentParser, what: str) -> None:
-    parser.add_argument("--json", action="store_true", help=what)
+def _add_json(parser: argparse.ArgumentParser, text: str) -> None:
+    parser.add_argument("--json", action="store_true", help=text)
 
 
 def _row(run: v1.Run) -> tuple[str, ...]:
@@ -287,7 +287,7 @@ def _row(run: v1.Run) -> tuple[str, ...]:
     )
 
 
-def _json(value: Any) -> str:
+def _json(value: JsonValue) -> str:
     import json
 
     return json.dumps(value, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""``wonder workflow draw``: the graph of a workflow, from a server or from a file."""
+"""``wonder workflow draw``: draw the graph of a workflow from a server or a file."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 _EXAMPLES = """\
 examples:
   wonder workflow draw wonder/std/assemble_context
-      as text, from the server; with @REVISION an older one
+      Draw a workflow of the server as text; @REVISION draws an older revision.
   wonder workflow draw flows/release.yaml
-      from a file, without a server; a folder draws all of its workflows
+      Draw a workflow of a file, without a server. A folder draws all its workflows.
   wonder workflow draw flows/release.yaml --only release --format mermaid
-      one of several, as a Mermaid flowchart for a page
+      Draw one of several workflows as a Mermaid flowchart.
 
-In the text, what follows stands below. `├─` are ways of which the first that fits is taken, `╞═` ways that
-are all taken at once; ↺ leads back, → to a node that is drawn elsewhere, ↓ on below; ■ is an end.
+In the text, successors are below. `├─` marks alternatives, of which the first match is taken; `╞═` marks
+branches that are all taken. ↺ leads back, → leads to a node drawn elsewhere, ↓ leads on below, ■ is an end.
 [task]  [[workflow]]  (agent)  <gate>  ~wait~
 """
 
@@ -31,24 +31,26 @@ are all taken at once; ↺ leads back, → to a node that is drawn elsewhere, �
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = subparsers.add_parser(
         "workflow",
-        help="draw the graph of a workflow",
-        description="Workflows as definitions. To run one: wonder run.",
+        help="Draw the graph of a workflow.",
+        description="Show workflow definitions. To run a workflow, use wonder run.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
     draw = verbs.add_parser(
         "draw",
-        help="draw the graph",
+        help="Draw the graph.",
         description="Draw the graph of a workflow.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    draw.add_argument("source", metavar="NAME|FILE", help="library/name or id; or a .yaml file, or a folder")
     draw.add_argument(
-        "--format", choices=("text", "mermaid"), default="text", help="what to print (default: text)"
+        "source", metavar="NAME|FILE", help="Workflow (library/name or id), .yaml file or folder."
     )
-    draw.add_argument("--only", metavar="NAME", help="of the workflows in the file, this one")
+    draw.add_argument(
+        "--format", choices=("text", "mermaid"), default="text", help="Set the output format (default: text)."
+    )
+    draw.add_argument("--only", metavar="NAME", help="Filter by workflow name.")
     connection.add_flags(draw)
     draw.set_defaults(run=_run_draw)
 
@@ -87,7 +89,7 @@ def _draw_files(arguments: argparse.Namespace, path: Path) -> int:
             return 1
         workflows = chosen
     if not workflows:
-        print(f"wonder: there are no workflows in {path}", file=sys.stderr)
+        print(f"wonder: {path} contains no workflows", file=sys.stderr)
         return 1
     return _print(workflows, arguments.format)
 
