@@ -1,6 +1,6 @@
 """Python client of Wonder, the platform server for AI agents.
 
-`Client` is the way in, `wonder_sdk.sync.Client` for programs without asyncio. ``v1`` holds the
+`Client` is the entry point for asyncio, `wonder_sdk.sync.Client` for programs without it. ``v1`` contains the
 contract's messages.
 """
 
@@ -68,8 +68,11 @@ __all__ = list(_HOME_OF)
 
 
 def __getattr__(name: str) -> Any:
-    """Import on first use: the `wonder` command, which also starts servers, begins in this package and
-    should not pay 17 MB and a tenth of a second for messages that it may never see."""
+    """Import an exported name on first use.
+
+    The `wonder` command, which also starts servers, imports this package. Importing the messages would cost
+    it 17 MB and 0.1 s.
+    """
     home = _HOME_OF.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""The way in: `Client`."""
+"""The asyncio client."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from wonder_sdk._proto.wonder import v1
 from wonder_sdk.conversation.chat import Chat
 from wonder_sdk.conversation.event_cursor import EventCursor, Item
 from wonder_sdk.conversation.subscriptions import subscribe
+from wonder_sdk.json_types import JsonDict
 from wonder_sdk.methods.artifacts import ArtifactMethods
 from wonder_sdk.methods.memories import MemoryMethods
 from wonder_sdk.methods.workflows import WorkflowMethods
@@ -33,18 +34,18 @@ class Client(WorkflowMethods, MemoryMethods, ArtifactMethods):
                     if isinstance(event, TextDelta):
                         print(event.text, end="")
 
-    A workflow is run with ``await client.run("acme/flows/release", {"version": "1.2"})``; what else can be
-    done with runs and gates is in `Workflows`, with what agents remember in `Memories`, with artifacts and
-    branches in `Files`; their methods are a client's too.
+    ``await client.run("acme/flows/release", {"version": "1.2"})`` runs a workflow. `WorkflowMethods` has the
+    other methods for runs and gates, `MemoryMethods` those for memories, and `ArtifactMethods` those for
+    artifacts and branches.
 
-    ``target`` is ``host:port``. ``token`` goes along with each call. ``tls_root`` (a PEM file or its
-    bytes) or ``tls=True`` (the system's roots) encrypts; without either nothing is, which is for this
-    machine only. What is left out is as ``WONDER_SERVER``, ``WONDER_TOKEN`` and ``WONDER_CA`` say, as with
-    the `wonder` command. ``reconnect`` says how patiently broken streams are taken up again.
+    ``target`` is ``host:port``. Each call sends the ``token``. ``tls_root`` (a PEM file or its bytes) or
+    ``tls=True`` (the system's roots) turns on TLS; use a connection without TLS on one machine only. The
+    defaults come from ``WONDER_SERVER``, ``WONDER_TOKEN`` and ``WONDER_CA``. ``reconnect`` sets the delays
+    and the timeout of reconnects.
 
     The five services (``conversations``, ``library``, ``coordinator``, ``executor``, ``memory``) have
     every RPC as a typed method, ``await client.library.get_agent(v1.GetAgentRequest(agent_id="…"))``.
-    All raise `WonderError`. Making a client connects to nothing; the first call does.
+    All raise `WonderError`. A new client connects at its first call.
     """
 
     def __init__(
@@ -59,9 +60,9 @@ class Client(WorkflowMethods, MemoryMethods, ArtifactMethods):
         credentials = Credentials(token=token, tls_root=tls_root, tls=tls)
         self.target = target = target or environment.target()
         self._reconnect = reconnect or ReconnectPolicy()
-        # With a token, who speaks is the token's name, which only the server knows.
+        # With a token the user is the token's name, which only the server knows.
         self._user = "" if credentials.metadata else "user"
-        # The stubs ask a channel for nothing but its four kinds of call.
+        # The stubs use only the four call methods of a channel.
         typed: Any = TypedChannel(
             credentials.open_channel(target), credentials, target, self._reconnect.silent_ms
         )
@@ -82,7 +83,7 @@ class Client(WorkflowMethods, MemoryMethods, ArtifactMethods):
         await self.close()
 
     async def close(self) -> None:
-        """Close the connection. Turns and runs go on."""
+        """Close the connection. Turns and runs continue."""
         await self._typed.close()
 
     async def create_conversation(
@@ -93,16 +94,16 @@ class Client(WorkflowMethods, MemoryMethods, ArtifactMethods):
         title: str = "",
         project: str = "",
         external_ref: str = "",
-        metadata: dict[str, Any] | None = None,
+        metadata: JsonDict | None = None,
         request_id: str = "",
     ) -> str:
-        """Create a conversation of one user and one agent (by id or name); its id.
+        """Create a conversation of one user and one agent (by id or name), and return its id.
 
-        The ``user`` is called ``user`` by default. With a token there is none by default: the token's name
-        takes part from its first message on. "" is none in any case.
+        The default ``user`` is ``user``. With a token there is none by default: the token's name takes part
+        from its first message. "" means no user.
 
-        An ``external_ref``, the caller's own name for it, gives back the conversation that has it, if
-        there is one. Raises NotFoundError for an agent or project that is not there.
+        If a conversation has the ``external_ref``, the caller's own name for it, its id is returned. Raises
+        NotFoundError for an agent or project that does not exist.
         """
         participants = [v1.Participant(agent=v1.AgentParticipant(agent_id=agent))]
         if user := self._user if user is None else user:
@@ -127,10 +128,10 @@ class Client(WorkflowMethods, MemoryMethods, ArtifactMethods):
     async def preview_context(
         self, conversation_id: str, content: str, *, agent: str = "", user: str = ""
     ) -> v1.PreviewContextResponse:
-        """The request that the model would be sent if somebody said ``content``, and where each part of it
-        comes from. Nothing is sent or kept.
+        """Return the model request for a message ``content``, with the source of each part.
 
-        Raises NotFoundError, FailedPreconditionError for an assembly that fails or may not be previewed.
+        Nothing is sent to the model or stored. Raises NotFoundError, and FailedPreconditionError if context
+        assembly fails or cannot be previewed.
         """
         send = v1.ConverseSend(content=content, agent_id=agent, user_id=user)
         return await self.conversations.preview_context(
@@ -140,10 +141,9 @@ class Client(WorkflowMethods, MemoryMethods, ArtifactMethods):
     def converse(self, conversation_id: str, *, after_sequence: int = 0, tail_only: bool = False) -> Chat:
         """Attach to a conversation, for ``async with``; see `Chat`.
 
-        ``after_sequence`` is the sequence of the last event that was seen, 0 for none; ``tail_only``
-        begins with what happens from now on. Entering raises NotFoundError, OutOfRangeError for a
-        cursor beyond the record, UnavailableError when no server answers; later, a lost connection is
-        sought again.
+        ``after_sequence`` is the sequence of the last event that was seen, 0 for none. ``tail_only`` begins
+        with new events. Entering raises NotFoundError, OutOfRangeError for a cursor beyond the last event,
+        and UnavailableError without a server. Later the chat reconnects after a lost connection.
         """
         return Chat(
             conversation_id,
@@ -156,18 +156,20 @@ class Client(WorkflowMethods, MemoryMethods, ArtifactMethods):
     def subscribe(
         self, conversation_id: str, *, after_sequence: int = 0, tail_only: bool = False
     ) -> AsyncIterator[Item | v1.CaughtUp]:
-        """Watch a conversation: each item after the cursor once, over as many connections as it takes.
+        """Watch a conversation: yield each item after the cursor once, across reconnects.
 
-        Goes on until the loop is left. A `v1.CaughtUp` comes where what was before ends.
+        The iterator ends when the caller leaves the loop. A `v1.CaughtUp` marks the end of the earlier
+        events.
         """
         seen = EventCursor(after_sequence, tail_only=tail_only)
         return subscribe(self.conversations, conversation_id, seen, self._reconnect)
 
     async def health(self, service: str = "", *, timeout: float | None = None) -> str:
-        """``SERVING`` or ``NOT_SERVING``, of the server or of one service (``wonder.v1.MemoryService``).
+        """Return ``SERVING`` or ``NOT_SERVING``, of the server or of one service
+        (``wonder.v1.MemoryService``).
 
-        ``timeout`` is in seconds. Raises UnavailableError when no server answers, NotFoundError for a
-        service it does not have.
+        ``timeout`` is in seconds. Raises UnavailableError without a server, and NotFoundError for an unknown
+        service.
         """
         # grpc.health.v1 has one field each way; see grpc/health/v1/health.proto.
         asked = service.encode()

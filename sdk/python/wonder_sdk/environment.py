@@ -1,12 +1,12 @@
-"""Which server is meant where nothing else is said: one place for the SDK and the ``wonder`` command.
+"""Environment variables of the SDK and the ``wonder`` command.
 
 =================  ==================================================================================
 ``WONDER_SERVER``  address of the server, ``host:port`` (default 127.0.0.1:50051)
-``WONDER_TOKEN``   token to show, where the server wants one
-``WONDER_CA``      PEM file of the authority that vouches for the server; turns on encryption
+``WONDER_TOKEN``   token for a server that requires one
+``WONDER_CA``      PEM file of the server's certificate authority; turns on TLS
 =================  ==================================================================================
 
-Read when it is needed, and what is empty counts as not there.
+They are read at each use; an empty variable counts as unset.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ DEFAULT_TARGET = "127.0.0.1:50051"
 
 
 def target() -> str:
-    """Address of the server."""
+    """Return the server's address."""
     return os.environ.get("WONDER_SERVER") or DEFAULT_TARGET
 
 
 def token() -> str | None:
-    """Token to show; None for none."""
+    """Return the token, or None."""
     return os.environ.get("WONDER_TOKEN") or None
 
 
 def ca_certificate() -> str | None:
-    """PEM file that turns on encryption; None for none."""
+    """Return the PEM file that turns on TLS, or None."""
     return os.environ.get("WONDER_CA") or None

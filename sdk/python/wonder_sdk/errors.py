@@ -1,28 +1,28 @@
-"""What goes wrong with a call, as one tree of exceptions.
+"""Errors of calls, as one tree of exceptions.
 
 ::
 
     WonderError
-     ├ InvalidArgumentError       a field is wrong: see ``field`` and ``violations``
-     │  └ RequestError            … and the SDK saw it, so nothing was sent; also a TypeError and a ValueError
-     ├ NotFoundError              no such conversation, agent, definition …
+     ├ InvalidArgumentError       a field is invalid: see ``field`` and ``violations``
+     │  └ RequestError            the SDK rejected it before sending; also a TypeError and a ValueError
+     ├ NotFoundError              the conversation, agent, definition … does not exist
      ├ AlreadyExistsError         the name is taken
-     ├ AbortedError               somebody was faster: read again, then try again
-     ├ FailedPreconditionError    the state of things forbids it
+     ├ AbortedError               a concurrent change: read again, then retry
+     ├ FailedPreconditionError    the resource's state does not allow it
      ├ ResourceExhaustedError     a limit or budget is used up
-     ├ UnauthenticatedError       the server does not know you
-     ├ PermissionDeniedError      it does, and will not do this for you
-     ├ OutOfRangeError            a cursor lies beyond the record
-     ├ CallCancelledError         somebody stopped it
-     ├ DeadlineExceededError      it took longer than allowed
-     ├ UnavailableError           the server, a store or a model cannot be reached now
-     ├ UnimplementedError         this server cannot do that yet
-     ├ InternalError              a fault of the server, or an answer that makes no sense
+     ├ UnauthenticatedError       the token is missing or unknown
+     ├ PermissionDeniedError      the token lacks a scope
+     ├ OutOfRangeError            a cursor is beyond the last event
+     ├ CallCancelledError         the call was cancelled
+     ├ DeadlineExceededError      the deadline has passed
+     ├ UnavailableError           the server, a store or a model is not reachable now
+     ├ UnimplementedError         this server does not have the feature
+     ├ InternalError              an error of the server, or an invalid answer
      └ TurnFailedError            a turn failed; also an instance of the class of its reason
-        └ TurnCancelledError      … or was cancelled by somebody else
+        └ TurnCancelledError      a turn was cancelled by another client
 
-Branch by class or by ``reason``, never by message. The same errors come from a call's status (the one
-``google.rpc.ErrorInfo`` of it) and from a ``v1.Fault`` inside a stream, a turn or a run.
+Branch by class or by ``reason``, never by message. The same errors come from a call's status (its one
+``google.rpc.ErrorInfo``) and from a ``v1.Fault`` inside a stream, a turn or a run.
 """
 
 from __future__ import annotations
@@ -40,12 +40,11 @@ from google.rpc import error_details_pb2, status_pb2
 from wonder_sdk._proto.wonder import v1
 
 CONNECT_SECONDS = 10.0
-"""For how long a connection is waited for that neither comes about nor is refused: a busy server may take a
-while to say its first word."""
+"""Time to wait for a connection that is neither made nor refused; a busy server can be slow to accept."""
 
 _DETAILS = "grpc-status-details-bin"
 _DOMAIN = "wonder.v1"
-# How gRPC begins to say that there is no connection; what follows is for those who build gRPC.
+# First words of gRPC's messages for a missing connection; the rest is for developers of gRPC.
 _TIMED_OUT_TEXTS = ("imeout", "timed out", "FD Shutdown", "FD shutdown", "DEADLINE_EXCEEDED")
 _CLOSED_TEXTS = ("Socket closed", "onnection reset", "handshake failed", "SSL")
 _NOT_CONNECTED_TEXT = ("failed to connect to all addresses", "DNS resolution failed")
@@ -53,19 +52,19 @@ _NOT_CONNECTED_TEXT = ("failed to connect to all addresses", "DNS resolution fai
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One thing that is wrong with one field: its path, and a plain sentence."""
+    """A fault of one field: its path, and a sentence."""
 
     field: str
     description: str
 
 
 class WonderError(Exception):
-    """A call was refused or has failed. ``str()`` is a plain sentence for people.
+    """A call was rejected or has failed. ``str()`` is a sentence for users.
 
-    ``reason`` is UNSPECIFIED when it was not the server that spoke (a lost connection, a proxy) or when
-    this SDK does not know the reason. ``violations`` lists every fault of a request, of which ``field``
-    is the first's. ``metadata`` has the keys that the reason documents. ``retry_after_ms`` is None where
-    nobody knows. ``retriable`` says whether the same thing, tried again unchanged, may succeed.
+    ``reason`` is UNSPECIFIED for an error that is not from the server (a lost connection, a proxy), and for a
+    reason that this SDK does not know. ``violations`` lists every fault of a request; ``field`` is that of
+    the first. ``metadata`` has the keys that the reason documents. ``retry_after_ms`` is None if the delay is
+    unknown. ``retriable`` is True if the same call may succeed when repeated.
     """
 
     status: ClassVar[grpc.StatusCode] = grpc.StatusCode.UNKNOWN
@@ -88,12 +87,12 @@ class WonderError(Exception):
 
     @property
     def field(self) -> str:
-        """Path of the offending field; empty where no single field is at fault."""
+        """Path of the invalid field; "" if no single field is at fault."""
         return self.violations[0].field if self.violations else ""
 
     @property
     def reason_name(self) -> str:
-        """The reason as it stands in the contract, such as ``AGENT_NOT_FOUND``; empty if unknown."""
+        """Name of the reason in the contract, such as ``AGENT_NOT_FOUND``; "" if unknown."""
         return self.reason.name if self.reason else ""
 
     @property
@@ -106,8 +105,7 @@ class InvalidArgumentError(WonderError):
 
 
 class RequestError(InvalidArgumentError, TypeError, ValueError):
-    """A value that a field of the contract cannot hold. Raised before anything is sent; ``field`` is its
-    path."""
+    """A value that a field of the contract cannot hold, rejected before sending. ``field`` is its path."""
 
     def __init__(self, message: str, field: str) -> None:
         violations = [Violation(field, message)] if field else []
@@ -155,9 +153,12 @@ class DeadlineExceededError(WonderError):
 
 
 class UnavailableError(WonderError):
-    """``nobody_there``: no connection was made, so the call has surely had no effect. ``timed_out``: not
-    because one was refused, but because nothing was answered in time. ``hung_up``: somebody is there, and
-    broke off at once, as happens when one side encrypts and the other does not."""
+    """The server is not available.
+
+    ``not_connected``: no connection was made, so the call had no effect. ``timed_out``: the server did not
+    answer in time. ``connection_closed``: the server closed the connection at once, as happens if only one
+    side uses TLS.
+    """
 
     status = grpc.StatusCode.UNAVAILABLE
     not_connected = False
@@ -168,8 +169,8 @@ class UnavailableError(WonderError):
 class TurnFailedError(WonderError):
     """A turn has ended without completing. Raised after its last item.
 
-    ``turn`` is the turn as it ended, ``turn_id`` its id. It is also an instance of the class of its
-    ``reason``: one for a budget that is used up is a ResourceExhaustedError too.
+    ``turn`` is the turn as it ended, ``turn_id`` its id. The error is also an instance of the class of its
+    ``reason``: for an exhausted budget it is a ResourceExhaustedError too.
     """
 
     turn: v1.Turn
@@ -177,7 +178,7 @@ class TurnFailedError(WonderError):
 
 
 class TurnCancelledError(TurnFailedError):
-    """A turn was cancelled, and not by this client's own `Reply.cancel`, `Reply.give_up` or `Chat.cancel`."""
+    """A turn was cancelled, and not by this client's `Reply.cancel`, `Reply.give_up` or `Chat.cancel`."""
 
 
 class UnimplementedError(WonderError):
@@ -197,7 +198,7 @@ BY_STATUS: dict[grpc.StatusCode, type[WonderError]] = {
     )
 }  # fmt: skip
 
-# The contract numbers its reasons by status, in blocks; these begin them.
+# The contract numbers its reasons in blocks, one for each status. First number of each block:
 _BLOCKS: tuple[tuple[int, type[WonderError]], ...] = (
     (1, InvalidArgumentError),
     (20, NotFoundError),
@@ -219,7 +220,7 @@ _BLOCKS: tuple[tuple[int, type[WonderError]], ...] = (
 
 
 def class_of(reason: v1.ErrorReason) -> type[WonderError]:
-    """The class under which errors of this reason are raised; InternalError for a reason unknown here."""
+    """Return the exception class of a reason; InternalError for a reason that this SDK does not know."""
     if not _is_known(reason):
         return InternalError
     kinds = [kind for first, kind in _BLOCKS if first <= reason]
@@ -227,7 +228,7 @@ def class_of(reason: v1.ErrorReason) -> type[WonderError]:
 
 
 def from_fault(fault: v1.Fault) -> WonderError:
-    """The exception for an error that came as data."""
+    """Return the exception for an error that was received as data."""
     violations = [Violation(each.field, each.description) for each in fault.violations]
     if not violations and fault.field:
         violations = [Violation(fault.field, fault.message)]
@@ -241,7 +242,7 @@ def from_fault(fault: v1.Fault) -> WonderError:
 
 
 def from_turn(turn: v1.Turn) -> TurnFailedError:
-    """The exception for a turn that failed or was cancelled."""
+    """Return the exception for a turn that failed or was cancelled."""
     is_cancelled = turn.status is v1.TurnStatus.CANCELLED
     reason = v1.ErrorReason.CANCELLED if is_cancelled else v1.ErrorReason.UNSPECIFIED
     message = "The turn was cancelled." if is_cancelled else "The turn failed; the server gave no reason."
@@ -264,7 +265,7 @@ def _turn_class(first: Any, kind: Any) -> Any:
 
 
 def from_rpc(problem: grpc.aio.AioRpcError, target: str = "") -> WonderError:
-    """The exception for a call to ``target``, of its status, with all that its details say."""
+    """Return the exception for a call to ``target``, with its status and details."""
     kind = BY_STATUS.get(problem.code(), InternalError)
     facts: dict[str, Any] = {}
     for detail in _details(problem):
@@ -297,7 +298,7 @@ def from_rpc(problem: grpc.aio.AioRpcError, target: str = "") -> WonderError:
 
 
 def _is_known(reason: v1.ErrorReason) -> bool:
-    # A number that is new to this SDK still makes an enum value, without a name.
+    # An unknown number still gives an enum value, without a name.
     return reason in v1.ErrorReason.__members__.values()
 
 
@@ -313,7 +314,7 @@ def _details(problem: grpc.aio.AioRpcError) -> Iterator[Any]:
         if key == _DETAILS and isinstance(value, bytes):
             try:
                 yield from _unpacked(status_pb2.Status.FromString(value))
-            except DecodeError:  # what cannot be read says nothing
+            except DecodeError:  # Unreadable details are ignored.
                 return
 
 

@@ -1,39 +1,43 @@
-"""JSON as the contract carries it (`Struct`, `Value`), and as Python has it."""
+"""Conversion between JSON values of Python and those of the contract (`Struct`, `Value`)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from wonder_sdk._proto.google import protobuf
+from wonder_sdk.json_types import JsonDict, JsonObject, JsonValue
 from wonder_sdk.transport.encoding import checked
 
 
-def to_struct(value: Mapping[str, Any] | None, field: str = "") -> protobuf.Struct | None:
-    """Return a mapping for the wire; None stays None. Raises `RequestError`, which names ``field``, for
-    anything else and for values that JSON does not have."""
+def to_struct(value: JsonObject | None, field: str = "") -> protobuf.Struct | None:
+    """Convert a mapping to a Struct; None stays None.
+
+    Raises `RequestError`, which names ``field``, for other types and for values that JSON does not have.
+    """
     return None if value is None else checked(value, protobuf.Struct, field)
 
 
-def to_value(value: Any, field: str = "") -> protobuf.Value:
-    """Return anything that JSON has, for the wire. Raises `RequestError`, which names ``field``, for other
-    values."""
+def to_value(value: JsonValue, field: str = "") -> protobuf.Value:
+    """Convert a JSON value to a Value.
+
+    Raises `RequestError`, which names ``field``, for values that JSON does not have.
+    """
     return checked(value, protobuf.Value, field)
 
 
-def from_struct(value: protobuf.Struct | None) -> dict[str, Any]:
-    """An object off the wire; one that is not there is empty."""
+def from_struct(value: protobuf.Struct | None) -> JsonDict:
+    """Convert a Struct to a dict; None becomes an empty dict."""
     return {} if value is None else plain(value.to_dict())
 
 
-def from_value(value: protobuf.Value | None) -> Any:
-    """A value off the wire; one that is not there is None."""
+def from_value(value: protobuf.Value | None) -> JsonValue:
+    """Convert a Value to a JSON value; None stays None."""
     return None if value is None else plain(value.to_dict())
 
 
-def plain(value: Any) -> Any:
-    """JSON off the wire, where every number is a double and keys have no order: whole numbers as such, keys
-    by the alphabet."""
+def plain(value: JsonValue) -> JsonValue:
+    """Normalize decoded JSON: whole numbers become int, and keys are sorted.
+
+    A Struct stores each number as a double, and its keys have no order.
+    """
     match value:
         case float() if value.is_integer():
             return int(value)

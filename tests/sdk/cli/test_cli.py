@@ -289,7 +289,8 @@ async def test_without_a_server_one_is_told_how_to_start_one(
 ) -> None:
     assert await wonder(*command, "--server", "127.0.0.1:1") == 1
     assert capsys.readouterr().err == (
-        "wonder: No server listens on 127.0.0.1:1. Start one with `wonder serve`, or name another with --server.\n"
+        "wonder: No server listens on 127.0.0.1:1. Start one with `wonder serve`, or name another with "
+        "--server.\n"
         "If the server uses TLS, set WONDER_CA or --tls. If it does not, remove them.\n"
     )
 

@@ -2,7 +2,7 @@
 
 One task reads the stream (`Chat._run`); it attaches again after the last event it has seen, says again
 what was not answered (by the same ``request_id``, so that nothing starts twice), and hands on what is
-new to whoever waits for it: each `Reply` gets the items of its turn, each `Events` gets all.
+new to its iterators: each `Reply` gets the items of its turn, each `Events` gets all.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Chat:
         self._pending: dict[str, _PendingRequest] = {}
         self._all_acknowledged = asyncio.Event()
         self._all_acknowledged.set()
-        # Weak: whoever drops a reply, as by `break`, need not say so.
+        # Weak references: a program can drop a reply, as by `break`, without closing it.
         self._replies: weakref.WeakValueDictionary[str, Reply] = weakref.WeakValueDictionary()
         self._by_turn: weakref.WeakValueDictionary[str, Reply] = weakref.WeakValueDictionary()
         self._watchers: weakref.WeakSet[Events] = weakref.WeakSet()
@@ -384,7 +384,7 @@ class Chat:
             self._by_turn.pop(reply.turn_id, None)
 
     async def _wait_for_readers(self) -> None:
-        """Wait while somebody who watches everything lags too far behind."""
+        """Wait while an `Events` iterator has more than `_BACKLOG` unread items."""
         for events in list(self._watchers):
             while len(events.queue) > _BACKLOG and not self._closing:
                 events.has_capacity.clear()
@@ -417,7 +417,7 @@ class Chat:
         self._fail(CallCancelledError("The chat was left."), left=True)
 
     def _fail(self, problem: WonderError, *, left: bool = False) -> None:
-        """Tell everybody who waits that nothing more comes."""
+        """End all iterators and pending requests with ``problem``."""
         if self._problem is None and not left:
             self._problem = problem
         if not self._attached.done():
@@ -434,13 +434,13 @@ class Chat:
 
 
 class _PendingRequest:
-    """Something that was said and is not answered."""
+    """A sent request without an answer."""
 
     def __init__(self, request: v1.ConverseRequest) -> None:
         self.request = request
         self.answer: asyncio.Future[str] = quiet_future()
         self.is_awaited = True
-        """Whether leaving the chat waits for the answer."""
+        """True if leaving the chat waits for the answer."""
 
 
 def _new_request_id() -> str:

@@ -1,15 +1,14 @@
-"""What a client has seen of a conversation: from a stream that may repeat itself, to one that does not.
+"""The position of a client in a conversation's stream; it removes what a reconnect repeats.
 
-Pure: no I/O, no clock. `Seen` is the cursor with which a client attaches again, and it judges whatever
-arrives afterwards. What it lets through obeys three laws, however often the connection was cut:
+Pure: no I/O, no clock. `EventCursor` gives the cursor for attaching again and filters the responses. The
+items that it yields obey three laws, however often the connection was lost:
 
-1. Each durable event comes once, in the order of its sequence, without gaps.
-2. The `TextDelta`s of a message since its last `MessageRestarted`, joined, are a prefix of its text; by
-   the time its ``message_appended`` comes, they are its whole text.
-3. Once a message is appended, no more of it comes.
+1. Each durable event comes once, in the order of its sequence, without gaps. 2. The `TextDelta`s of a message
+since its last `MessageRestarted`, joined, are a prefix of its text. When its ``message_appended`` comes, they
+are its complete text. 3. After a message is appended, no more of its text comes.
 
-The second is why text is kept and compared and not merely counted: a message that began anew while the
-client was away is told from one that went on only by what it says.
+Because of the second law the cursor keeps and compares the text. A message that restarted while the client
+was disconnected differs only in its text from one that continued.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from wonder_sdk._proto.wonder import v1
 
 @dataclass(frozen=True, slots=True)
 class TextDelta:
-    """More text of an agent's message. Not durable: the message is, once it is complete."""
+    """More text of an agent's message. Only the complete message is durable."""
 
     message_id: str
     turn_id: str
@@ -35,9 +34,9 @@ class TextDelta:
 
 @dataclass(frozen=True, slots=True)
 class MessageRestarted:
-    """The text so far of a message no longer counts; it begins again from nothing.
+    """The earlier text of a message is void; the message starts again.
 
-    ``attempt`` is which attempt of the model begins, from 2; 0 where the client missed the announcement.
+    ``attempt`` is the number of the model's attempt, from 2; 0 if the client missed the announcement.
     """
 
     message_id: str
@@ -46,17 +45,17 @@ class MessageRestarted:
 
 
 Item: TypeAlias = TextDelta | MessageRestarted | v1.ToolProgress | v1.Event
-"""What a conversation tells its clients."""
+"""An item of a conversation's stream."""
 
 Response: TypeAlias = v1.ConverseResponse | v1.SubscribeResponse
 
 
 class GapError(Exception):
-    """Something is missing between what was seen and what came: attach again after the cursor."""
+    """Events are missing between the cursor and the received item: attach again at the cursor."""
 
 
 def ended_turn(item: Item) -> v1.Turn | None:
-    """The turn that this event ends, if it ends one."""
+    """Return the turn that this event ends, or None."""
     match item:
         case v1.Event(turn_completed=v1.Turn() as turn):
             return turn
@@ -69,7 +68,7 @@ def ended_turn(item: Item) -> v1.Turn | None:
 
 
 class EventCursor:
-    """See the module. ``cursor`` is the sequence of the last event that was let through."""
+    """See the module. ``cursor`` is the sequence of the last event that was yielded."""
 
     def __init__(self, after_sequence: int = 0, *, tail_only: bool = False) -> None:
         self.cursor = after_sequence
@@ -78,7 +77,7 @@ class EventCursor:
         self._complete_ids: deque[str] = deque(maxlen=256)
 
     def attach(self, conversation_id: str) -> v1.ConverseAttach:
-        """How to attach, or attach again."""
+        """Return the message that attaches at the cursor."""
         return v1.ConverseAttach(
             conversation_id=conversation_id,
             after_sequence=self.cursor,
@@ -87,7 +86,7 @@ class EventCursor:
         )
 
     def accept(self, response: Response) -> Iterator[Item]:
-        """What is new in ``response``. Raises `GapError`."""
+        """Yield the new items of ``response``. Raises `GapError`."""
         match betterproto2.which_one_of(response, "item"):
             case "attached", v1.ConverseAttached() as attached:
                 if self._tail_only:
@@ -190,5 +189,5 @@ class _MessageText:
 
 
 def _is_prefix_of_other(one: str, other: str) -> bool:
-    """Whether the shorter of the two begins the longer."""
+    """Return True if the shorter text is a prefix of the longer."""
     return one.startswith(other) or other.startswith(one)

@@ -1,7 +1,7 @@
-"""How far a program has come with the events that it was given.
+"""The position of a program in the events that it has handled.
 
-An event counts as handled when the program asks for the next item of the iterator that gave it, not when it
-arrived. A program that stores `Handling.cursor` and crashes gets again whatever it had not finished.
+An event counts as handled when the program requests the next item of the same iterator, not when the event
+arrived. A program that stores `HandledCursor.cursor` and crashes gets every unhandled event again.
 """
 
 from __future__ import annotations
@@ -15,45 +15,45 @@ from wonder_sdk._proto.wonder import v1
 
 
 class EventTracker:
-    """The events given to one iterator and not handled by it. All calls are O(1)."""
+    """The events given to one iterator and not yet handled. All calls are O(1)."""
 
     __slots__ = ("_current", "_pending", "has_begun", "is_dropped", "is_over", "is_part", "since")
 
     def __init__(self, *, is_part: bool, since: int) -> None:
         self.is_part = is_part
-        """Whether this iterator gets only a part of the events, as a `Reply` does."""
+        """True if this iterator gets only a part of the events, as a `Reply` does."""
         self.since = since
         """Sequence of the last event before it was made."""
         self.is_over = False
-        """Whether nothing more comes."""
+        """True if the iterator has ended."""
         self.has_begun = False
         self.is_dropped = False
-        """Whether the program has let go of the iterator."""
+        """True if the program has dropped the iterator."""
         self._pending: deque[int] = deque()
         self._current = 0
 
     def put(self, item: object) -> None:
-        """``item`` waits for the program."""
+        """Record that ``item`` waits for the program."""
         if isinstance(item, v1.Event):
             self._pending.append(item.sequence)
 
     def on_next_requested(self) -> None:
-        """The program asks for the next item, so it has handled the one before."""
+        """Record that the program has handled the previous item."""
         self.has_begun = True
         self._current = 0
 
     def on_item_given(self, item: object) -> None:
-        """The program has ``item`` in hand."""
+        """Record that the program has ``item``."""
         if isinstance(item, v1.Event):
             self._current = self._pending.popleft()
 
     def is_covered_by(self, covered: int | None) -> bool:
-        """Whether another iterator, which gives everything after ``covered``, stands in for this one."""
+        """Return True if another iterator, which gives everything after ``covered``, covers this one."""
         return self.is_part and not self.has_begun and covered is not None and self.first > covered
 
     @property
     def is_empty(self) -> bool:
-        """Whether everything that it ever gives is in the program's hands."""
+        """True if the program has every item of the iterator."""
         return self.is_over and not self._pending
 
     @property

@@ -1,4 +1,4 @@
-"""What a `Chat` gives to those who wait: everything, or the one turn that answers a message."""
+"""Iterators of a `Chat`: all events, or the turn that answers a message."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GiveUp: TypeAlias = Callable[["Reply"], None]
 
 
 class Events:
-    """Everything on a conversation, from `Chat.events`. Ends with the chat; raises if that fails."""
+    """All items of a conversation, from `Chat.events`. Ends with the chat, and raises the chat's error."""
 
     def __init__(self, handled_cursor: HandledCursor) -> None:
         self.queue: StreamQueue[Item | v1.CaughtUp] = StreamQueue()
@@ -40,12 +40,12 @@ class Events:
 
 
 class Reply:
-    """One message that was sent, and the turn that answers it, from `Chat.send`.
+    """A sent message and the turn that answers it, from `Chat.send`.
 
-    Iterated, it gives that turn's items until the turn has ended. Then it raises TurnFailedError if the turn
-    failed, TurnCancelledError if somebody else cancelled it; after `cancel` and `give_up` the loop just ends.
-    With ``check=False`` in `Chat.send` it always does, and `turn` says how. If the message is refused, it
-    raises a `WonderError`. A loop that breaks off leaves the rest to a later loop.
+    Iterating yields the turn's items until the turn has ended. Then it raises TurnFailedError if the turn
+    failed, or TurnCancelledError if another client cancelled it. After `cancel` and `give_up`, and with
+    ``check=False`` in `Chat.send`, the loop ends without an error; `turn` has the outcome. A rejected message
+    raises a `WonderError`. After a break, a later loop continues with the remaining items.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Reply:
     ) -> None:
         self.request_id = request_id
         self.is_cancelled_here = False
-        """Whether this client has asked for the turn to be cancelled."""
+        """True if this client has cancelled the turn."""
         self._check = check
         self._tracker = handled_cursor.new_tracker(self, is_part=True)
         self.turn_id = ""
@@ -115,9 +115,9 @@ class Reply:
         self._give_up(self)
 
     async def text(self) -> str:
-        """What the agent said, once the turn has ended: its messages, a blank line between them.
+        """Return the agent's messages, separated by a blank line, after the turn has ended.
 
-        Consumes the items. Raises TurnFailedError, or TurnCancelledError whoever cancelled it.
+        Consumes the items. Raises TurnFailedError, or TurnCancelledError for every cancelled turn.
         """
         texts = []
         async for item in self:
@@ -132,7 +132,7 @@ class Reply:
 
 
 def quiet_future() -> asyncio.Future[Any]:
-    """A future whose exception nobody is obliged to look at."""
+    """Return a future whose exception need not be retrieved."""
     future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     future.add_done_callback(lambda done: done.cancelled() or done.exception())
     return future

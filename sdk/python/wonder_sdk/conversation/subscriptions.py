@@ -14,7 +14,7 @@ from wonder_sdk.errors import NotFoundError, UnavailableError, WonderError
 from wonder_sdk.transport.reconnect import Backoff, ReconnectPolicy
 
 RunItem: TypeAlias = v1.RunEvent | v1.NodeProgress
-"""What a run tells those who watch it."""
+"""An item of a run's stream."""
 
 
 async def subscribe(
@@ -68,7 +68,7 @@ async def watch_run(
     reconnect: ReconnectPolicy,
     on_connection: Callable[[WonderError | None], object] = lambda problem: None,
 ) -> AsyncGenerator[RunItem, None]:
-    """What happens in a run until it has ended; see `Client.watch_run`."""
+    """Yield the items of a run until it has ended; see `Client.watch_run`."""
     backoff = Backoff(reconnect)
     cursor, attached, is_lost = request.after_sequence, False, False
     while True:
@@ -117,7 +117,7 @@ async def watch_run(
 
 
 def _events(response: v1.WatchRunResponse) -> list[v1.RunEvent]:
-    """What ``response`` carries: one, or several that came together."""
+    """Return the items of ``response``: one, or several that came together."""
     if response.events is not None:
         return response.events.events
     return [response.event] if response.event is not None else []

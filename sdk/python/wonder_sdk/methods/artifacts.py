@@ -10,11 +10,11 @@ from wonder_sdk._proto.wonder import v1
 _PAGE = 200
 
 Resolutions = Mapping[str, bytes | str | None]
-"""What files in conflict become, by path; None: they are deleted."""
+"""New content of files in conflict, by path; None deletes the file."""
 
 
 class ArtifactMethods:
-    """What `Client` can do with artifacts and branches. Projects are named by id or name; a branch that is
+    """Methods of `Client` for artifacts and branches. Projects are named by id or name; a branch that is
     left out is ``main``."""
 
     library: stubs.LibraryServiceStub
@@ -152,7 +152,7 @@ class ArtifactMethods:
     async def diff_branch(
         self, conversation_id: str, *, repository: str = "", base: str = "", paths: Sequence[str] = ()
     ) -> v1.DiffBranchResponse:
-        """What a conversation has changed in a repository, what nobody has committed included. The id of a
+        """Return a conversation's changes in a repository, including uncommitted ones, included. The id of a
         run, instead of a conversation's, shows what that has changed."""
         return await self.conversations.diff_branch(
             v1.DiffBranchRequest(

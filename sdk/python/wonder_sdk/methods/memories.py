@@ -14,12 +14,12 @@ _PAGE = 200
 
 
 class MemoryOptions(TypedDict, total=False):
-    """What may be said of a memory that is written."""
+    """Options of a memory to write."""
 
     type: str
-    """What kind it is, in the library's own words; left out, ``fact``."""
+    """Type of the memory, in the library's own words; default ``fact``."""
     significance: float
-    """How important it is in itself, from 0 to 1; left out, 0.5."""
+    """Significance of the memory, from 0 to 1; default 0.5."""
     metadata: Mapping[str, Any]
     """Anything to be kept with it, and looked for by."""
     conversation: str
@@ -27,7 +27,7 @@ class MemoryOptions(TypedDict, total=False):
     turn: str
     """Id of the turn that it came from."""
     speaker: str
-    """Who said it, by name."""
+    """Name of the speaker."""
     ordinal: int
     """Its place among what was said there, from 1."""
     contradicts: Iterable[str]
@@ -35,7 +35,7 @@ class MemoryOptions(TypedDict, total=False):
 
 
 class MemoryFilters(TypedDict, total=False):
-    """Which memories a list or a search is about. What is left out does not narrow it."""
+    """Filter of a list or a search. What is left out does not narrow it."""
 
     types: Iterable[str]
     """Only these types."""
@@ -54,7 +54,7 @@ class MemoryFilters(TypedDict, total=False):
 
 
 class MemoryMethods:
-    """What `Client` can do with memories. ``agent`` is an agent's id or name."""
+    """Methods of `Client` for memories. ``agent`` is an agent's id or name."""
 
     memory: stubs.MemoryServiceStub
 
@@ -91,7 +91,7 @@ class MemoryMethods:
         min_score: float = 0.0,
         **filters: Unpack[MemoryFilters],
     ) -> list[v1.SearchHit]:
-        """What an agent remembers that fits ``query``, in plain words, best first, each hit with the parts
+        """Search an agent's memories for ``query``, in plain words, best first, each hit with the parts
         of its score. Raises NotFoundError, InvalidArgumentError."""
         response = await self.memory.search_memories(
             v1.SearchMemoriesRequest(
@@ -103,7 +103,7 @@ class MemoryMethods:
     async def list_memories(
         self, *, agent: str = "assistant", **filters: Unpack[MemoryFilters]
     ) -> AsyncGenerator[v1.Memory, None]:
-        """What an agent remembers, newest first, page by page. Raises NotFoundError."""
+        """Yield an agent's memories, newest first, page by page. Raises NotFoundError."""
         request = v1.ListMemoriesRequest(agent_id=agent, filter=_filter(filters), page_size=_PAGE)
         while True:
             page = await self.memory.list_memories(request)

@@ -1,4 +1,4 @@
-"""`Run`: a run of a workflow, to wait for, watch and talk to."""
+"""`Run`: a handle of a workflow run."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from wonder_sdk.errors import DeadlineExceededError, from_fault
 from wonder_sdk.values import from_struct
 
 ENDED = frozenset({v1.RunStatus.COMPLETED, v1.RunStatus.FAILED, v1.RunStatus.CANCELLED})
-"""Where a run stands once it has ended."""
+"""Statuses of a run that has ended."""
 
 
 class RunCalls(Protocol):
-    """What a run needs of the client that it came from."""
+    """The client's methods that a `Run` uses."""
 
     async def get_run(self, run_id: str) -> v1.Run: ...
 
@@ -35,14 +35,14 @@ class RunCalls(Protocol):
 class Run:
     """A run, from `Client.start_run`, `Client.fork_run` or `Client.attach_run`.
 
-    It is a name for something that lives on the server: letting go of it ends nothing, and lost
-    connections are sought again. A run that one only waits for is awaited with `result`.
+    It is a handle of a run on the server: dropping it does not end the run, and lost connections are
+    restored. `result` waits for the end.
     """
 
     def __init__(self, calls: RunCalls, run_id: str, record: v1.Run | None = None) -> None:
         self.id = run_id
         self.record = record
-        """The run as the server last told; None until it has."""
+        """The run as of the server's last answer; None before the first."""
         self._calls = calls
 
     def __repr__(self) -> str:
@@ -51,14 +51,14 @@ class Run:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the server has told that it ended; see `wait`."""
+        """True if the server has reported the run's end; see `wait`."""
         return self.record is not None and self.record.status in ENDED
 
     async def result(self, timeout: float | None = None) -> dict[str, Any]:
-        """Wait for the end; the output.
+        """Wait for the end and return the output.
 
-        Raises the run's error as a `WonderError` if it failed or was cancelled, and DeadlineExceededError
-        if it has not ended after ``timeout`` seconds; it goes on then.
+        Raises the run's error as a `WonderError` if it failed or was cancelled. Raises DeadlineExceededError
+        if it has not ended after ``timeout`` seconds; the run continues.
         """
         record = await self.wait(timeout)
         if record.status is not v1.RunStatus.COMPLETED:
@@ -66,7 +66,7 @@ class Run:
         return from_struct(record.output)
 
     async def wait(self, timeout: float | None = None) -> v1.Run:
-        """Wait for the end, good or bad; the run. Raises DeadlineExceededError as `result` does."""
+        """Wait for the end with any outcome, and return the run. Raises DeadlineExceededError as `result`."""
         if self.record is not None and self.has_ended:
             return self.record
         try:
@@ -120,5 +120,5 @@ class Run:
 
 
 def _has_outcome(ended: v1.Run) -> bool:
-    """Whether the event of its end says how it ended, too."""
+    """Return True if the event of the run's end contains its outcome."""
     return ended.output is not None or ended.error is not None

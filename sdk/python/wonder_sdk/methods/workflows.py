@@ -21,7 +21,7 @@ _PAGE = 200
 
 
 class StartOptions(TypedDict, total=False):
-    """What may be said when a run is started."""
+    """Options of a run to start."""
 
     project: str
     """Project, by name or id; left out, ``default``."""
@@ -40,7 +40,7 @@ class StartOptions(TypedDict, total=False):
 
 
 class WorkflowMethods:
-    """What `Client` can do with workflows."""
+    """Methods of `Client` for workflows, runs and gates."""
 
     coordinator: stubs.CoordinatorServiceStub
     _reconnect: ReconnectPolicy

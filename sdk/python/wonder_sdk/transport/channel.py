@@ -43,10 +43,10 @@ _OPTIONS: list[tuple[str, int]] = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credentials:
-    """How a server lets one in: a token, and the certificate authority that vouches for the server.
+    """The token and the certificate authority of a connection.
 
-    ``tls_root`` is a PEM file or its bytes; with ``tls`` alone the system's roots are used. What is None is
-    as the environment says (`wonder_sdk.environment`); an empty token is none.
+    ``tls_root`` is a PEM file or its bytes; ``tls`` alone uses the system's roots. The environment supplies
+    what is None (`wonder_sdk.environment`); an empty token means no token.
     """
 
     token: str | None = None
@@ -54,7 +54,7 @@ class Credentials:
     tls: bool = False
 
     def open_channel(self, target: str) -> grpc.aio.Channel:
-        """A new channel. Raises `OSError` when the certificate cannot be read."""
+        """Open a channel. Raises `OSError` if the certificate cannot be read."""
         root = self.tls_root
         if root is None and not self.tls:
             root = environment.ca_certificate()
@@ -71,7 +71,7 @@ class Credentials:
 
 
 class TypedChannel:
-    """What generated stubs need of a channel; see the module's docstring."""
+    """The channel methods that the generated stubs use; see the module's docstring."""
 
     def __init__(
         self, channel: grpc.aio.Channel, credentials: Credentials, target: str, silent_ms: int = SILENT_MS

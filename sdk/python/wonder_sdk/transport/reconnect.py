@@ -1,4 +1,4 @@
-"""When and how patiently a broken stream is taken up again."""
+"""The rules and delays of reconnects."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ SILENT_MS = 8_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReconnectPolicy:
-    """How a lost connection is noticed and sought again.
+    """Delays and timeouts for detecting and restoring a lost connection.
 
-    The first try comes after ``first_ms`` milliseconds, each further one after twice as long, at most
-    ``most_ms`` (each shortened at random by up to a half, so that a thousand clients do not come back
-    at once). After ``give_up_ms`` without success the last error is raised.
+    The first attempt comes after ``initial_ms`` milliseconds. Each further delay is twice as long, at most
+    ``max_ms``. Each delay is shortened at random by up to a half, so that a thousand clients do not return at
+    once. After ``timeout_ms`` without success the last error is raised.
 
-    A server that is silent is asked for its health; it has ``silent_ms`` milliseconds to answer before its
-    calls fail and its streams are sought again.
+    The client checks the health of a silent server. If it does not answer within ``silent_ms`` milliseconds,
+    its calls fail and its streams reconnect.
     """
 
     initial_ms: int = 100
@@ -46,9 +46,9 @@ class ReconnectPolicy:
 
 
 def is_transient(problem: WonderError) -> bool:
-    """Whether a stream that ended so may be taken up again where it stopped.
+    """Return True if a stream that ended with ``problem`` can be resumed.
 
-    Without a reason it was not Wonder that spoke, but the network or a proxy on the way.
+    An error without a reason is not from Wonder but from the network or a proxy.
     """
     if problem.reason in _TRANSIENT_REASONS:
         return True
@@ -57,7 +57,7 @@ def is_transient(problem: WonderError) -> bool:
 
 
 class Backoff:
-    """Counts the failures of one stream. `failed` waits, or gives up; `worked` forgets them."""
+    """Counts the failures of one stream. `wait_after` waits or raises; `reset` clears the count."""
 
     def __init__(self, policy: ReconnectPolicy) -> None:
         self._policy = policy
@@ -68,7 +68,10 @@ class Backoff:
         self._failures = 0
 
     async def wait_after(self, problem: WonderError, *, wait_ms: int = 0) -> None:
-        """Wait as long as it is time to wait, ``wait_ms`` at least. Raises ``problem`` to give up."""
+        """Wait before the next attempt, at least ``wait_ms``.
+
+        Raises ``problem`` after the policy's timeout.
+        """
         if not is_transient(problem):
             raise problem
         if self._failures == 0:

@@ -73,12 +73,16 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     show.add_argument("name", help="Name or id of the agent.")
     connection.add_flags(show)
     show.set_defaults(run=connection.connected(run_show))
+    _register_budget(verbs)
+
+
+def _register_budget(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     budget = verbs.add_parser(
         "budget",
         help="Set an agent's budget.",
         description="Limit an agent's lifetime usage over all conversations, including its past usage. A "
         "limit that is not given is removed. The budget applies to turns that start later. The server checks "
-        "it before each model call. It asks the last call that fits, by an estimate, to answer without tools; "
+        "it before each model call. It asks the last call that fits (an estimate) to answer without tools; "
         "that answer may still exceed the budget. Further turns fail with BUDGET_EXHAUSTED until the budget "
         "is raised.",
     )

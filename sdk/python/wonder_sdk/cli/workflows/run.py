@@ -70,6 +70,13 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         metavar="KEY=VALUE",
         help="Set one input field: key=text or key:=json (a number, true, a list); repeatable.",
     )
+    _add_context_flags(parser)
+    _add_output_flags(parser)
+    connection.add_flags(parser)
+    parser.set_defaults(run=_run)
+
+
+def _add_context_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--project", default="", metavar="NAME", help="Set the project (default: default).")
     parser.add_argument("--agent", default="", metavar="NAME", help="Set the agent whose memories it uses.")
     parser.add_argument(
@@ -93,6 +100,9 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         metavar="ID",
         help="Set the request id; a repeated id returns the same run.",
     )
+
+
+def _add_output_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--watch", metavar="RUN", help="Show this run instead of starting one.")
     parser.add_argument(
         "--after",
@@ -114,8 +124,6 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="Print lines with inputs, outputs and the steps of tasks.",
     )
     parser.add_argument("--cancel-on-interrupt", action="store_true", help="Cancel the run on Ctrl-C.")
-    connection.add_flags(parser)
-    parser.set_defaults(run=_run)
 
 
 def _run(arguments: argparse.Namespace) -> int:
