@@ -195,7 +195,7 @@ async def test_what_is_no_proxy_request_is_refused(request_line: str) -> None:
         assert answer.startswith(b"HTTP/1.1 400 ") and names.asked == []
 
 
-async def test_nobody_gets_anywhere_without_a_credential_or_with_that_of_an_ended_lease(
+async def test_a_request_without_a_valid_credential_is_rejected(
     far: RemoteServer,
 ) -> None:
     async with leased(Names(), allow_only(f"{HERE}:{far.port}")) as lease:
@@ -415,7 +415,7 @@ for host, port in {tried}:
         socket.create_connection((host, port), timeout=5).close()
         print("reached")
     except ConnectionRefusedError as problem:
-        print("refused" if "proxy" in str(problem) else "nobody")
+        print("refused" if "proxy" in str(problem) else "no listener")
 print(socket.gethostname() != "")
 """
 

@@ -38,11 +38,11 @@ FUZZED = 150
 INTERNALS = re.compile(
     r"Traceback|\b[A-Z]\w*(Error|Exception|Group)\b(?!:)|pydantic|validation error|JSONRPC|File \"/"
 )
-"""What no error and no log line shows, but where it quotes the server."""
+"""Text that appears in errors and log lines only inside a quotation of the server."""
 
 
 class Log:
-    """What was logged."""
+    """Recorded log lines."""
 
     def __init__(self) -> None:
         self.out = io.StringIO()
@@ -125,7 +125,7 @@ async def bad(tmp_path: Path, log: Log) -> AsyncIterator[Hostile]:
 
 
 def lives(pid: int) -> bool:
-    """Whether a process is there and no zombie."""
+    """Return True if a process exists and is not a zombie."""
     try:
         return ") Z" not in Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -209,7 +209,7 @@ async def test_what_does_no_harm_does_not_fail_a_call(bad: Hostile, log: Log, to
 async def test_what_is_odd_but_legible_is_handed_on_or_refused(
     bad: Hostile, log: Log, tool: str, structured: type | None
 ) -> None:
-    """What no payload may hold is refused where the action's result is checked."""
+    """The check of the action's result rejects content that no payload may have."""
     try:
         result = await bad.call(tool)
         assert structured is None or isinstance(result.structured["a"], structured)
@@ -408,7 +408,7 @@ class HostileSite:
     def __init__(self) -> None:
         self.url = ""
         self.gets = 0
-        self.told: list[Any] = []
+        self.received: list[Any] = []
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         if request.method == "GET":
@@ -418,7 +418,7 @@ class HostileSite:
             return web.Response()
         message = await request.json()
         if "method" not in message:
-            self.told.append(message)
+            self.received.append(message)
         if "id" not in message or "method" not in message:
             return web.Response(status=202)
         about = {"jsonrpc": "2.0", "id": message["id"]}
@@ -521,8 +521,8 @@ async def test_over_http_a_call_that_goes_wrong_fails_plainly(
 
 async def test_over_http_a_server_may_ask_a_little_and_is_refused(bad: Hostile, site: HostileSite) -> None:
     assert (await bad.call("asks", url=site.url)).content
-    assert len(site.told) <= transport.MAX_REQUESTS_OF_SERVER
-    assert all("error" in told for told in site.told)
+    assert len(site.received) <= transport.MAX_REQUESTS_OF_SERVER
+    assert all("error" in received for received in site.received)
 
 
 async def test_over_http_a_silent_call_ends_in_time(bad: Hostile, site: HostileSite) -> None:

@@ -31,14 +31,14 @@ NOTHING = NetworkPolicy(http_only_allowed=True)
 
 
 class Notes:
-    """What the server says has happened."""
+    """Lines that the server has reported."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
-        self.told: list[str] = []
+        self.received: list[str] = []
 
     def lines(self) -> list[str]:
-        return self.told or (self._file.read_text().splitlines() if self._file.exists() else [])
+        return self.received or (self._file.read_text().splitlines() if self._file.exists() else [])
 
     async def wait_for(self, line: str) -> None:
         while line not in self.lines():  # noqa: ASYNC110 - another process writes them
@@ -63,7 +63,7 @@ def notes(tmp_path: Path) -> Notes:
 
 @pytest.fixture
 async def url(notes: Notes) -> AsyncIterator[str]:
-    app = mcp_server.made(notes.told.append).streamable_http_app()
+    app = mcp_server.made(notes.received.append).streamable_http_app()
     config = uvicorn.Config(app, log_config=None, ws="none", timeout_graceful_shutdown=0)
     server = QuietServer(config)
     listening = socket.create_server(("127.0.0.1", 0))
@@ -101,7 +101,7 @@ async def servers(reach: GuardedWeb, notes: Notes) -> AsyncIterator[McpServers]:
 
 @pytest.fixture(params=["process", "http"])
 def target(request: pytest.FixtureRequest) -> dict[str, str]:
-    """How a call says where its server is."""
+    """Return the part of a call that names its server."""
     if request.param == "process":
         return {"server": "fake"}
     return {"url": request.getfixturevalue("url")}
@@ -136,12 +136,12 @@ async def test_the_key_of_the_step_goes_along(
 
 
 async def test_a_tool_tells_how_far_it_is(servers: McpServers, target: dict[str, str]) -> None:
-    told: list[tuple[str, float | None]] = []
-    await servers.call(asked(target, "work"), LOOPBACK, lambda *progress: told.append(progress))
-    assert told == [("begun", 0.25), ("nearly", 1.0)]
+    received: list[tuple[str, float | None]] = []
+    await servers.call(asked(target, "work"), LOOPBACK, lambda *progress: received.append(progress))
+    assert received == [("begun", 0.25), ("nearly", 1.0)]
 
 
-@pytest.mark.parametrize(("tool", "arguments"), [("fail", {}), ("nobody", {}), ("add", {"a": "x"})])
+@pytest.mark.parametrize(("tool", "arguments"), [("fail", {}), ("missing", {}), ("add", {"a": "x"})])
 async def test_an_error_of_a_tool_is_a_result(
     servers: McpServers, target: dict[str, str], tool: str, arguments: dict[str, Any]
 ) -> None:
@@ -191,12 +191,12 @@ async def test_a_process_that_dies_takes_its_calls_along_and_the_next_starts_ano
 ) -> None:
     problem = await refused(servers, asked({"server": "fake"}, "die"))
     assert (problem.fault.reason, problem.fault.transient) == (Reason.TASK_FAILED, True)
-    assert not isinstance(problem, NotStartedError), "nobody knows what it did before it died"
+    assert not isinstance(problem, NotStartedError), "its effects before its death are unknown"
     await servers.call(asked({"server": "fake"}, "add", a=1, b=2), NOTHING)
     assert len(notes.processes()) == 2
 
 
-async def test_a_process_that_died_unused_fails_nobody(servers: McpServers, notes: Notes) -> None:
+async def test_a_process_that_died_unused_fails_no_call(servers: McpServers, notes: Notes) -> None:
     await servers.call(asked({"server": "fake"}, "add", a=1, b=2), NOTHING)
     os.kill(notes.processes()[0], signal.SIGKILL)
     await servers._sessions["fake"]._end_requested.wait()
@@ -220,7 +220,7 @@ async def test_what_does_not_start_was_never_asked(servers: McpServers, name: st
     assert f"'{name}'" in problem.fault.message and "/nonexistent" not in problem.fault.message
 
 
-async def test_a_server_that_nobody_named_is_refused(servers: McpServers) -> None:
+async def test_an_unknown_server_is_rejected(servers: McpServers) -> None:
     problem = await refused(servers, asked({"server": "fakes"}, "add"))
     assert (problem.fault.reason, problem.fault.field) == (Reason.FIELD_INVALID, "server")
     assert "did you mean 'fake'" in problem.fault.message
@@ -243,7 +243,7 @@ async def test_an_address_of_the_operator_is_not(reach: GuardedWeb, url: str) ->
     assert result.structured == {"sum": 3}
 
 
-async def test_where_nobody_listens_nothing_has_happened(servers: McpServers) -> None:
+async def test_a_call_without_a_listener_has_not_started(servers: McpServers) -> None:
     assert isinstance(await refused(servers, asked({"server": "unheard"}, "add")), NotStartedError)
 
 
@@ -276,7 +276,7 @@ class Stubborn:
         return web.json_response({**about, "error": {"code": -32601, "message": "Method not found"}})
 
 
-async def test_a_server_that_lets_nobody_go_holds_nobody_up(
+async def test_a_server_that_does_not_end_its_session_delays_no_call(
     servers: McpServers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transport, "END_TIMEOUT_S", 1)

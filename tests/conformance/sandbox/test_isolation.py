@@ -1,6 +1,6 @@
-"""What bubblewrap keeps apart (feature F4): each test tries to get out, or to take what is not given.
+"""Isolation by bubblewrap (feature F4): each test tries to escape, or to take more than it gets.
 
-Limits here are small, so that a hole would be seen and not felt.
+Limits are small, so that a defect fails the test and does no harm.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ for folder, _, names in os.walk("/"):
 
 
 async def test_no_file_beside_its_own_can_be_opened_to_be_written(shell: Shell) -> None:
-    """Where a server is root's, who opens ``/proc/sys/kernel/core_pattern`` owns the machine."""
+    """On a server that runs as root, writing ``/proc/sys/kernel/core_pattern`` would own the machine."""
     (shell.where / "look.py").write_text(WRITABLE)
     devices = {"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx"}
     found = set((await shell.says("python3 look.py")).split())
@@ -261,7 +261,7 @@ def test_where_the_server_is_root_s_a_control_group_counts_processes(monkeypatch
     folder = Path(group.procs_path).parent
     assert int((folder / "pids.max").read_text()) == 5 + cgroups.EXTRA_PROCESSES
     cgroups.remove_stale()
-    assert folder.exists(), "somebody may be about to use it"
+    assert folder.exists(), "a command may be about to use it"
     monkeypatch.setattr(cgroups, "STALE_AFTER_S", -60)
     cgroups.remove_stale()
     assert not folder.exists()
@@ -329,7 +329,7 @@ time.sleep(60)
         "f = [os.memfd_create('x') for _ in range(300)]; [os.write(each, b'x' * (1 << 20)) for each in f]",
     ],
 )
-async def test_memory_that_is_nobody_s_own_counts_too(shell: Shell, take: str) -> None:
+async def test_memory_of_unnamed_files_counts_too(shell: Shell, take: str) -> None:
     (shell.where / "take.py").write_text(SHARED.format(take=take))
     assert (await shell.run("python3 take.py")).stopped == "memory"
 
@@ -412,7 +412,7 @@ async def test_what_is_in_tmp_stays_while_it_is_warm(shell: Shell) -> None:
     assert "No such file" in await shell.says("cat /tmp/note")
 
 
-async def test_a_sandbox_sleeps_when_nobody_needs_it(tmp_path: Path) -> None:
+async def test_an_idle_sandbox_ends(tmp_path: Path) -> None:
     sandbox = await bubblewrap(idle_timeout_s=0.01)
     shell = Shell(sandbox, tmp_path / "conversation")
     await shell.run("true")
@@ -472,7 +472,7 @@ async def test_a_killed_server_leaves_no_process(shell: Shell, tmp_path: Path) -
         await asyncio.sleep(0.01)
 
 
-async def test_whoever_gives_up_while_a_sandbox_is_made_leaves_no_process(tmp_path: Path) -> None:
+async def test_a_cancelled_start_of_a_sandbox_leaves_no_process(tmp_path: Path) -> None:
     await (await bubblewrap()).close()
     for number in range(12):
         sandbox = BubblewrapSandbox()
@@ -525,14 +525,14 @@ async def test_without_a_sandbox_commands_are_refused(
 async def test_asyncio_alone_learns_how_a_cancelled_command_ended(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever else asks the system for it takes it away, and asyncio warns of an unknown process."""
+    """A second call of waitpid would reap the process, and asyncio would warn of an unknown process."""
     asked: list[int] = []
     monkeypatch.setattr(subprocess.Popen, "poll", lambda process: asked.append(process.pid))
-    heard = asyncio.Event()
+    started = asyncio.Event()
     command = Command(argv=("sh", "-c", "echo begun; sleep 60"), timeout_ms=60_000, merge_stderr=True)
-    running = asyncio.create_task(shell.sandbox.run("k", shell.place, command, lambda _: heard.set()))
+    running = asyncio.create_task(shell.sandbox.run("k", shell.place, command, lambda _: started.set()))
     async with asyncio.timeout(60):
-        await heard.wait()
+        await started.wait()
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running

@@ -29,7 +29,7 @@ def raw(number, *arguments):
     ctypes.set_errno(0)
     system(number, *arguments)
     return ctypes.get_errno()
-def told(act):
+def outcome_of(act):
     try:
         act()
         return 0
@@ -39,24 +39,24 @@ open("mine", "w").close()
 handle, here = os.open("mine", os.O_RDWR), os.open(".", os.O_RDONLY)
 refused = {}
 for name, bits in (("suid", 0o4755), ("sgid", 0o2755), ("both", 0o6777)):
-    refused[f"chmod {name}"] = told(lambda: os.chmod("mine", bits))
-    refused[f"fchmod {name}"] = told(lambda: os.fchmod(handle, bits))
-    refused[f"fchmodat {name}"] = told(lambda: os.chmod("mine", bits, dir_fd=here))
+    refused[f"chmod {name}"] = outcome_of(lambda: os.chmod("mine", bits))
+    refused[f"fchmod {name}"] = outcome_of(lambda: os.fchmod(handle, bits))
+    refused[f"fchmodat {name}"] = outcome_of(lambda: os.chmod("mine", bits, dir_fd=here))
     refused[f"fchmodat2 {name}"] = raw(452, -100, b"mine", bits, 0)
     refused[f"high {name}"] = raw(452, -100, b"mine", ctypes.c_ulong(1 << 32 | bits), 0)
-    refused[f"creat {name}"] = told(lambda: os.open("new", CREAT, bits))
-    refused[f"unnamed {name}"] = told(lambda: os.open(".", TMPFILE, bits))
-    refused[f"mknod {name}"] = told(lambda: os.mknod("node", stat.S_IFREG | bits))
-    refused[f"pipe {name}"] = told(lambda: os.mkfifo("pipe", bits))
+    refused[f"creat {name}"] = outcome_of(lambda: os.open("new", CREAT, bits))
+    refused[f"unnamed {name}"] = outcome_of(lambda: os.open(".", TMPFILE, bits))
+    refused[f"mknod {name}"] = outcome_of(lambda: os.mknod("node", stat.S_IFREG | bits))
+    refused[f"pipe {name}"] = outcome_of(lambda: os.mkfifo("pipe", bits))
 missing = raw(437, -100, b"mine", 0, 0)
 allowed = {
-    "chmod": told(lambda: os.chmod("mine", 0o755)),
-    "sticky": told(lambda: os.chmod(".", 0o1777)),
-    "create": told(lambda: os.close(os.open("other", CREAT, 0o755))),
+    "chmod": outcome_of(lambda: os.chmod("mine", 0o755)),
+    "sticky": outcome_of(lambda: os.chmod(".", 0o1777)),
+    "create": outcome_of(lambda: os.close(os.open("other", CREAT, 0o755))),
     "no file is made": raw(257, -100, b"mine", os.O_RDONLY, 0o6777) if os.uname().machine == "x86_64" else 0,
-    "folder": told(lambda: os.mkdir("folder", 0o755)),
-    "pipe": told(lambda: os.mkfifo("pipe", 0o600)),
-    "unnamed": told(lambda: os.close(os.open(".", TMPFILE, 0o600))),
+    "folder": outcome_of(lambda: os.mkdir("folder", 0o755)),
+    "pipe": outcome_of(lambda: os.mkfifo("pipe", 0o600)),
+    "unnamed": outcome_of(lambda: os.close(os.open(".", TMPFILE, 0o600))),
 }
 bits = [entry for entry in os.listdir(".") if os.stat(entry).st_mode & 0o6000]
 print(json.dumps([refused, missing, allowed, bits]))

@@ -22,7 +22,7 @@ LOOPBACK = NetworkPolicy(http_allow=("127.0.0.1",))
 
 
 class Site:
-    """What the server was asked, and how often somebody connected."""
+    """A site that records its requests and the number of connections."""
 
     def __init__(self) -> None:
         self.requests: list[web.Request] = []
@@ -61,7 +61,7 @@ class Site:
 
 
 class Names:
-    """A resolver that knows what it is told, and counts."""
+    """A resolver with fixed addresses that counts its calls."""
 
     def __init__(self, **known: Sequence[str]) -> None:
         self.known = known
@@ -230,7 +230,7 @@ async def test_connections_are_used_again_for_what_can_be_repeated_and_for_nothi
     assert len(site.peers) == 3
 
 
-async def test_the_next_address_is_tried_if_nobody_listens_at_the_first(
+async def test_the_next_address_is_tried_if_the_first_has_no_listener(
     reach: GuardedWeb, site: Site, names: Names
 ) -> None:
     names.known["two"] = ["127.0.0.2", "127.0.0.1"]
@@ -238,7 +238,7 @@ async def test_the_next_address_is_tried_if_nobody_listens_at_the_first(
     assert (await reach.send(get(f"http://two:{site.port}/"), policy)).status == 200
 
 
-async def test_where_nobody_listens_nothing_has_happened(reach: GuardedWeb, names: Names) -> None:
+async def test_a_request_without_a_listener_has_not_started(reach: GuardedWeb, names: Names) -> None:
     with socket.socket() as unheard:
         unheard.bind(("127.0.0.1", 0))
         port = unheard.getsockname()[1]
