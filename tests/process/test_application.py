@@ -134,7 +134,8 @@ def test_a_server_in_memory_completes_a_turn_without_threads() -> None:
             turn = await get_turn(app, turn_id)
             assert turn.status == conversation.TURN_STATUS_COMPLETED
             assert await messages(app, conversation_id) == ["say 3 words", "word1 word2 word3"]
-            assert threading.active_count() == threads
+            # A thread of an earlier test may end meanwhile.
+            assert threading.active_count() <= threads
             await app.drain(10)
 
     run_virtual(story)
