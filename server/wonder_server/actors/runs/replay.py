@@ -1,10 +1,14 @@
-"""Replay: feed recorded inputs to today's planner and compare the decisions (feature G8)."""
+"""Replay: feed recorded inputs to today's planner and compare the decisions (feature G8).
+
+Messages of faults are not compared, since a newer version may word them differently.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from wonder_server.core.actor.comparison import same_decisions
 from wonder_server.core.actor.planner import Planner
 from wonder_server.ports.journal import Entry
 
@@ -41,7 +45,7 @@ class Replay:
         for entry in entries:
             steps += 1
             planned = planner.plan(state, entry.input, entry.at_ms)
-            if planned != entry.decisions:
+            if not same_decisions(entry.decisions, planned):
                 self.result = ReplayResult(
                     steps,
                     ReplayDifference(
