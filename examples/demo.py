@@ -1,8 +1,8 @@
-"""From nothing to a conversation: `make demo`.
+"""Demonstration of a server and a conversation: `make demo`.
 
-Starts a server of its own on a free port with its data in a temporary folder, tells the agent a fact,
-sees it use a tool, and asks for the fact in a second conversation. Then you may go on yourself, if there
-is a terminal. At the end, the server and its data are gone.
+It starts a server on a free port with its data in a temporary folder, tells the agent a fact, shows a tool
+call, and asks for the fact in a second conversation. On a terminal you can then chat yourself. At the end it
+stops the server and removes the data.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # before gRPC is imported, which else talks in between
+os.environ.setdefault(
+    "GRPC_VERBOSITY", "NONE"
+)  # Set before the import of gRPC, which would print messages otherwise.
 
 from wonder_sdk import WonderError, sync, v1
 from wonder_sdk.cli.conversation.chat import ChatSession
@@ -34,18 +36,18 @@ READY_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A server that is ready: where, and which model it talks to by default."""
+    """A ready server: its address and its default model."""
 
     address: str
     model: str
 
 
 class DemoError(Exception):
-    """The demo did not show what it promises. The message is for people."""
+    """The demonstration failed. The message is for users."""
 
 
 def main() -> int:
-    # However it is ended, it cleans up.
+    # Clean up after these signals too.
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
     terminal = Terminal()

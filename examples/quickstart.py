@@ -10,7 +10,7 @@ from wonder_sdk import Client, TextDelta, WonderError, v1
 async def main() -> None:
     async with Client(os.environ.get("WONDER_SERVER", "127.0.0.1:50051")) as client:
         for question in ("Remember that my cat is called Mia.", "What is my cat called?"):
-            # A conversation of its own each time: what the agent knows of Mia, it remembers.
+            # Each question has its own conversation, so the answer comes from the agent's memory.
             conversation_id = await client.create_conversation(agent="assistant")
             async with client.converse(conversation_id) as chat:
                 print(f"> {question}")

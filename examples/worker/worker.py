@@ -1,6 +1,6 @@
 """A worker that counts the words of a text. Needs a server: `wonder serve`, or `make serve`.
 
-Stop it with Ctrl-C: it finishes what it has.
+Stop it with Ctrl-C: it finishes its assignments first.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from typing import TypedDict
 
 from wonder_sdk import ActionError, Worker, WorkerContext
 
-worker = Worker(f"words-{os.getpid()}", max_concurrency=4)  # of the server that WONDER_SERVER names
+worker = Worker(f"words-{os.getpid()}", max_concurrency=4)  # Connects to WONDER_SERVER.
 
 
 @dataclass
@@ -29,11 +29,11 @@ class Words(TypedDict):
 
 @worker.action("count-words", idempotent=True)
 async def count_words(given: Text, context: WorkerContext) -> Words:
-    """Counts the words of a text, and names the most frequent ones."""
+    """Count the words of a text, and name the most frequent ones."""
     if not given.text.strip():
         raise ActionError("There is no text to count words in.")
     context.progress("reading", 0.0)
-    # What takes the processor belongs in a thread, so that heartbeats go on.
+    # Run CPU-bound work in a thread, so that heartbeats continue.
     counted = await asyncio.to_thread(lambda: Counter(re.findall(r"\w+", given.text.lower())))
     frequent = sorted(counted, key=lambda word: (-counted[word], word))
     return {"total": counted.total(), "frequent": frequent[: given.most]}

@@ -146,7 +146,7 @@ async def test_a_flood_of_bad_calls_is_few_lines() -> None:
 
 
 async def test_a_stream_that_never_attaches_ends_and_gives_its_place_back() -> None:
-    nothing: Any = SimpleNamespace(records=None)
+    nothing: Any = SimpleNamespace(lookup=SimpleNamespace(records=None))
     parts = ConversationParts(*[nothing] * 5)
     servicer = ConversationServicer(parts, nothing, nothing, attach_timeout_s=0.01)
     servicers = {"wonder.v1.ConversationService": servicer}

@@ -162,6 +162,11 @@ class _Walk:
                 return self.message(value, kind, path)
             case betterproto2.TYPE_ENUM:
                 return _choice(value, kind, path)
+            case _:
+                return self._scalar(value, field, path)
+
+    def _scalar(self, value: Any, field: betterproto2.FieldMetadata, path: str) -> Any:
+        match field.proto_type:
             case betterproto2.TYPE_BOOL:
                 if not isinstance(value, bool):
                     _refuse(path, f"must be True or False, not {_shown(value)}")
