@@ -16,7 +16,7 @@ from wonder.v1 import conversation_service_pb2 as pb
 from wonder.v1 import coordinator_service_pb2 as runs
 
 AHEAD = "7200"
-"""How far ahead the clock is, in seconds, of servers for which it has expired."""
+"""Seconds by which a server's clock is ahead so that the conversation has expired."""
 
 LIBRARY = """
 name: slow
@@ -93,7 +93,7 @@ async def populate(data: Path) -> Populated:
 
 
 async def shown(client: Client, conv: str, turn_id: str) -> list[Any]:
-    """What clients see of a conversation up to the end of its first turn."""
+    """Return the part of a conversation that clients see up to the end of its first turn."""
     request = pb.GetTurnRequest(turn_id=turn_id, conversation_id=conv)
     turn = (await client.conversations.GetTurn(request)).turn
     run = runs.GetRunRequest(run_id=turn.context_assembly_run_id)
@@ -104,7 +104,7 @@ async def shown(client: Client, conv: str, turn_id: str) -> list[Any]:
 
 
 async def is_away(client: Client, conv: str) -> bool:
-    """Whether it lies in the archive, whole."""
+    """Return True if the whole conversation is archived."""
     request = pb.ListConversationsRequest(page_size=200)
     listed = (await client.conversations.ListConversations(request)).conversations
     found = await client.conversations.GetConversation(pb.GetConversationRequest(conversation_id=conv))

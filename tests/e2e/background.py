@@ -120,7 +120,7 @@ def dispatched(view: View, tool: str) -> event_pb2.ToolDispatched:
 
 
 async def found(client: Client, run_id: str, what: str) -> None:
-    """Tell the research what it has found; a run that nobody has recorded yet is waited for."""
+    """Signal the finding to the research run; wait for the run if it is not recorded yet."""
     signal = run_pb2.Signal(name="found")
     signal.payload.string_value = what
     request = runs.SignalRunRequest(run_id=run_id, signal=signal, request_id=f"found {what}")

@@ -1,4 +1,4 @@
-"""What a client sees and says: stubs, and a reader that holds the stream to its promises."""
+"""Client of a server under test: stubs, and a reader that checks the guarantees of the stream."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ class View:
     words: list[Any] = field(default_factory=list)
     """Everything that came, in order."""
     stale: set[str] = field(default_factory=set)
-    """Messages whose text was begun on an earlier stream and not heard of since."""
+    """Messages whose text began on an earlier stream and has not continued on this one."""
 
     @property
     def names(self) -> list[str]:
         return [event.name for event in self.events]
 
     def text(self) -> str:
-        """What agents have said, message by message, the unfinished ones last."""
+        """Return the text of the agents' messages, unfinished messages last."""
         said = [m.content for m in self.messages.values() if m.role == conversation.MESSAGE_ROLE_AGENT]
         return "\n".join([*said, *self.texts.values()])
 
@@ -67,7 +67,7 @@ class View:
         return [event.name for event in self.events if event.turn_id == turn_id]
 
     def settled(self, turn_id: str) -> bool:
-        """Whether the turn has ended, its memory extraction included."""
+        """Return True if the turn and its memory extraction have ended."""
         events = [event for event in self.events if event.turn_id == turn_id]
         if any(event.turn_completed.memory_extraction_run_id for event in events):
             return any(event.name in EXTRACTION_ENDS for event in events)

@@ -1,7 +1,7 @@
 """A corpus of graphs, each of which does one thing that a crash could spoil, and what the tests do about it.
 
-Every run is told ``{name, url}``: a name of its own, and where the counting server is. None of them says in
-its output when, how often or where something was done, so that the same graph always gives the same output.
+The input of every run is ``{name, url}``: a unique name, and the address of the counting server. No output
+contains a time, a count or a place of execution, so that the same graph always gives the same output.
 """
 
 from __future__ import annotations
@@ -326,11 +326,11 @@ class Case:
 
     workflow: str
     gates: tuple[str, ...] = ()
-    """Where they approve."""
+    """Gates that the clients approve."""
     signals: tuple[str, ...] = ()
-    """What they send."""
+    """Signals that the clients send."""
     cancel: bool = False
-    """Whether they cancel it, when it waits in every way."""
+    """True if the clients cancel the run once it waits in every way."""
     fork: int = 0
     """The node execution before which they fork it, when it has ended; 0: none."""
 

@@ -1,5 +1,5 @@
-"""Stories told to servers that die: each is told again from its beginning to the next server, under the same
-request ids, until it comes to its end."""
+"""Stories for servers that die. Each story starts again at the next server, with the same request ids, until
+it has run to its end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.e2e.process import Server
 
 Story = Callable[[Client, View], Awaitable[Any]]
 AT_ONCE = 3
-"""Stories that are told at the same time, each to servers of its own."""
+"""Stories that run concurrently, each with its own servers."""
 MOST = 40
 """Passages that no story makes of any point."""
 
@@ -80,8 +80,8 @@ async def at_every(
 
     for first in range(1, MOST, AT_ONCE):
         async with asyncio.TaskGroup() as group:
-            told = [group.create_task(one(number)) for number in range(first, first + AT_ONCE)]
-        died = [task.result() for task in told]
+            tasks = [group.create_task(one(number)) for number in range(first, first + AT_ONCE)]
+        died = [task.result() for task in tasks]
         assert set(died) <= {0, 1}
         if 0 in died:
             return first - 1 + died.index(0)

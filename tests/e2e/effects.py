@@ -1,4 +1,4 @@
-"""The world outside: an HTTP server that counts what reaches it, and is busy, slow or silent when told to."""
+"""External HTTP server that counts its requests, and is busy, slow or silent on request."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Effects:
         return self.url.removeprefix("http://")
 
     def of(self, prefix: str) -> dict[str, int]:
-        """How often each path that begins so was asked for."""
+        """Return the number of requests for each path with this prefix."""
         return {path: count for path, count in self.counts.items() if path.startswith(prefix)}
 
     def release(self) -> None:

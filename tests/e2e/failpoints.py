@@ -6,8 +6,8 @@ first). The points lie on methods of the server, which knows nothing of them::
     before-commit       a commit of a conversation or run is submitted, nothing of it written
     in-commit           in the writer's thread: all statements were carried out, COMMIT comes next. The disk
                         is slow this time, so that what was handed out too early comes to something
-    committed           in the writer's thread: it is on disk, and nobody knows
-    after-commit        on disk, and nobody told
+    committed           in the writer's thread: it is on disk, and no waiter has been notified
+    after-commit        on disk, and no client has been notified
     before-publish      events on disk are about to be shown to watchers
     before-dispatch     what was decided is about to be handed out
     before-answer       a child run's or agent's result is about to reach who waits for it

@@ -1,5 +1,5 @@
-"""Turns that are worth killing a server for: every way in which a tool can be carried out, hooks that take
-their time, a history that is summed up. For each its agent, and what it is told."""
+"""Turns during which tests kill a server: every tool invocation mode, slow hooks, a summarized history. Each
+case names its agent and the texts that the agent receives."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ class Case:
     agent: str = "host"
     names: tuple[str, ...] = ()
     loose: bool = False
-    """Whether the model may be told of some things together or apart, and answers accordingly."""
+    """True if the model may receive some results in one request or in several, with different answers."""
 
     @property
     def steps(self) -> int:
@@ -206,8 +206,8 @@ def plain(text: str) -> str:
 
 
 @dataclass
-class Told:
-    """A case that is told. ``record`` is what is left of it in the end."""
+class CaseStory:
+    """A story that plays one case. ``record`` is the record at its end."""
 
     case: Case
     view: View = field(default_factory=View)
@@ -230,7 +230,7 @@ class Told:
         ]
         results = [result for move in moves for result in move.tool_results]
         called = [call for move in moves for call in move.tool_calls]
-        # Each call was carried out and told once.
+        # The server executed and reported each call once.
         assert len(called) == len(results) == view.names.count("tool.dispatched")
         assert len(results) == view.names.count("tool.completed") + view.names.count("tool.failed")
         found = await conversation_of(client, conv)

@@ -1,4 +1,4 @@
-"""Where servers come from: a process that has imported everything and forks, so that a start takes a moment.
+"""Launcher of servers: a process that has imported everything and forks, so that a server starts quickly.
 
 Each is a server as ``wonder serve`` starts it, in a process of its own, that can be made to die at chosen
 points: given several failpoints (see `tests.e2e.failpoints`), the first server dies at the first of them,
@@ -44,9 +44,9 @@ def order(
 ) -> tuple[IO[bytes], IO[bytes]]:
     """Have a server started. Returns what to read: its log, and its exit code."""
     (log, their_log), (code, their_code) = os.pipe(), os.pipe()
-    told = {"arguments": [*arguments], "environment": {**environment}, "failpoints": [*failpoints]}
+    launch = {"arguments": [*arguments], "environment": {**environment}, "failpoints": [*failpoints]}
     try:
-        socket.send_fds(_nursery(), [json.dumps(told).encode()], [their_log, their_code])
+        socket.send_fds(_nursery(), [json.dumps(launch).encode()], [their_log, their_code])
     finally:
         os.close(their_log)
         os.close(their_code)
@@ -104,16 +104,16 @@ def main() -> None:
             os.close(file)
 
 
-def _see_through(told: dict[str, Any], end: int) -> NoReturn:
+def _see_through(launch: dict[str, Any], end: int) -> NoReturn:
     """Start server after server, until one ends that none follows."""
-    failpoints = told["failpoints"]
+    failpoints = launch["failpoints"]
     lives = failpoints if len(failpoints) == 1 else [*failpoints, ""]
     for number, failpoint in enumerate(lives, 1):
         child = _forked()
         if not child:
             os.close(end)
             _log("born", pid=os.getpid())
-            _serve(told, failpoint)
+            _serve(launch, failpoint)
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         if code != -signal.SIGKILL or number == len(lives):
             os.write(end, str(code).encode())
@@ -122,7 +122,7 @@ def _see_through(told: dict[str, Any], end: int) -> NoReturn:
     os._exit(0)
 
 
-def _serve(told: dict[str, Any], failpoint: str) -> NoReturn:
+def _serve(launch: dict[str, Any], failpoint: str) -> NoReturn:
     """Be a server, to its end."""
     from tests.e2e.failpoints import Failpoint
     from wonder_server.compose import open_application
@@ -133,7 +133,7 @@ def _serve(told: dict[str, Any], failpoint: str) -> NoReturn:
     code = 1
     try:
         os.environ.clear()
-        os.environ.update(told["environment"])
+        os.environ.update(launch["environment"])
         failpoints = Failpoint(failpoint) if failpoint else NO_FAILPOINTS
         if isinstance(failpoints, Failpoint):
             failpoints.lay()
@@ -141,7 +141,7 @@ def _serve(told: dict[str, Any], failpoint: str) -> NoReturn:
         _set_wall_clock(os.environ.pop("WALL_CLOCK", ""))
         parser = argparse.ArgumentParser(prog="wonder")
         register(parser.add_subparsers())
-        arguments = parser.parse_args(["serve", *told["arguments"]])
+        arguments = parser.parse_args(["serve", *launch["arguments"]])
         platform = Platform(failpoints=failpoints)
         code = arguments.run(arguments, lambda settings: open_application(settings, platform))
     except SystemExit as end:
@@ -170,8 +170,8 @@ def _set_wall_clock(file: str) -> None:
     time.time = lambda: set_ns() / 1e9
 
 
-def _log(event: str, **told: object) -> None:
-    print(json.dumps({"event": event, "level": "info", **told}), file=sys.stderr, flush=True)
+def _log(event: str, **fields: object) -> None:
+    print(json.dumps({"event": event, "level": "info", **fields}), file=sys.stderr, flush=True)
 
 
 def _forked() -> int:

@@ -1,4 +1,4 @@
-"""Graphs whose runs do not go well, or are interfered with. Those that call out are told ``url``."""
+"""Graphs whose runs fail or are interrupted. The input of those that send requests contains ``url``."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ def _conversation(conv: said.Conversation) -> Iterable[Put | Emit]:
     yield put_message(message)
     yield put_move(move)
     for kind, value_type in CONVERSATION.event_types.items():
-        # A turn's end would be taken for that of a message that is being spoken.
+        # The end of a turn would count as the end of a message that is still streaming.
         yield Emit(kind, values[value_type], turn.id)
     yield Emit("tool.failed", failed, turn.id)
 

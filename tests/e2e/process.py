@@ -52,7 +52,7 @@ class Server:
         return self
 
     async def is_ready(self) -> bool:
-        """Whether it serves or has served; False if it ends before."""
+        """Wait until the server is or has been ready; return False if it ends before."""
         async with self._changed:
             await self._changed.wait_for(lambda: self.lives or self._over())
         self.address = next((line["address"] for line in self.log if line["event"] == "ready"), "")
@@ -75,17 +75,17 @@ class Server:
         return found[number - 1]
 
     def count(self, event: str) -> int:
-        """How many log lines of this name there are."""
+        """Return the number of log lines with this name."""
         return sum(line["event"] == event for line in self.log)
 
     @property
     def lives(self) -> int:
-        """How many of its servers have been ready."""
+        """Number of its servers that have been ready."""
         return self.count("ready")
 
     @property
     def deaths(self) -> int:
-        """How many of its servers were killed and followed by another."""
+        """Number of its servers that were killed and followed by another."""
         return self.count("killed")
 
     async def reborn(self, lives: int) -> None:

@@ -1,4 +1,4 @@
-"""What may happen at a provider, and what becomes of the turn: the table of `test_provider_faults`."""
+"""Faults of a provider and the outcome of the turn for each: the table of `test_provider_faults`."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ TIMEOUT, STOPPED = errors_pb2.ERROR_REASON_TIMEOUT, errors_pb2.ERROR_REASON_CANC
 PATIENCE_MS = 1_500
 """For the first token, and between chunks, where a provider is silent."""
 CALL_MS = 3_000
-"""For a whole answer there. Everywhere else nobody is in a hurry, so that a busy machine changes nothing."""
+"""Timeout of a whole answer in these cases. Other cases have long timeouts, so that a busy machine does not
+change their outcome."""
 WAITS_S = (0.5, 1.0)
 """Between the attempts at a model, by the platform's defaults."""
 
 SAID = "one two three four"
 HALF = "one two "
-"""As much of it is heard where an answer stops half way; less where the connection was reset."""
+"""Text that arrives of an answer that stops half way; less if the connection was reset."""
 GOOD = Script(text=SAID)
 FACT = Call(name="remember", arguments='{"fact": "{word}"}')
 """``{word}`` is the turn's own, so that what was written by whom can be counted."""
@@ -120,7 +121,7 @@ def _cases() -> Iterator[Case]:
         ("429-says-when", Script(status=429, retry_after="60"), False),
     ):
         first = Script(status=500), script
-        # Nobody but the cancel hangs up on these.
+        # Only the cancellation closes these connections.
         yield Case(
             name=f"{name}-cancelled", scripts=first, requests=2, status=CANCELLED, reason=STOPPED,
             half=half, waits_s=(0.5,), cancel=True,

@@ -1,4 +1,4 @@
-"""What a client sees of runs: a reader that holds WatchRun to its promises, and what is asked most."""
+"""Client view of runs: a reader that checks the guarantees of WatchRun, and the most frequent requests."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class RunView:
         assert self.has_ended, self.names
 
     async def until(self, condition: Callable[[], object]) -> None:
-        """Wait until ``condition``, over what somebody watches here, holds."""
+        """Wait until ``condition`` holds for the view that a client watches here."""
         async with asyncio.timeout(60), self._changed:
             await self._changed.wait_for(condition)
 
@@ -79,7 +79,7 @@ class RunView:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run went, without anything that differs from one time to another."""
+    """Outcome of a run, without values that differ between executions."""
 
     status: str
     reason: str
@@ -90,7 +90,7 @@ class Outcome:
 
 
 def outcome(view: RunView) -> Outcome:
-    """How the run went. Holds the record to its laws: each node execution begins and ends once."""
+    """Return the outcome of the run, and check that each node execution begins and ends once."""
     assert [event.sequence for event in view.events] == list(range(1, len(view.events) + 1))
     end = getattr(view.events[-1], view.events[-1].WhichOneof("payload"))
     assert isinstance(end, run_pb2.Run)

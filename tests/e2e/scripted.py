@@ -15,7 +15,7 @@ PROVIDERS = {
     "gemini": ("gemini", "gemini"),
     "litellm": ("anthropic", "openai_chat"),
 }
-"""What is spoken: provider and format. LiteLLM is what reaches Anthropic in OpenAI's format."""
+"""Provider and format of each model. LiteLLM reaches Anthropic in OpenAI's format."""
 _numbers = itertools.count(1)
 
 

@@ -111,11 +111,11 @@ async def test_a_project_that_does_not_allow_it_reaches_nothing_on_this_machine(
 
 async def test_a_project_that_allows_it_does_and_a_stream_shows_the_event(client: Client, shop: Shop) -> None:
     request = pb.StreamTaskRequest(**asked("order", "shopping", url=shop.url))
-    told = [answer async for answer in client.executor.StreamTask(request)]
-    assert MessageToDict(told[-1].result.output) == {"number": 7}
-    assert [step.attempts for step in told[-1].result.steps] == [1, 2, 1]
+    answers = [answer async for answer in client.executor.StreamTask(request)]
+    assert MessageToDict(answers[-1].result.output) == {"number": 7}
+    assert [step.attempts for step in answers[-1].result.steps] == [1, 2, 1]
     assert len(shop.keys) == 2 and len(set(shop.keys)) == 1 and shop.keys[0].endswith("/post")
-    [event] = [answer.progress for answer in told if answer.HasField("progress")]
+    [event] = [answer.progress for answer in answers if answer.HasField("progress")]
     assert (event.step_id, event.progress.message) == ("told", "event order.placed")
     assert json.loads(event.progress.output) == {"number": 7, "asked": {"item": "tea"}}
 

@@ -1,4 +1,4 @@
-"""What an agent may spend in its life, over all its conversations (feature C6)."""
+"""Lifetime budget of an agent, over all its conversations (feature C6)."""
 
 from __future__ import annotations
 
@@ -67,7 +67,9 @@ async def test_an_agent_shows_what_it_has_spent_in_all_conversations(scripted: S
     assert usage in [each.usage for each in listed.agents]
 
 
-async def test_tokens_are_told_then_enforced_then_no_turn_begins(scripted: Scripted) -> None:
+async def test_the_model_learns_the_token_budget_before_it_is_enforced_and_then_no_turn_begins(
+    scripted: Scripted,
+) -> None:
     client = scripted.client
     agent = await scripted.agent(AGAIN)
     await limited(client, agent, max_tokens=900)

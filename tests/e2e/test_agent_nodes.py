@@ -128,8 +128,8 @@ async def test_a_looped_in_agent_hears_what_was_said_answers_to_all_and_stays(
         view = await listener.until(lambda v: answer["turn_id"] and v.settled(answer["turn_id"]))
     assert answer["conversation_id"] == conv
     assert "participant.joined" in view.names
-    heard = str(scripted.requests[0]["messages"])
-    assert "I take the blue one." in heard and "And you?" in heard
+    prompt = str(scripted.requests[0]["messages"])
+    assert "I take the blue one." in prompt and "And you?" in prompt
     assert [m.content for m in await client.messages(conv)][-2:] == ["And you?", "I would take the red one."]
     guests = [p for p in (await conversation_of(client, conv)).participants if p.agent.name == guest]
     assert [p.origin for p in guests] == [conversation.PARTICIPANT_ORIGIN_LOOPED_IN]
@@ -216,7 +216,7 @@ WORDS = " ".join(f"word{n}" for n in range(1, 6))
 
 
 async def ask_once(client: Client, _: View) -> None:
-    """Start the run and see it through; it can be told again."""
+    """Start the run and wait for its end; the story can be repeated."""
     answer = await output(
         client, await started(client, "e2e/asking/ask_assistant_delegate", "say 5 words", "ask")
     )
@@ -252,7 +252,7 @@ async def loop_in_once(client: Client, _: View) -> None:
 
 
 STEPS = ("run started", "agent at work", "agent has answered", "run ended")
-"""What the stories have on disk, each before the next begins."""
+"""Steps of the stories, each on disk before the next begins."""
 POINTS = {
     "before-commit": len(STEPS),
     "after-commit": len(STEPS),
@@ -260,7 +260,7 @@ POINTS = {
     "token": 1,
     "model-done": 1,
 }
-"""How often at least the stories pass them."""
+"""Failpoints, with the minimum number of times that the stories pass each."""
 
 
 @pytest.mark.parametrize("story", [ask_once, loop_in_once])

@@ -100,7 +100,7 @@ async def test_a_delegate_that_declines_says_why(pair: Pair) -> None:
     assert "AGENT_DECLINED" in json.dumps(pair.host.requests[1])
 
 
-async def test_a_delegate_that_fails_is_told(pair: Pair) -> None:
+async def test_the_model_receives_the_failure_of_a_delegate(pair: Pair) -> None:
     name = await pair.begin(Script(status=401))
     turn, view = await pair.turn("Ask.", Script(calls=(call(name, message="?"),)), Script(text="Sorry."))
     assert turn.status == COMPLETED
@@ -118,7 +118,7 @@ async def test_a_delegate_that_takes_too_long_is_stopped(pair: Pair) -> None:
         await pair.guest.until_closed_early()
 
 
-async def test_who_is_not_there_cannot_be_asked_until_there_is_such_an_agent(
+async def test_an_absent_agent_cannot_be_asked_until_it_is_created(
     client: Client, provider: Provider
 ) -> None:
     tool, name = await asking(client, "nobody_yet")
@@ -201,37 +201,37 @@ async def test_two_agents_debate_three_rounds_before_everyone(pair: Pair) -> Non
         "Round 2", "Guest's view 2.", "Host's view 2.",
         "Round 3", "Guest's view 3.", "We agree.",
     ]  # fmt: skip
-    # It hears what was said, joins once, stays, and whoever called is told so.
+    # The guest receives the history, joins once and stays. The calling agent learns that it stays.
     assert "Debate: tabs or spaces?" in json.dumps(pair.guest.requests[0])
     assert "Host's view 2." in json.dumps(pair.guest.requests[2])
     assert view.names.count("participant.joined") == 1
     (joined,) = (e.participant_joined for e in view.events if e.participant_joined.agent.name)
     assert joined.origin == conversation.PARTICIPANT_ORIGIN_LOOPED_IN
     assert joined.added_by.agent.turn_id == turn.id
-    told = json.dumps(pair.host.requests[1])
-    assert "Guest's view 1." in told and "joined" in told and "stays until" in told
+    host_prompt = json.dumps(pair.host.requests[1])
+    assert "Guest's view 1." in host_prompt and "joined" in host_prompt and "stays until" in host_prompt
     asked, _ = await pair.client.turn(pair.conv, f"@{pair.guest_name} are you there?")
     assert asked.agent_id == joined.agent.agent_id
     await removed_hears_nothing(pair, joined.agent.agent_id)
 
 
 async def removed_hears_nothing(pair: Pair, guest: str) -> None:
-    """The guest is removed: it is neither asked nor told anything more, and cannot be addressed."""
-    client, heard = pair.client, len(pair.guest.requests)
+    """Remove the guest; it then receives no requests and cannot be addressed."""
+    client, guest_requests = pair.client, len(pair.guest.requests)
     removal = pb.RemoveParticipantRequest(conversation_id=pair.conv, agent_id=guest)
     left = (await client.conversations.RemoveParticipant(removal)).conversation
     assert guest not in [person.agent.agent_id for person in left.participants]
     send = pb.ConverseSend(content="And now?", agent_id=guest)
     asked = client.conversations.SendMessage(pb.SendMessageRequest(conversation_id=pair.conv, send=send))
     assert (await rejected(asked))[0] == "AGENT_NOT_FOUND"
-    # By its name, or as a reply, somebody else hears it.
+    # A message with its name, or a reply to it, goes to another agent.
     turn, _ = await client.turn(pair.conv, f"@{pair.guest_name} are you still there?")
     said = [message.id for message in await client.messages(pair.conv) if message.author == guest]
     send = pb.ConverseSend(content="What did you mean?", reply_to_message_id=said[-1])
     request = pb.SendMessageRequest(conversation_id=pair.conv, send=send)
     reply = (await client.conversations.SendMessage(request)).turn
     await client.settled(pair.conv, reply.id)
-    assert guest not in (turn.agent_id, reply.agent_id) and len(pair.guest.requests) == heard
+    assert guest not in (turn.agent_id, reply.agent_id) and len(pair.guest.requests) == guest_requests
     events = await client.events(pair.conv)
     (gone,) = (event for event in events if event.name == "participant.left")
     assert gone.participant_left.agent.agent_id == guest
@@ -253,7 +253,7 @@ async def test_the_model_may_choose_the_mode_of_a_call(pair: Pair) -> None:
     assert '"invocation_mode": {"type": "string", "enum": ["delegate", "loop_in"]' in json.dumps(
         pair.host.requests[0]
     )
-    # What it chose is not part of what the agent is told.
+    # The invocation mode is not part of the prompt of the called agent.
     assert "invocation_mode" not in json.dumps(pair.guest.requests[0]["messages"])
 
 

@@ -44,7 +44,7 @@ async def archived(populated: Populated, data: Path) -> AsyncIterator[tuple[Clie
 
 
 async def until(seen: Callable[[], Awaitable[Any]]) -> None:
-    """Until something shows that is told to nobody."""
+    """Poll until a state holds that no event reports."""
     async with asyncio.timeout(60):
         while True:
             if await seen():
@@ -58,7 +58,7 @@ async def listed(client: Client, **asked: Any) -> list[str]:
 
 
 async def test_a_conversation_expires_while_the_server_runs_and_each_turn_moves_that_on(data: Path) -> None:
-    """Nobody does anything but wait; the server looks every second."""
+    """The test only waits; the server sweeps every second."""
     environment = {"WONDER_CONVERSATION_TTL_SECONDS": "2", "WONDER_SWEEP_INTERVAL_SECONDS": "1"}
     async with serving(data, environment=environment) as server, server.client() as client:
         conv = await client.open()
@@ -127,7 +127,7 @@ async def list_runs(client: Client, doomed: Any) -> None:
 
 
 @pytest.mark.parametrize("ask", [read, subscribe, send, preview, change, close, list_runs])
-async def test_whoever_asks_for_it_brings_it_back(
+async def test_a_request_for_an_archived_conversation_restores_it(
     populated: Populated, data: Path, ask: Callable[[Client, Any], Awaitable[None]]
 ) -> None:
     doomed = populated.doomed
@@ -135,7 +135,7 @@ async def test_whoever_asks_for_it_brings_it_back(
         await ask(client, doomed)
         conv = await get(client, doomed.conv)
         assert not conv.HasField("archive_time") and doomed.conv in await listed(client)
-        # It has as long to live as before; what was delegated stays where it is until somebody asks for that.
+        # Its time to live starts again. The delegated conversation stays archived until a request names it.
         assert conv.expire_time.ToSeconds() > time.time() + int(AHEAD)
         assert len(objects(data)) == 1
         await read(client, doomed)
@@ -143,7 +143,7 @@ async def test_whoever_asks_for_it_brings_it_back(
         assert objects(data) == []
 
 
-async def test_without_its_conversation_nothing_is_found_and_one_is_told_what_to_name(
+async def test_without_its_conversation_nothing_is_found_and_the_error_says_what_to_name(
     populated: Populated, tmp_path: Path
 ) -> None:
     doomed, run_id = populated.doomed, populated.doomed.before[0].context_assembly_run_id

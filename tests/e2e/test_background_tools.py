@@ -52,7 +52,7 @@ async def test_a_question_is_answered_while_research_goes_on_and_then_the_findin
     conv = await client.open(agent)
     async with client.listening(conv) as listener:
         a = (await client.say(conv, "Research authentication patterns for our API")).turn.id
-        # The message whole, not its text as it is spoken: then the model's call is over.
+        # Wait for the whole message, not its partial text: then the model's call is over.
         view = await listener.until(lambda v: STARTED.text in [m.content for m in v.messages.values()])
         operation = dispatched(view, "research").operation
         assert operation.is_async and operation.run_id.startswith("run_")
@@ -96,7 +96,9 @@ async def test_a_question_is_answered_while_research_goes_on_and_then_the_findin
     assert dict(result.result.struct_value) == {"found": "Everybody uses OAuth."}
 
 
-async def test_a_task_in_the_background_and_one_that_fails_are_both_told(scripted: Scripted) -> None:
+async def test_the_model_receives_the_results_of_background_tasks_that_complete_or_fail(
+    scripted: Scripted,
+) -> None:
     client = scripted.client
     await prepared(client)
     agent = await scripted.agent(
@@ -110,21 +112,21 @@ async def test_a_task_in_the_background_and_one_that_fails_are_both_told(scripte
     assert turn.status == COMPLETED and turn.issues.tool_failures == 1
     assert view.names.count("tool.completed") == view.names.count("tool.failed") == 1
     (failed,) = (e.tool_failed for e in view.events if e.name == "tool.failed")
-    # More than the model is told.
+    # The event has more detail than the model receives.
     assert failed.error.reason == errors_pb2.ERROR_REASON_ASSERTION_FAILED
     assert failed.error.message == failed.tool_result.error.message == "The ice was thin."
     moves = await client.moves(turn.id, conv)
-    told = [result for move in moves for result in move.tool_results]
+    results = [result for move in moves for result in move.tool_results]
     # Together or one after the other, as they came, but each once, and each by a move that says something.
-    assert len(told) == 2 and sorted(result.success for result in told) == [False, True]
-    (failure,) = (result.error for result in told if not result.success)
+    assert len(results) == 2 and sorted(result.success for result in results) == [False, True]
+    (failure,) = (result.error for result in results if not result.success)
     assert failure.code == conversation.TOOL_ERROR_CODE_EXECUTION_FAILED
     assert "The ice was thin." in failure.message
     assert "The ice was thin." in seen(scripted) and "deep" in seen(scripted)
     assert view.text().startswith("Both are running.\nSomething came back.")
 
 
-async def test_a_workflow_in_the_background_that_fails_is_told(scripted: Scripted) -> None:
+async def test_the_model_receives_the_failure_of_a_background_workflow(scripted: Scripted) -> None:
     client = scripted.client
     await prepared(client)
     failed = "The research I started earlier failed because nothing was found."

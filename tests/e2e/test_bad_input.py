@@ -40,7 +40,8 @@ METHODS = [
     if method.name not in LATER.get(service.name, "").split() and not method.client_streaming
 ]
 PAYLOADS = {"google.protobuf.Struct", "google.protobuf.Value"}
-NOBODY = "01M80B4FQSR67S4TVYMV1BGX37"
+UNUSED = "01M80B4FQSR67S4TVYMV1BGX37"
+"""Id part that belongs to no resource."""
 REASONS = {name.removeprefix("ERROR_REASON_") for name in errors_pb2.ErrorReason.keys()}
 TELLTALES = ("Traceback", "Error:", "Exception", "wonder_server", ".py", "protobuf", "object at", "sqlite")
 
@@ -51,7 +52,7 @@ DEFINITION = {
 
 
 class World:
-    """What there is to be asked about, and a request for each method that is taken as it stands."""
+    """Existing resources, and one valid request for each method."""
 
     def __init__(self, conv: str, turn_id: str, memory_id: str, run_id: str) -> None:
         self.conv, self.turn_id, self.memory_id, self.run_id = conv, turn_id, memory_id, run_id
@@ -72,19 +73,19 @@ class World:
 
     def _given(self, method: str) -> dict[str, Any]:
         conv, agent = {"conversation_id": self.conv}, {"agent_id": "assistant"}
-        nowhere = {"conversation_id": f"conv_{NOBODY}"}
+        nowhere = {"conversation_id": f"conv_{UNUSED}"}
         # What would delete or rename something asks for what is not there.
         return {
             "CreateConversation": {"conversation": {"title": "x"}, "validate_only": True},
             "GetConversation": conv,
             "SendMessage": {**conv, "send": {"content": "say 1 word"}},
             "Subscribe": {"attach": conv},
-            "ReadMessage": {**conv, "message_id": f"msg_{NOBODY}"},
+            "ReadMessage": {**conv, "message_id": f"msg_{UNUSED}"},
             "CallAgent": {**agent, "input": {"string_value": "say 1 word"}},
             "CancelTurn": {**conv, "turn_id": self.turn_id},
             "GetTurn": {"turn_id": self.turn_id},
             "PreviewContext": {**conv, "send": {"content": "say 1 word"}},
-            "UpdateConversation": {"conversation": {"id": f"conv_{NOBODY}"}},
+            "UpdateConversation": {"conversation": {"id": f"conv_{UNUSED}"}},
             "AddParticipant": {**nowhere, "participant": {"user": {"user_id": "ann"}}},
             "RemoveParticipant": {**nowhere, "user_id": "ann"},
             "CompleteConversation": nowhere,
@@ -101,40 +102,40 @@ class World:
             "WatchRun": {"run_id": self.run_id},
             "ReplayRun": {"run_id": self.run_id},
             "SignalRun": {"run_id": self.run_id, "signal": {"name": "go"}},
-            "ResolveGate": {"gate_id": f"gate_{NOBODY}", "decision": 1, "shown_hash": "0" * 64},
-            "ForkRun": {"run_id": f"run_{NOBODY}", "before_node_execution": 1},
+            "ResolveGate": {"gate_id": f"gate_{UNUSED}", "decision": 1, "shown_hash": "0" * 64},
+            "ForkRun": {"run_id": f"run_{UNUSED}", "before_node_execution": 1},
             "ExecuteTask": {"task_id": "wonder/std/search_memory", "validate_only": True},
             "StreamTask": {"task_id": "wonder/std/search_memory"},
             "WriteMemory": {**agent, "memory": {"type": "fact", "content": "x"}},
             "BatchWriteMemories": {**agent, "memories": [{"type": "fact", "content": "x"}]},
             "GetMemory": {**agent, "memory_id": self.memory_id},
-            "UpdateMemory": {**agent, "memory": {"id": f"mem_{NOBODY}", "content": "x"}},
+            "UpdateMemory": {**agent, "memory": {"id": f"mem_{UNUSED}", "content": "x"}},
             "SupersedeMemory": {
-                **agent, "memory_id": f"mem_{NOBODY}", "memory": {"type": "fact", "content": "x"},
+                **agent, "memory_id": f"mem_{UNUSED}", "memory": {"type": "fact", "content": "x"},
             },
-            "DeleteMemory": {**agent, "memory_id": f"mem_{NOBODY}"},
+            "DeleteMemory": {**agent, "memory_id": f"mem_{UNUSED}"},
             "ListMemories": agent,
             "SearchMemories": {**agent, "query": "tea"},
             "CreateLibrary": {"library": {"name": "e2e/spare"}, "validate_only": True},
             "GetLibrary": {"library_id": "wonder/std"},
-            "DeleteLibrary": {"library_id": f"lib_{NOBODY}"},
+            "DeleteLibrary": {"library_id": f"lib_{UNUSED}"},
             "PutDefinition": {"library_id": "e2e/bad", "definition": DEFINITION, "validate_only": True},
             "GetDefinition": {"definition_id": "wonder/std/assistant"},
             "ListDefinitions": {"library_id": "wonder/std"},
             "ListRevisions": {"definition_id": "wonder/std/assistant"},
-            "DeleteDefinition": {"definition_id": f"def_{NOBODY}"},
+            "DeleteDefinition": {"definition_id": f"def_{UNUSED}"},
             "ApplyDefinitions": {"library": "e2e/bad", "definitions": [DEFINITION], "validate_only": True},
             "ExportDefinitions": {"library_id": "wonder/std"},
             "CreateAgent": {
                 "agent": {"name": "spare", "persona_id": "wonder/std/assistant"}, "validate_only": True,
             },
             "GetAgent": {"agent_id": "assistant"},
-            "UpdateAgent": {"agent": {"id": f"agt_{NOBODY}"}, "validate_only": True},
-            "DeleteAgent": {"agent_id": f"agt_{NOBODY}"},
+            "UpdateAgent": {"agent": {"id": f"agt_{UNUSED}"}, "validate_only": True},
+            "DeleteAgent": {"agent_id": f"agt_{UNUSED}"},
             "CreateProject": {"project": {"name": "spare"}, "validate_only": True},
             "GetProject": {"project_id": "default"},
-            "UpdateProject": {"project": {"id": f"proj_{NOBODY}"}, "validate_only": True},
-            "DeleteProject": {"project_id": f"proj_{NOBODY}"},
+            "UpdateProject": {"project": {"id": f"proj_{UNUSED}"}, "validate_only": True},
+            "DeleteProject": {"project_id": f"proj_{UNUSED}"},
             "DiffBranch": nowhere,
             "MergeBranch": nowhere,
             "ReadArtifact": {"project_id": "default", "path": "bad/input"},
@@ -251,7 +252,7 @@ HUGE = field(1, field(1, b"a") + field(2, Value(number_value=2.0**53).SerializeT
 
 
 def damages(path: Path) -> Iterator[tuple[str, bytes, str]]:
-    """What is wrong with a field whatever it means: a name for it, the wire, the reason."""
+    """Yield faults that are invalid for any field of this type: name, wire bytes, expected reason."""
     last = path[-1]
     if last.type == FieldDescriptor.TYPE_STRING:
         yield "not UTF-8", wire(path, b"\xff\xfeabc"), "MALFORMED_REQUEST"
@@ -267,7 +268,7 @@ def damages(path: Path) -> Iterator[tuple[str, bytes, str]]:
 
 
 async def snapshot(client: Client, world: World) -> list[Any]:
-    """What there is, as far as lists show it."""
+    """Return all resources that lists show."""
     events = await client.events(world.conv)
     convs = await client.conversations.ListConversations(pb.ListConversationsRequest(page_size=1000))
     agents = await client.library.ListAgents(library.ListAgentsRequest(page_size=1000))
@@ -302,7 +303,7 @@ async def test_what_no_field_may_hold_is_refused_with_its_place(
 
 
 STRINGS = (
-    "", " ", "nonsense", f"conv_{NOBODY}", f"agt_{NOBODY}", f"turn_{NOBODY}", f"run_{NOBODY}", "conv_", "\0",
+    "", " ", "nonsense", f"conv_{UNUSED}", f"agt_{UNUSED}", f"turn_{UNUSED}", f"run_{UNUSED}", "conv_", "\0",
     "../../etc/passwd", "'; DROP TABLE turns; --", "x" * 5000, "💥", "a/b/c/d@-1", "wonder/std/assistant@99",
 )  # fmt: skip
 INTEGERS = (-1, 0, (1 << 31) - 1, -(1 << 31))
@@ -345,7 +346,7 @@ ABSENT = {
     "SupersedeMemory": "MEMORY_NOT_FOUND", "DiffBranch": "CONVERSATION_NOT_FOUND",
     "MergeBranch": "CONVERSATION_NOT_FOUND", "ReadMessage": "MESSAGE_NOT_FOUND",
 }  # fmt: skip
-"""What the requests of the table meet before anything is made wrong; every other one is served."""
+"""Errors of the unchanged requests of the table; every other request succeeds."""
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: str(method.name))
@@ -364,7 +365,7 @@ EMPTY = {
     "GetRun": "RUN_NOT_FOUND", "CancelRun": "RUN_NOT_FOUND", "WatchRun": "RUN_NOT_FOUND",
     "ReplayRun": "RUN_NOT_FOUND", "ListDefinitions": "", "ListRuns": "", "ListGates": "",
 }  # fmt: skip
-"""What an empty request meets; every other method says FIELD_INVALID and names the field."""
+"""Errors of empty requests; every other method answers FIELD_INVALID and names the field."""
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: str(method.name))
@@ -384,8 +385,8 @@ async def test_ids_of_others_lead_nowhere(client: Client, world: World) -> None:
     """An id of another kind, of another data folder, of another conversation."""
     other = await client.open()
     stub = client.conversations
-    far = f"conv_{NOBODY[:-2]}ZZ"  # a shard that this folder has not
-    for wrong in (world.turn_id, world.run_id, f"conv_{NOBODY}", far, world.conv.lower(), world.conv + "A"):
+    far = f"conv_{UNUSED[:-2]}ZZ"  # a shard that this folder has not
+    for wrong in (world.turn_id, world.run_id, f"conv_{UNUSED}", far, world.conv.lower(), world.conv + "A"):
         request = pb.GetConversationRequest(conversation_id=wrong)
         assert await rejected(stub.GetConversation(request)) == (
             "CONVERSATION_NOT_FOUND",
@@ -399,7 +400,7 @@ async def test_ids_of_others_lead_nowhere(client: Client, world: World) -> None:
     )
     assert (await rejected(stub.SendMessage(reply)))[0] == "MESSAGE_NOT_FOUND"
     stranger = pb.SendMessageRequest(
-        conversation_id=other, send=pb.ConverseSend(content="x", agent_id=f"agt_{NOBODY}")
+        conversation_id=other, send=pb.ConverseSend(content="x", agent_id=f"agt_{UNUSED}")
     )
     assert (await rejected(stub.SendMessage(stranger)))[0] == "AGENT_NOT_FOUND"
     listed = await stub.ListMoves(pb.ListMovesRequest(conversation_id=other, turn_id=world.turn_id))

@@ -151,9 +151,9 @@ async def test_two_conversations_one_merges_the_other_gets_its_conflict(
     assert ours.origin.git("log", "-1", "--format=%an") == "ada"
     again = await ours.merge(one, expected_head_commit=shown.head_commit, user_id="ada", request_id="m")
     assert again == merged
-    (told,) = [event for event in await client.events(one) if event.name == "branch.merged"]
-    assert (told.branch_merged.repository, told.branch_merged.target_branch) == ("code", "main")
-    assert told.branch_merged.commit == merged.commit and told.branch_merged.user_id == "ada"
+    (announced,) = [event for event in await client.events(one) if event.name == "branch.merged"]
+    assert (announced.branch_merged.repository, announced.branch_merged.target_branch) == ("code", "main")
+    assert announced.branch_merged.commit == merged.commit and announced.branch_merged.user_id == "ada"
 
     met = await ours.merge(two)
     (conflict,) = met.conflicts

@@ -330,7 +330,7 @@ GONE = {
     "DeleteProject", "DeleteDefinition", "DeleteLibrary", "DeleteConversation", "SupersedeMemory",
     "MergeBranch", "ReopenConversation",
 }  # fmt: skip
-"""Methods that a second caller finds nothing to do for, and is told so."""
+"""Methods that may fail for a second caller because the first has already done the work."""
 
 
 async def drained(call: Any) -> Any:
@@ -375,7 +375,7 @@ async def test_anothers_request_id_is_another_request_for_every_method(house: Ho
         try:
             second = await act(house, who, "bob")
         except aio.AioRpcError as problem:
-            # and a second caller is told what anybody would be told by now.
+            # and a second caller gets the error that any caller would get by now.
             assert name in GONE and "request_id" not in (problem.details() or ""), (name, problem.details())
         else:
             assert name not in GONE or name in ("SupersedeMemory", "ReopenConversation"), name
@@ -384,7 +384,7 @@ async def test_anothers_request_id_is_another_request_for_every_method(house: Ho
 
 
 def marks(answer: Any) -> set[str]:
-    """What tells an answer from another: ids of what was made, or what was said."""
+    """Return the values that identify an answer: ids of created resources, or texts."""
     found = set()
     for path in (
         *("turn.id", "turn_id", "message_id", "run.id", "library.id", "agent.id", "project.id"),
@@ -458,7 +458,7 @@ async def test_a_user_id_is_the_callers_own_unless_it_may_act_for_others(house: 
     assert word.refused.error.reason == errors_pb2.ERROR_REASON_PERMISSION_DENIED
 
 
-async def test_nobody_calls_answers_signals_or_merges_in_anothers_name(house: House) -> None:
+async def test_no_caller_calls_answers_signals_or_merges_in_anothers_name(house: House) -> None:
     await asking(house)
     bob = house.bob
     call = pb.CallAgentRequest(agent_id="assistant", input={"string_value": "x"})

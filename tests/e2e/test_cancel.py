@@ -40,10 +40,10 @@ async def test_cancel_closes_the_request_to_the_provider(
             await scripted.until_closed_early()
         # By itself the answer would have gone on.
         assert not provider.requests[-1].finished
-        heard = next(iter(listener.view.texts.values()))
+        shown = next(iter(listener.view.texts.values()))
         view = await listener.until(lambda v: v.settled(said.turn.id))
     *_, message = view.messages.values()
-    assert message.partial and message.content.startswith(heard[:10])
+    assert message.partial and message.content.startswith(shown[:10])
     assert view.of_turn(said.turn.id)[-2:] == ["message.appended", "turn.cancelled"]
     assert (await client.messages(conv))[-1] == message
     assert not answer.turn.operations
@@ -92,8 +92,8 @@ async def test_cancel_hangs_up_on_a_provider_that_has_fallen_silent(
             await scripted.until_closed_early()
         view = await listener.until(lambda v: v.settled(said.turn.id))
     assert answer.turn.status == conversation.TURN_STATUS_CANCELLED and answer.turn.usage.model_calls == 2
-    spoken = [m.content for m in view.messages.values() if m.role == conversation.MESSAGE_ROLE_AGENT]
-    assert spoken == (["one two "] if stall == "chunks" else [])
+    contents = [m.content for m in view.messages.values() if m.role == conversation.MESSAGE_ROLE_AGENT]
+    assert contents == (["one two "] if stall == "chunks" else [])
 
 
 @pytest.mark.parametrize("speaks", PROVIDERS)

@@ -1,4 +1,4 @@
-"""What is sent fits a client that was told nothing about sizes: gRPC's default is 4 MiB a message."""
+"""Answers fit a client with default limits: 4 MiB for one gRPC message."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ async def test_the_conversation_of_an_old_folder_goes_on(old: Old) -> None:
 
 
 async def test_lists_of_large_memories_definitions_and_documents_fit(old: Old) -> None:
-    """What clients may store, as large as it may be, multi-byte text and all."""
+    """Clients store memories, definitions and documents of the maximum size, in multi-byte text."""
     memory, shelf = old.client.memory, old.client.library
     text = "漢" * (1_000_000 // 3)
     for number in range(4):

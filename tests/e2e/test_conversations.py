@@ -84,7 +84,7 @@ async def test_users_and_agents_join_are_addressed_and_leave(client: Client, pro
         left = await remove(client, conv, agent_id=bob)
         assert [p.WhichOneof("participant") for p in left.participants] == ["agent", "user"]
         assert await remove(client, conv, agent_id=bob) == left
-        # Neither named, nor by its id, nor by a reply is it spoken to any more.
+        # Neither its name, nor its id, nor a reply addresses it any more.
         assert (await rejected(say_to(client, conv, "Hello", agent_id=bob_id)))[0] == "AGENT_NOT_FOUND"
         again = await say_to(client, conv, f"@{bob}?", reply_to_message_id=reply.id)
         assert again.turn.agent_id == left.participants[0].agent.agent_id
@@ -92,7 +92,7 @@ async def test_users_and_agents_join_are_addressed_and_leave(client: Client, pro
     assert view.names.count("participant.joined") == 2
     event = next(e for e in view.events if e.name == "participant.left")
     assert event.participant_left.agent.name == bob
-    # Nobody is left to answer.
+    # No agent is left to answer.
     await remove(client, conv, agent_id=ada)
     assert (await rejected(say_to(client, conv, "Anybody?")))[0] == "NO_AGENT"
     assert len(second.requests) == 2
@@ -117,7 +117,9 @@ async def test_removing_an_agent_cancels_its_turns_and_no_others(client: Client,
     assert partial.content.startswith("word0 word1")
 
 
-async def test_who_cannot_be_added_or_removed_is_refused_in_words(client: Client) -> None:
+async def test_a_participant_that_cannot_be_added_or_removed_is_refused_with_a_message(
+    client: Client,
+) -> None:
     conv, missing = await client.open(), "conv_01M80B4FQSR67S4TVYMV1BGX37"
     empty = conversation.Participant()
     assert await rejected(add(client, conv, empty)) == ("FIELD_INVALID", ["participant"])
@@ -206,7 +208,7 @@ async def test_a_completed_conversation_takes_nothing_until_it_is_reopened(clien
     assert turn.ordinal == 2 and view.names.count("conversation.updated") == 1
 
 
-async def test_completing_waits_for_nobody_and_cancels_only_if_told(
+async def test_completing_does_not_wait_and_cancels_turns_only_on_request(
     client: Client, provider: Provider
 ) -> None:
     scripted = Scripted(client, provider, "openai")
@@ -394,7 +396,7 @@ async def test_a_message_with_too_much_beside_it_is_refused(client: Client) -> N
         assert await rejected(client.conversations.SendMessage(request)) == (reason, [field])
 
 
-async def test_nobody_joins_a_full_conversation_by_speaking(client: Client) -> None:
+async def test_no_user_joins_a_full_conversation_by_sending(client: Client) -> None:
     participants = [person(f"user {number}") for number in range(99)]
     agent = conversation.Participant(agent=conversation.AgentParticipant(agent_id="assistant"))
     conv = conversation.Conversation(participants=[agent, *participants])
@@ -407,7 +409,7 @@ async def test_nobody_joins_a_full_conversation_by_speaking(client: Client) -> N
     await client.settled(made.conversation.id, turn.id)
 
 
-async def test_who_is_authenticated_and_says_nothing_else_speaks_by_that_name(data: Path) -> None:
+async def test_a_message_without_a_user_comes_from_the_authenticated_caller(data: Path) -> None:
     tokens = data.parent / f"{data.name}.tokens"
     tokens.write_text("a-token-of-some-length ada\n")
     flags = ("--auth-tokens-file", str(tokens), "--act-as", "ada", "--insecure")

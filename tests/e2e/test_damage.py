@@ -239,9 +239,9 @@ async def test_one_damaged_record_is_named_and_takes_nothing_else_with_it(
             assert len(await client.messages(other)) == 4
             await client.turn(other, "Hello again.")
     assert check(data) == 1
-    told = capsys.readouterr()
-    assert [line for line in told.out.splitlines() if row["id"] in line]
-    assert "1 problem" in told.err
+    printed = capsys.readouterr()
+    assert [line for line in printed.out.splitlines() if row["id"] in line]
+    assert "1 problem" in printed.err
 
 
 WAITING = """
@@ -402,7 +402,7 @@ def _some_message(data: Path) -> tuple[Path, sqlite3.Row]:
             row = connection.execute("SELECT * FROM messages WHERE data LIKE '%tea%'").fetchone()
             if row is not None:
                 return path, row
-    raise AssertionError("nobody likes tea")
+    raise AssertionError("no memory contains tea")
 
 
 def _quiet(_step: str) -> None:

@@ -1,4 +1,4 @@
-"""What is recorded can be read, however deep: transcripts, states and answers of gates beyond a Struct."""
+"""Deep records can be read: transcripts, states and gate answers that are deeper than a Struct may be."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ async def test_it_describes_everything_and_one_of_each_kind(curl: Curl) -> None:
     assert code != 0 and "not found" in problem.lower()
 
 
-async def test_it_calls_with_what_reflection_told_it(curl: Curl) -> None:
+async def test_it_calls_methods_that_it_finds_by_reflection(curl: Curl) -> None:
     made = {"conversation": {"participants": [{"agent": {"name": "assistant"}}]}}
     flags = ("-d", json.dumps(made))
     code, answer, problem = await curl("wonder.v1.ConversationService/CreateConversation", flags=flags)

@@ -1,4 +1,4 @@
-"""When the workflows around a turn fail: assembly fails the turn, extraction only marks it (D3, D5)."""
+"""Failures of hooks: failed context assembly fails the turn, failed extraction only marks it (D3, D5)."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ async def test_a_hook_s_run_is_found_while_it_runs_and_cancelled_with_its_turn(c
     assert (await client.coordinator.GetRun(ask)).run.status == run_pb2.RUN_STATUS_WAITING
     await client.conversations.CancelTurn(convs.CancelTurnRequest(turn_id=turn.id))
     assert (await client.coordinator.GetRun(ask)).run.status == run_pb2.RUN_STATUS_CANCELLED
-    # Nor does it take somebody who looked before.
+    # The cancellation does not depend on an earlier read of the run.
     turn = (await client.say(conv, "hello again")).turn
     await client.conversations.CancelTurn(convs.CancelTurnRequest(turn_id=turn.id))
     ask = runs.GetRunRequest(run_id=turn.context_assembly_run_id)
@@ -172,7 +172,7 @@ async def test_a_run_of_the_same_workflow_fails_with_the_same_words(client: Clie
 
 @pytest.mark.usefixtures("library")
 async def test_a_definition_in_use_is_changed_for_new_turns_only(client: Client) -> None:
-    """What a turn began with it stays with; the next one has the new revision (A1)."""
+    """A turn keeps the revision that it began with; the next turn has the new one (A1)."""
     persona = "name: changing\npersona: {{system_prompt: {}, memory_extraction_workflow_id: none}}"
     await client.apply("e2e/hooks", persona.format("one"))
     await client.agent("changing", "e2e/hooks/changing")

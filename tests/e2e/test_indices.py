@@ -72,9 +72,9 @@ async def test_the_model_is_pointed_to_documents_files_and_memories(
 
     asked = pb.PreviewContextRequest(conversation_id=conv, send=pb.ConverseSend(content="What is there?"))
     blocks = (await client.conversations.PreviewContext(asked)).blocks
-    told = {block.excerpt: (pb.ContextSource.Name(block.source), block.source_id) for block in blocks}
-    assert told["- designs/auth.md"] == ("CONTEXT_SOURCE_ARTIFACT", "designs/auth.md")
-    assert told["- new/file"] == ("CONTEXT_SOURCE_REPOSITORY", "code")
+    sources = {block.excerpt: (pb.ContextSource.Name(block.source), block.source_id) for block in blocks}
+    assert sources["- designs/auth.md"] == ("CONTEXT_SOURCE_ARTIFACT", "designs/auth.md")
+    assert sources["- new/file"] == ("CONTEXT_SOURCE_REPOSITORY", "code")
 
 
 async def test_an_agent_without_such_tools_is_pointed_to_nothing(

@@ -32,7 +32,7 @@ answered, and its end is seen."""
 
 
 async def two_turns(client: Client, view: View) -> None:
-    """The whole story, which can be told again."""
+    """Play the whole story, which can be repeated."""
     conv = await client.open(request_id="open")
     for number, text in enumerate(TEXTS):
         said = await client.say(conv, text, f"say {number}")

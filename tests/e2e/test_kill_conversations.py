@@ -34,7 +34,7 @@ async def populated(tmp_path_factory: pytest.TempPathFactory) -> Populated:
 
 
 async def until(seen: Callable[[], Awaitable[Any]]) -> None:
-    """Until something shows that is told to nobody."""
+    """Poll until a state holds that no event reports."""
     async with asyncio.timeout(60):
         while True:
             if await seen():
@@ -52,7 +52,7 @@ CHANGES = ["participant.joined", "conversation_ended", "conversation.updated", "
 
 
 async def changes(client: Client, view: View) -> None:
-    """A story of what can be done to a conversation, which can be told again."""
+    """Play a story of all changes to a conversation, which can be repeated."""
     conv = await client.open(request_id="open")
     said = await client.say(conv, "say 3 words", "say 1")
     await client.settled(conv, said.turn.id, view)
@@ -202,7 +202,7 @@ async def test_a_deletion_while_agents_work_stops_them(
 async def test_what_expires_is_archived_whole_and_comes_back_whole(
     tmp_path: Path, populated: Populated, point: str
 ) -> None:
-    """Killed while it is put away, while it comes back, and when somebody speaks in it again."""
+    """The server is killed during archiving, during the restore, and at the next message."""
 
     async def tell(data: Path, doom: str) -> int:
         seen: list[bool] = []

@@ -17,7 +17,7 @@ import pytest_asyncio
 
 from tests.e2e.client import Client, View
 from tests.e2e.deaths import at_every, through_deaths
-from tests.e2e.kill_stories import CASES, Told, prepare
+from tests.e2e.kill_stories import CASES, CaseStory, prepare
 from tests.e2e.process import serving
 from wonder.v1 import conversation_pb2 as conversation
 from wonder.v1 import conversation_service_pb2 as pb
@@ -41,7 +41,7 @@ async def whole(name: str, prepared: Path, folder: Path) -> dict[str, Any]:
     """The record of an uninterrupted run."""
     if name not in _whole:
         await asyncio.to_thread(shutil.copytree, prepared, folder)
-        story = Told(CASES[name])
+        story = CaseStory(CASES[name])
         assert await through_deaths(folder, story, story.view, "") == 0
         turns = story.record.get("turns", ())
         assert all(status == conversation.TURN_STATUS_COMPLETED for status, *_ in turns)
@@ -66,7 +66,7 @@ async def test_a_kill_anywhere_leaves_the_record_of_an_uninterrupted_run(
     record = await whole(name, prepared, tmp_path / "whole")
 
     async def tell(data: Path, doom: str) -> int:
-        story = Told(case)
+        story = CaseStory(case)
         deaths = await through_deaths(data, story, story.view, doom, "")
         assert_same(story.record, record, deaths)
         return deaths
@@ -76,7 +76,7 @@ async def test_a_kill_anywhere_leaves_the_record_of_an_uninterrupted_run(
 
 
 STEPS = ("opened", "said", "colleague asked", "colleague at work", "cancelled")
-"""What `cancel_it` has on disk, each before the next begins."""
+"""Steps of `cancel_it`, each on disk before the next begins."""
 
 
 async def cancel_it(client: Client, _: View) -> None:

@@ -112,7 +112,7 @@ async def test_what_a_tool_asks_of_models_is_its_turns_to_pay(
 # --- limits -----------------------------------------------------------------------------------------
 
 
-async def test_tokens_are_told_and_then_enforced(scripted: Scripted) -> None:
+async def test_the_model_learns_the_token_limit_before_it_is_enforced(scripted: Scripted) -> None:
     client = scripted.client
     conv = await client.open(await scripted.agent(AGAIN, limits={"max_tokens_per_turn": 900}))
     turn, view = await client.turn(conv, "Go on and on.")
@@ -150,7 +150,7 @@ async def test_the_budget_of_a_conversation_can_be_changed(scripted: Scripted) -
     budget = common.Budget(max_tokens=spent)
     assert (await revised(client, conv, budget)).budget == budget
     assert (await rejected(client.say(conv, "And that?")))[0] == "BUDGET_EXHAUSTED"
-    # A little more is one call, and the model is told so.
+    # A little more allows one call, and the server tells the model so.
     await revised(client, conv, common.Budget(max_tokens=spent + 10))
     turn, view = await client.turn(conv, "And that?")
     assert turn.status == COMPLETED
@@ -230,7 +230,7 @@ async def test_a_kill_gives_a_turn_no_more_time(provider: Provider, data: Path) 
 # --- the context window -----------------------------------------------------------------------------
 
 
-def told(request: Any) -> str:
+def prompt_of(request: Any) -> str:
     return json.dumps(request["messages"])
 
 
@@ -247,7 +247,7 @@ async def test_a_long_conversation_keeps_its_newest_messages_and_says_so(scripte
     reduced = [e.context_reduced for e in view.events if e.name == "context.reduced"]
     assert reduced and reduced[-1].messages_left_out > 0 and not reduced[-1].summarized
     assert reduced[-1].tokens_after < reduced[-1].tokens_before
-    last = told(scripted.requests[-1])
+    last = prompt_of(scripted.requests[-1])
     assert "number 0" not in last and "number 3" in last
     assert f"{reduced[-1].messages_left_out} older messages are left out" in last
 
@@ -264,8 +264,8 @@ async def test_older_messages_are_summed_up_once(scripted: Scripted) -> None:
         assert turn.status == COMPLETED
     assert len(scripted.requests) == 3 + 1
     asked, then = scripted.requests[-2:]
-    assert "Sum it up" in told(asked) and "number 0" in told(asked)
-    assert "What the conversation was about before:" in told(then) and "number 0" not in told(then)
+    assert "Sum it up" in prompt_of(asked) and "number 0" in prompt_of(asked)
+    assert "What the conversation was about before:" in prompt_of(then) and "number 0" not in prompt_of(then)
     events = await client.events(conv)
     (reduced,) = [e.context_reduced for e in events if e.name == "context.reduced"]
     assert reduced.summarized and reduced.messages_left_out == 2
@@ -295,7 +295,7 @@ async def test_a_summary_that_a_kill_interrupts_is_made_again_and_once(
         (reduced,) = [e.context_reduced for e in view.events if e.name == "context.reduced"]
         assert reduced.summarized and reduced.messages_left_out == 2
     assert len(scripted.requests) == 5
-    assert "It was about x." in told(scripted.requests[-1])
+    assert "It was about x." in prompt_of(scripted.requests[-1])
 
 
 async def test_a_request_that_is_too_long_for_the_provider_is_sent_once_more_with_less(
@@ -315,7 +315,7 @@ async def test_a_request_that_is_too_long_for_the_provider_is_sent_once_more_wit
         await client.turn(conv, text)
     turn, view = await client.turn(conv, "third")
     assert turn.status == COMPLETED and view.text().endswith("Three.")
-    assert "first" in told(scripted.requests[2]) and "first" not in told(scripted.requests[3])
+    assert "first" in prompt_of(scripted.requests[2]) and "first" not in prompt_of(scripted.requests[3])
     turn, view = await client.turn(conv, "fourth")
     assert turn.status == FAILED and "longer than" in turn.error.message
     assert [e.name for e in view.events].count("context.reduced") == 2
@@ -374,7 +374,7 @@ async def test_a_preview_of_memories_names_them(client: Client, scripted: Script
     assert "The user likes tea." in memories[0].excerpt
 
 
-async def test_a_preview_for_nobody_nowhere_or_about_nothing_is_refused(client: Client) -> None:
+async def test_a_preview_of_a_missing_agent_conversation_or_text_is_refused(client: Client) -> None:
     conv = await client.open()
     assert (await rejected(preview(client, conv, " ")))[0] == "FIELD_INVALID"
     assert (await rejected(preview(client, conv, "x", agent_id="nobody")))[0] == "AGENT_NOT_FOUND"

@@ -291,7 +291,7 @@ LISTS: dict[str, Sequence[Asked]] = {
         lambda w: {"agent_id": w.ids["agent"], "filter": {"types": ["fact"]}},
     ),
 }
-"""What is asked of each list: with every filter that is carried out by a path of its own."""
+"""Requests for each list, with every filter that has its own query path."""
 
 CASES = [(name, number) for name, asked in LISTS.items() for number in range(len(asked))]
 
@@ -431,7 +431,7 @@ async def read(world: World, name: str, asked: Mapping[str, Any], size: int, tok
 
 
 def items(page: Any) -> list[Any]:
-    """What the items of a page are known by."""
+    """Return the identifiers of the items of a page."""
     (listed,) = (each for each in page.DESCRIPTOR.fields if each.is_repeated)
     return [_name(item) for item in getattr(page, listed.name)]
 

@@ -1,4 +1,4 @@
-"""What a model says is bounded before it enters a conversation, and nothing of it is lost."""
+"""Long answers of a model: bounded before they enter a conversation, without loss of text."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ async def test_a_long_answer_is_cut_for_a_default_client_and_read_whole(
                 await listener.until(lambda v: v.words and v.words[-1].HasField("caught_up"))
 
 
-async def test_a_call_with_long_arguments_is_refused_and_the_model_told(
+async def test_a_call_with_long_arguments_is_refused_and_the_model_receives_the_error(
     client: Client, provider: Provider
 ) -> None:
     scripted = Scripted(client, provider, "openai")

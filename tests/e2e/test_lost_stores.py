@@ -1,4 +1,4 @@
-"""A store that is lost while there are conversations: the server refuses to start until told otherwise."""
+"""A store that is lost while there are conversations: the server starts only with explicit consent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A hostile MCP server behind a real server: what a client is told, and what the log holds."""
+"""A hostile MCP server behind a real server: the errors that a client receives, and the log."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ async def test_a_hostile_server_costs_its_calls_and_nothing_else(tmp_path: Path)
     async with serving(tmp_path / "data", environment=environment) as running, running.client() as client:
         await client.apply("e2e/hostile", LIBRARY)
         for tool, reason in CALLS.items():
-            assert await told(client, "well", tool) == reason, tool
-            assert await told(client, "well", "well") == "", tool
+            assert await reason_of(client, "well", tool) == reason, tool
+            assert await reason_of(client, "well", "well") == "", tool
         for start in STARTS:
-            assert await told(client, start, "well") == "TASK_FAILED", start
-        assert await told(client, "well", "well") == ""
+            assert await reason_of(client, start, "well") == "TASK_FAILED", start
+        assert await reason_of(client, "well", "well") == ""
     said = [line for line in running.log if line["event"] != "born"]
     assert all("timestamp" in line for line in said), "each line is one JSON object"
     about = [line for line in said if line["event"].startswith("mcp_")]
@@ -80,7 +80,7 @@ def is_there(pid: str) -> bool:
     return Path(f"/proc/{pid}").exists()
 
 
-async def told(client: Client, server: str, tool: str) -> str:
+async def reason_of(client: Client, server: str, tool: str) -> str:
     """The reason of a call's fault; empty if it has none."""
     input: dict[str, Any] = {"server": server, "tool": tool}
     request = pb.ExecuteTaskRequest(task_id="e2e/hostile/call", input=struct(**input))

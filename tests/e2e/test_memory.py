@@ -66,22 +66,22 @@ async def test_of_ten_thousand_operations_none_shows_anything_of_another_agent(c
                 said = f"{problem.details()} {problem.trailing_metadata()}"
                 assert not any(each.word in said for each in everyone if each is not owner)
                 continue
-            told = answer.SerializeToString()
+            received = answer.SerializeToString()
             asked = request.SerializeToString()
             for each in everyone:
                 if each is owner:
                     continue
-                assert each.word.encode() not in told, (method, request)
-                assert each.agent_id.encode() not in told
+                assert each.word.encode() not in received, (method, request)
+                assert each.agent_id.encode() not in received
             for memory_id in other.ids:
-                assert memory_id.encode() not in told or memory_id.encode() in asked, (method, request)
+                assert memory_id.encode() not in received or memory_id.encode() in asked, (method, request)
             for memory in [*getattr(answer, "memories", ()), *written(answer)]:
                 assert memory.agent_id == owner.agent_id
                 owner.ids.append(memory.id)
 
     await asyncio.gather(*(some(OPERATIONS // WORKERS) for _ in range(WORKERS)))
     assert refused > OPERATIONS / 20, "others' ids were tried"
-    # And nobody was harmed: what is there is the owner's, word for word.
+    # All memories are intact: each belongs to its owner, word for word.
     for owner in everyone:
         answer = await client.memory.ListMemories(
             pb.ListMemoriesRequest(agent_id=owner.agent_id, page_size=500)
@@ -220,7 +220,7 @@ async def test_what_a_tool_remembers_says_which_turn_and_move_it_came_from(clien
     assert (source.conversation_id, source.turn_id, source.move_id) == (conv, turn.id, move.id)
 
 
-async def test_an_object_store_that_is_away_is_told_and_nothing_is_half_written(tmp_path: Path) -> None:
+async def test_an_unavailable_object_store_is_reported_and_nothing_is_half_written(tmp_path: Path) -> None:
     data, long = tmp_path / "data", "pineapple " * 1000
 
     def writing(content: str) -> pb.WriteMemoryRequest:

@@ -41,7 +41,7 @@ class Story:
         self.asked: tuple[str, Any, str] | None = None
 
     async def go_on(self, client: Client) -> None:
-        """One change, or the one that nobody knows the end of."""
+        """Make the next change, or repeat the one whose outcome is unknown."""
         if self.asked is None:
             self.asked = self._next()
         method, request, forgotten = self.asked
@@ -83,7 +83,7 @@ class Story:
         return memory_pb2.Memory(type="fact", content=" ".join(words) + rest)
 
     async def check(self, client: Client) -> None:
-        """What is there is what should be, whichever way one asks."""
+        """Check that every method returns the expected memories."""
         listed, token = {}, ""
         while True:
             page = await client.memory.ListMemories(
@@ -150,7 +150,7 @@ async def survive(data: Path, seed: int) -> None:
     rows.close()
     there = {path.name for path in (data / "blobs").glob("??/*")}
     assert wanted <= there, "no memory without its content"
-    assert there <= wanted | noted, "no object that nobody knows of"
+    assert there <= wanted | noted, "no object without a record"
 
 
 async def test_two_hundred_kills_leave_nothing_half_done(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Turns in each provider's format, the scripted provider behind: spoken natively, and through LiteLLM."""
+"""Turns with the scripted provider in each provider's format, natively and through LiteLLM."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ async def test_calls_in_parallel_come_back_each_to_its_own(scripted: Scripted) -
 
 
 def results(scripted: Scripted) -> int:
-    """How many tool results the newest request holds."""
+    """Return the number of tool results in the newest request."""
     word = {"openai": '"role": "tool"', "responses": '"function_call_output"', "gemini": '"functionResponse"'}
     return json.dumps(scripted.requests[-1]).count(word.get(scripted.speaks, '"tool_result"'))
 
@@ -196,7 +196,7 @@ async def test_an_answer_that_breaks_off_begins_again_and_says_so(scripted: Scri
     assert kinds.index("message_restarted") > kinds.index("delta")
 
 
-async def test_the_limit_of_moves_is_told_and_then_enforced(scripted: Scripted) -> None:
+async def test_the_model_learns_the_move_limit_before_it_is_enforced(scripted: Scripted) -> None:
     client = scripted.client
     conv = await client.open(await scripted.agent(Script(calls=(RECALL,)), moves=3))
     turn, view = await client.turn(conv, "Search for ever.")

@@ -92,8 +92,8 @@ async def test_an_extraction_is_charged_whatever_the_model_makes_of_it(
     assert usage.output_tokens == 2 * move.usage.output_tokens > 0
 
 
-async def told_of(client: Client, conv: str, turn_id: str) -> common.Usage:
-    """The turn's usage once it is charged, which follows the end of a turn that is cancelled."""
+async def charged_usage(client: Client, conv: str, turn_id: str) -> common.Usage:
+    """Return the turn's usage once it is charged, which follows the end of a cancelled turn."""
     while not (usage := await spent(client, turn_id)).output_tokens:  # noqa: ASYNC110 - no event says so
         await asyncio.sleep(0.01)
     return usage
@@ -114,7 +114,7 @@ async def test_a_cancelled_stream_is_charged_with_what_was_streamed(
         )
         await listener.until(lambda v: v.settled(said.turn.id))
     async with asyncio.timeout(20):
-        await told_of(client, conv, said.turn.id)
+        await charged_usage(client, conv, said.turn.id)
     usage = await charged_everywhere(client, conv, said.turn.id, agent)
     assert usage.model_calls == len(scripted.requests) == 1
     assert usage.input_tokens > 0 and usage.output_tokens > 20
@@ -165,7 +165,7 @@ async def test_a_tools_model_call_that_broke_off_is_charged(client: Client, prov
     assert usage.model_calls == len(scripted.requests) + len(asked) == 4
 
 
-async def test_what_a_delegate_has_spent_is_its_callers_though_nobody_waits_for_it_any_more(
+async def test_the_usage_of_a_delegate_is_charged_to_its_caller_that_no_longer_waits(
     client: Client, provider: Provider
 ) -> None:
     expert = Scripted(client, provider, "openai")
@@ -264,6 +264,6 @@ async def test_a_kill_during_an_extraction_loses_no_call(
         await client.settled(conv, said.turn.id)
         usage = await charged_everywhere(client, conv, said.turn.id, agent)
         assert usage.model_calls == len(scripted.requests) - before == 3
-        # Nobody knows what the call that was under way has cost.
+        # The cost of the interrupted call is unknown.
         assert not usage.HasField("cost_micros")
         assert await client.memories(agent) == ["Ann likes tea."]

@@ -36,7 +36,8 @@ from wonder.v1.conversation_pb2 import AgentParticipant, Participant
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 TURNS, TURNS_EACH = 1_000, 8
-"""How many turns there are, and how many in a conversation: in every fifth one by one, else at once."""
+"""Number of turns in total and in one conversation. They are sequential in every fifth conversation, else
+concurrent."""
 CONCURRENT_CONVERSATIONS = 40
 FORMATS = ("openai", "responses", "anthropic", "gemini")
 LITELLM_EVERY = 12
@@ -66,7 +67,7 @@ class Agents(NamedTuple):
 
 @dataclass
 class FaultyConversation:
-    """A conversation: how its agent's model is spoken to, and its turns, all at once or one by one."""
+    """A conversation: the format of its agent's model, and its turns, concurrent or one by one."""
 
     speaks: str
     plays: list[Play]
@@ -173,7 +174,7 @@ async def pair(client: Client, provider: Provider, speaks: str) -> Agents:
 
 
 async def played(client: Client, provider: Provider, agents: Agents, conv: FaultyConversation) -> View:
-    """A conversation with all of these turns: what somebody saw who attached to it at the start."""
+    """Play all these turns; return the view of a client that attached at the start."""
     participants = [Participant(agent=AgentParticipant(agent_id=name)) for name in agents]
     opened = pb.CreateConversationRequest(conversation=conversation.Conversation(participants=participants))
     conv.id = (await client.conversations.CreateConversation(opened)).conversation.id
@@ -215,7 +216,7 @@ def filled(script: Script, word: str) -> Script:
 
 
 async def wrong_in_conversation(client: Client, played: FaultyConversation, view: View) -> list[str]:
-    """What the record and the stream of a conversation have that they should not."""
+    """Return the errors in the record and the stream of a conversation."""
     conv, problems = played.id, []
     events = await client.events(conv)
     if events != view.events:

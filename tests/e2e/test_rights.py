@@ -1,4 +1,4 @@
-"""What callers may do in the name of others, and delete (see `test_callers`, whose server this is)."""
+"""Rights to act in the name of others and to delete, at the server of `test_callers`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["house"]
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
-async def test_nobody_calls_an_agent_as_an_agent_or_a_run(house: House) -> None:
+async def test_no_client_calls_an_agent_as_an_agent_or_a_run(house: House) -> None:
     await asking(house)
     for kind, caller in (
         ("agent", {"agent": {"agent_id": "", "turn_id": ""}}),

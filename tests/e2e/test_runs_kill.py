@@ -1,8 +1,8 @@
 """kill -9 wherever a run persists, tells or does something: it ends as if nothing had happened.
 
 A corpus of graphs runs, all at the same time, on servers of which each dies at the next of twenty failpoints.
-To each of them everything is said again under the same request ids. When they are through, every run has the
-result that a server gives which nobody kills; each node's result was recorded once and seen once; what may be
+Each server receives all requests again, with the same request ids. At the end, every run has the result that
+an undisturbed server gives; each node's result was recorded once and seen once; what may be
 done again was done at least once under one key, and what may not was never done twice.
 
 ``RUNS_SOAK=200`` dies as often at each point, and elsewhere every time.
@@ -48,7 +48,7 @@ LIVE = ("operations", "tokens", "forks", "executions", "gates", "works")
 
 @dataclass
 class Story:
-    """One case under one name, told to server after server; what it was answered must never change."""
+    """One case under one name, repeated at server after server; its answers must never change."""
 
     case: Case
     name: str
@@ -102,7 +102,7 @@ class Story:
         self._same(node_id, resolved.SerializeToString(deterministic=True))
 
     async def _cancel(self, client: Client) -> None:
-        """When it has come to all places where it waits; its child run too, so that there is one for sure."""
+        """Cancel the run once it waits at all places; its child run waits too, so that one surely exists."""
         waits = ("gate", "signal", "child", "hang")
         await self.view.until(lambda: {e.node_id for e in self.view.executions("node_started")} >= {*waits})
         while True:
@@ -161,7 +161,7 @@ def _only_death(problems: BaseExceptionGroup[BaseException]) -> None:
 
 
 def _refused(problem: aio.AioRpcError) -> bool:
-    """Whether a server has said that it is not to be had, instead of being dead."""
+    """Return True if a live server has answered that it is unavailable."""
     return any(key == "grpc-status-details-bin" for key, _ in problem.trailing_metadata() or ())
 
 
@@ -170,7 +170,7 @@ def _refused(problem: aio.AioRpcError) -> bool:
 
 @dataclass
 class Whole:
-    """What an undisturbed server makes of the corpus; and a folder with its definitions, to copy."""
+    """Results of the corpus at an undisturbed server, and a folder with its definitions, to copy."""
 
     folder: Path
     effects: Effects
@@ -284,7 +284,7 @@ AT_ONCE = 12
 
 
 @pytest.mark.parametrize("where", POINTS)
-async def test_runs_end_as_if_nobody_had_killed_the_server(data: Path, whole: Whole, where: str) -> None:
+async def test_runs_end_as_at_a_server_that_was_not_killed(data: Path, whole: Whole, where: str) -> None:
     most, names = POINTS[where]
     point = where.split()[0]
     dice = random.Random(None if SOAK else where)
@@ -299,13 +299,13 @@ async def test_runs_end_as_if_nobody_had_killed_the_server(data: Path, whole: Wh
             if server.deaths == HITS:
                 break
             copies = -(-AT_ONCE // len(cases))
-            told = [
+            batch = [
                 Story(case, f"{where.replace(' ', '-')}/{number}/{copy}/{case.workflow}", whole.effects.url)
                 for case in cases
                 for copy in range(copies)
             ]
-            stories += told
-            await tell_all(server, told)
+            stories += batch
+            await tell_all(server, batch)
         assert server.deaths == HITS, f"died only {server.deaths} times at {point}"
         children = await recorded(server, stories)
     finally:

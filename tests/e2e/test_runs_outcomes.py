@@ -155,7 +155,7 @@ async def test_a_child_that_fails_fails_its_parent_with_its_reason(client: Clien
 
 
 @pytest.mark.parametrize("policy", ["fail", "approve", "reject"])
-async def test_a_gate_that_nobody_answers_does_as_its_policy_says(client: Client, policy: str) -> None:
+async def test_an_unanswered_gate_follows_its_policy(client: Client, policy: str) -> None:
     run, view = await ended(client, await start(client, f"expires_{policy}"))
     (gate,) = (event.gate_resolved for event in view.events if event.HasField("gate_resolved"))
     stands = {"fail": "EXPIRED", "approve": "APPROVED", "reject": "REJECTED"}[policy]
@@ -320,7 +320,7 @@ async def test_a_wait_that_ends_while_the_server_is_down_comes_once_with_the_nex
 # --- starting, listing, watching ----------------------------------------------------------------------
 
 
-async def test_a_start_waits_as_long_as_it_is_told_and_no_longer(client: Client, effects: Effects) -> None:
+async def test_a_start_waits_for_the_requested_time_and_no_longer(client: Client, effects: Effects) -> None:
     done = await start(client, "each", {"by": 2}, wait_ms=10_000, metadata=struct(of="mine"))
     assert done.status == run_pb2.RUN_STATUS_COMPLETED
     assert MessageToDict(done.metadata) == {"of": "mine"}

@@ -150,7 +150,7 @@ async def test_sigterm_tells_streams_keeps_turns_and_ends_in_time(data: Path) ->
 
 
 async def refusal(*flags: str, data: Path, **environment: str) -> str:
-    """What a server that must not start says; it exits with 2 and one line."""
+    """Return the error of a server that must not start; it exits with 2 and one line."""
     server = Server(data, *flags, environment=environment)
     await server.begin()
     assert await server.ended() == 2

@@ -50,7 +50,7 @@ description: Runs what it is told to.
 persona: {system_prompt: You run commands., tool_ids: [sh]}
 """
 MARK = f"60.{os.getpid()}"
-"""How long nobody waits; tells these tests' processes from others'."""
+"""Duration of a sleep that no test waits for; it identifies the processes of these tests."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -85,8 +85,8 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
             request.agent.project_ids.append("open")
             await client.library.CreateAgent(request)
         yield running
-    told = [line for line in running.log if line.get("level") in ("error", "warning")]
-    assert [line["event"] for line in told if line["event"] != "rpc_rejected"] == ["egress_refused"], told
+    logged = [line for line in running.log if line.get("level") in ("error", "warning")]
+    assert [line["event"] for line in logged if line["event"] != "rpc_rejected"] == ["egress_refused"], logged
     assert not sandboxed(MARK, str(data))
 
 
@@ -101,7 +101,7 @@ def telling(command: str) -> str:
 
 
 async def says(client: Client, conv: str, command: str) -> dict[str, Any]:
-    """What a command answers that the agent of a conversation is told to run."""
+    """Return the result of a command that the agent of a conversation runs on request."""
     turn, view = await client.turn(conv, telling(command))
     assert turn.status == conversation.TURN_STATUS_COMPLETED
     [done] = [e.tool_completed.tool_result for e in view.events if e.name == "tool.completed"][-1:]
@@ -200,15 +200,15 @@ async def test_output_is_streamed_while_the_command_runs(client: Client, server:
     conv = await client.open("typist")
     line = "echo first; while [ ! -e go ]; do sleep 0.01; done; echo second"
     call = client.executor.StreamTask(pb.StreamTaskRequest(**asked(line, conversation_id=conv)))
-    told = ""
+    progress = ""
     async for answer in call:
         if not answer.HasField("result"):
-            told += answer.progress.progress.output
-        if told == "first\n":
-            told += "|"
+            progress += answer.progress.progress.output
+        if progress == "first\n":
+            progress += "|"
             for folder in (server.data / "worktrees").iterdir():
                 (folder / "go").touch()
-    assert told == "first\n|second\n"
+    assert progress == "first\n|second\n"
 
 
 async def test_a_data_folder_may_be_relative_as_the_usual_one_is(server: Server, tmp_path: Path) -> None:
@@ -254,7 +254,7 @@ async def test_cancel_ends_the_command_and_all_that_it_started(client: Client, s
     assert (await says(client, conv, "echo on"))["text"] == "on\n"
 
 
-async def test_after_a_kill_nothing_runs_on_and_the_model_hears_that_nobody_knows(
+async def test_after_a_kill_nothing_runs_on_and_the_model_learns_that_the_outcome_is_unknown(
     server: Server, tmp_path: Path
 ) -> None:
     data = tmp_path / "data"

@@ -20,9 +20,9 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 OTHERS, TURNS = 20, 20
 WINDOW = 64 * 1024
-"""What a client lets the server send ahead of it."""
+"""Bytes that a client lets the server send ahead of it."""
 WAITING = 1_000_000
-"""What may have waited for a reader that has stopped, in bytes, on both sides of the connection."""
+"""Maximum backlog of a reader that has stopped, in bytes, on both sides of the connection."""
 
 QUIET = """
 name: quiet_model
@@ -62,7 +62,7 @@ async def quiet(client: Client) -> str:
     return "quiet"
 
 
-async def test_who_stops_reading_is_told_where_to_go_on_and_nobody_else_notices(
+async def test_a_reader_that_stops_gets_its_cursor_and_other_readers_are_not_affected(
     server: Server, client: Client
 ) -> None:
     conv = await client.open(await quiet(client))
@@ -70,7 +70,7 @@ async def test_who_stops_reading_is_told_where_to_go_on_and_nobody_else_notices(
     async with AsyncExitStack() as streams:
         stopped = await streams.enter_async_context(reader(server, conv, slow))
         others = [await streams.enter_async_context(client.listening(conv)) for _ in range(OTHERS)]
-        heard, head = len(slow.words), slow.cursor
+        word_count, head = len(slow.words), slow.cursor
         # One of them reads nothing of this, which is more than may wait for it.
         turns = list[str]()
         reading = [asyncio.create_task(each.until(partial(all_settled, turns))) for each in others]
@@ -80,10 +80,10 @@ async def test_who_stops_reading_is_told_where_to_go_on_and_nobody_else_notices(
         with pytest.raises(aio.AioRpcError) as ended:
             await stopped.rest()
         assert ended.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-        reason, resume_after_sequence = told(ended.value)
+        reason, resume_after_sequence = reason_and_cursor(ended.value)
         assert (reason, resume_after_sequence) == ("SLOW_READER", str(slow.cursor))
         assert head <= slow.cursor < others[0].view.cursor
-        waited = sum(word.ByteSize() for word in slow.words[heard:])
+        waited = sum(word.ByteSize() for word in slow.words[word_count:])
         assert 0 < waited < WAITING
 
     # It goes on where it was: every event once, as everybody else has seen them.
@@ -94,21 +94,21 @@ async def test_who_stops_reading_is_told_where_to_go_on_and_nobody_else_notices(
     assert len(view.messages) == 2 * len(turns)
 
 
-async def test_what_is_spoken_meanwhile_waits_as_one_piece(server: Server, client: Client) -> None:
+async def test_deltas_for_a_stopped_reader_are_merged_into_one(server: Server, client: Client) -> None:
     conv = await client.open(await quiet(client))
     slow = View()
     async with reader(server, conv, slow) as stopped, client.listening(conv) as other:
         turn_id = (await client.say(conv, "say 2000 words")).turn.id
         await other.until(lambda v: v.settled(turn_id))
-        heard = len(slow.words)
+        word_count = len(slow.words)
         await stopped.until(lambda v: v.settled(turn_id))
     assert slow.events == other.view.events and slow.text() == other.view.text()
     pieces, all_pieces = (deltas(view) for view in (slow, other.view))
     assert len(pieces) < len(all_pieces) and max(map(len, pieces)) > 1000
-    assert sum(word.ByteSize() for word in slow.words[heard:]) < WAITING
+    assert sum(word.ByteSize() for word in slow.words[word_count:]) < WAITING
 
 
-async def test_who_stops_reading_and_leaves_is_nobodys_error(server: Server, client: Client) -> None:
+async def test_a_reader_that_stops_and_leaves_causes_no_error(server: Server, client: Client) -> None:
     conv = await client.open(await quiet(client))
     async with reader(server, conv, View()):
         for _ in range(4):
@@ -127,8 +127,8 @@ def deltas(view: View) -> list[str]:
     return [word.delta.text for word in view.words if word.HasField("delta")]
 
 
-def told(problem: aio.AioRpcError) -> tuple[str, str]:
-    """The reason, and the cursor to go on with."""
+def reason_and_cursor(problem: aio.AioRpcError) -> tuple[str, str]:
+    """Return the reason of the error, and the cursor to resume from."""
     trailers = dict(problem.trailing_metadata() or ())
     status, info = status_pb2.Status.FromString(trailers["grpc-status-details-bin"]), ErrorInfo()
     assert status.details[0].Unpack(info)

@@ -60,7 +60,7 @@ async def test_two_clients_see_the_same_events_and_the_same_text(client: Client,
     assert len(set(order)) == 3 and order != sorted(order, key=order.index)
 
 
-async def test_whoever_takes_events_together_sees_what_others_see(client: Client, unhurried: str) -> None:
+async def test_a_reader_of_grouped_events_sees_what_others_see(client: Client, unhurried: str) -> None:
     conv = await client.open(unhurried)
     async with client.listening(conv) as plain, client.listening(conv, group_events=True) as grouping:
         said = [await client.say(conv, text) for text in ("say 40 words", "say 30 words", "recall tea?")]
@@ -82,7 +82,7 @@ async def test_whoever_takes_events_together_sees_what_others_see(client: Client
 
 
 def places_of_text(view: View) -> dict[str, set[int]]:
-    """Of each message that was spoken: after which events some of its text came."""
+    """Return, for each streamed message, the events after which a part of its text arrived."""
     places: dict[str, set[int]] = {}
     cursor = 0
     for word in view.words:

@@ -104,7 +104,7 @@ async def test_a_workflow_is_waited_for_and_its_output_goes_on(scripted: Scripte
 
 
 @pytest.mark.parametrize("tool", ["fall", "sink"])
-async def test_one_that_fails_is_told_and_the_model_goes_on(scripted: Scripted, tool: str) -> None:
+async def test_the_model_receives_the_failure_of_a_tool_and_goes_on(scripted: Scripted, tool: str) -> None:
     """A business fault: it is not tried again, whatever the tool's retry says."""
     client = scripted.client
     agent = await using(scripted, Script(calls=(call(tool, text="x"),)), Script(text="It broke."))
@@ -114,12 +114,12 @@ async def test_one_that_fails_is_told_and_the_model_goes_on(scripted: Scripted, 
     (failed,) = (e.tool_failed.tool_result for e in view.events if e.name == "tool.failed")
     assert failed.error.code == EXECUTION_FAILED and not failed.error.retriable
     assert "The ice was thin." in failed.error.message and failed.attempts == 1
-    told = json.dumps(scripted.requests[1])
-    assert "The ice was thin." in told and "EXECUTION_FAILED" in told
+    prompt = json.dumps(scripted.requests[1])
+    assert "The ice was thin." in prompt and "EXECUTION_FAILED" in prompt
     assert len(scripted.requests) == 2
 
 
-async def test_calls_of_one_answer_run_side_by_side_and_each_is_told_once(scripted: Scripted) -> None:
+async def test_calls_of_one_answer_run_concurrently_and_each_is_reported_once(scripted: Scripted) -> None:
     client = scripted.client
     wanted = {
         "echo": 0,
@@ -138,8 +138,8 @@ async def test_calls_of_one_answer_run_side_by_side_and_each_is_told_once(script
     names = {called.id: called.tool_name for called in first.tool_calls}
     assert {names[r.tool_call_id]: r.error.code for r in first.tool_results} == wanted
     assert len(first.tool_results) == len(wanted) and not second.tool_results
-    # Nobody waits for anybody: all of them are on their way before the first is back.
+    # No call waits for another: the server dispatches all before the first completes.
     steps = [name for name in view.of_turn(turn.id) if name in ("tool.dispatched", "tool.completed")]
     assert steps == ["tool.dispatched"] * 5 + ["tool.completed"] * 2
-    told = json.dumps(scripted.requests[1])
-    assert [told.count(code) for code in ("EXECUTION_FAILED", "TIMEOUT", "NOT_FOUND")] == [2, 1, 1]
+    prompt = json.dumps(scripted.requests[1])
+    assert [prompt.count(code) for code in ("EXECUTION_FAILED", "TIMEOUT", "NOT_FOUND")] == [2, 1, 1]

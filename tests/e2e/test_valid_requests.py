@@ -54,7 +54,7 @@ async def test_an_answer_of_white_space_does_not_wedge_the_conversation(
 
 
 @pytest.mark.parametrize("speaks", PROVIDERS)
-async def test_calls_of_tools_that_nobody_can_name_are_told_to_the_model(
+async def test_the_model_receives_the_failure_of_calls_with_invalid_tool_names(
     client: Client, provider: Provider, speaks: str
 ) -> None:
     scripted = Scripted(client, provider, speaks)

@@ -55,17 +55,17 @@ class WorkerProcess:
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.process = process
-        self.told: list[dict[str, Any]] = []
+        self.lines: list[dict[str, Any]] = []
 
     async def until(self, event: str) -> dict[str, Any]:
-        """The next line of this name."""
+        """Return the next line with this event."""
         assert self.process.stdout is not None
         async with asyncio.timeout(PATIENCE_S):
             async for line in self.process.stdout:
-                self.told.append(json.loads(line))
-                if self.told[-1]["event"] == event:
-                    return self.told[-1]
-        raise AssertionError(f"ended before '{event}': {self.told}")
+                self.lines.append(json.loads(line))
+                if self.lines[-1]["event"] == event:
+                    return self.lines[-1]
+        raise AssertionError(f"ended before '{event}': {self.lines}")
 
     def go(self) -> None:
         """Let go of what is held."""
@@ -99,13 +99,13 @@ class Shop:
         return WorkerProcess(process)
 
     async def workers(self) -> int:
-        """How many workers for ``again`` the server knows."""
+        """Return the number of workers for ``again`` that the server knows."""
         answer = await self.client.executor.ListActionKinds(pb.ListActionKindsRequest(page_size=100))
         return next((each.worker_count for each in answer.action_kinds if each.name == "again"), 0)
 
     async def until_workers(self, count: int) -> None:
         async with asyncio.timeout(PATIENCE_S):
-            while await self.workers() != count:  # noqa: ASYNC110 - nobody tells
+            while await self.workers() != count:  # noqa: ASYNC110 - no event says so
                 await asyncio.sleep(0.01)
 
     def ask(self, task: str, **input: Any) -> asyncio.Task[task_pb2.TaskResult]:
@@ -158,13 +158,13 @@ def output(result: task_pb2.TaskResult) -> dict[str, Any]:
 async def test_a_worker_does_what_a_task_asks_for_and_its_progress_is_seen(here: Shop) -> None:
     await here.worker("ada")
     assert output(await here.ask("once")) == {"by": "ada", "attempt": 1}
-    told = [
+    items = [
         item
         async for item in here.client.executor.StreamTask(
             pb.StreamTaskRequest(task_id="e2e/workers/once", input=struct(a=1))
         )
     ]
-    progress = [item.progress.progress for item in told if item.HasField("progress")]
+    progress = [item.progress.progress for item in items if item.HasField("progress")]
     assert [(each.message, each.fraction) for each in progress] == [("at it", 0.25)]
 
 
@@ -212,7 +212,7 @@ async def test_other_work_of_a_killed_worker_ends_as_unknown(here: Shop) -> None
     assert result.error.reason == errors_pb2.ERROR_REASON_OUTCOME_UNKNOWN
     assert result.error.metadata["operation_id"] == begun["operation"]
     assert result.steps[0].attempts == 1
-    # Whoever is there goes on.
+    # The remaining worker goes on.
     assert output(await here.ask("once"))["by"] == "bob"
 
 
