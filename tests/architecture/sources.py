@@ -29,6 +29,16 @@ class Function(NamedTuple):
     name: str
     line: int
     lines: int
+    parameters: int
+    """Without ``self``, ``cls``, ``*args`` and ``**kwargs``."""
+    options: int
+    """Parameters that are keyword-only."""
+
+
+class Class(NamedTuple):
+    name: str
+    line: int
+    public_methods: int
 
 
 class Outline(NamedTuple):
@@ -36,6 +46,7 @@ class Outline(NamedTuple):
 
     imports: tuple[Import, ...]
     functions: tuple[Function, ...]
+    classes: tuple[Class, ...]
 
 
 @cache
@@ -54,6 +65,7 @@ def outline(path: Path) -> Outline:
     """Return the imports and functions of a module."""
     imports: list[Import] = []
     functions: list[Function] = []
+    classes: list[Class] = []
     for node, at_start in _statements(ast.parse(text(path)), True):
         match node:
             case ast.Import():
@@ -62,8 +74,23 @@ def outline(path: Path) -> Outline:
                 module = "." * node.level + (node.module or "")
                 imports += [Import(f"{module}.{alias.name}", node.lineno, at_start) for alias in node.names]
             case ast.FunctionDef() | ast.AsyncFunctionDef():
-                functions.append(Function(node.name, node.lineno, (node.end_lineno or 0) - node.lineno))
-    return Outline(tuple(imports), tuple(functions))
+                lines = (node.end_lineno or 0) - node.lineno + 1
+                functions.append(
+                    Function(node.name, node.lineno, lines, _parameters(node.args), len(node.args.kwonlyargs))
+                )
+            case ast.ClassDef():
+                methods = [each for each in node.body if isinstance(each, _FUNCTION)]
+                public = sum(not each.name.startswith("_") for each in methods)
+                classes.append(Class(node.name, node.lineno, public))
+    return Outline(tuple(imports), tuple(functions), tuple(classes))
+
+
+_FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def _parameters(arguments: ast.arguments) -> int:
+    named = [each.arg for each in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
+    return len(named) - (named[:1] in (["self"], ["cls"]))
 
 
 def calls(path: Path) -> Iterator[tuple[str, ast.Call]]:
