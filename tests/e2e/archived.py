@@ -69,7 +69,7 @@ class Populated:
 
 
 async def populate(data: Path) -> Populated:
-    """Make one."""
+    """Create a populated folder."""
     async with serving(data) as server, server.client() as client:
         await client.apply("e2e/archived", LIBRARY)
         await client.agent("snail", "e2e/archived/slow_speaker")
@@ -112,5 +112,5 @@ async def is_away(client: Client, conv: str) -> bool:
 
 
 def objects(data: Path) -> list[Path]:
-    """The files of the store of objects."""
+    """Return the files of the object store."""
     return [path for path in (data / "blobs").glob("??/*") if path.is_file()]

@@ -75,7 +75,7 @@ _numbers = itertools.count(1)
 
 
 async def prepared(client: Client) -> None:
-    """Keep the tools; again changes nothing."""
+    """Apply the tools; repeating it changes nothing."""
     await client.apply("e2e/background", LIBRARY)
 
 
@@ -88,7 +88,7 @@ def call(tool: str, **arguments: Any) -> Call:
 
 
 async def asking(client: Client, agent: str, **spec: Any) -> tuple[str, str]:
-    """A tool that calls an agent: its reference, and the name that models call it by."""
+    """Create a tool that calls an agent; return its reference and the name that models use."""
     name = f"ask_{next(_numbers)}"
     tool = {"target_type": "agent", "target_id": agent, **spec}
     document = {"name": name, "description": "Asks somebody.", "tool": tool}
@@ -97,7 +97,7 @@ async def asking(client: Client, agent: str, **spec: Any) -> tuple[str, str]:
 
 
 async def constrained(scripted: Scripted, *scripts: Script, tools: tuple[str, ...], **limits: Any) -> str:
-    """A scripted agent whose persona has these constraints; its name."""
+    """Create a scripted agent whose persona has these constraints; return its name."""
     agent = await scripted.agent(*scripts)
     persona = {
         "system_prompt": "You are held short.",
@@ -113,7 +113,7 @@ async def constrained(scripted: Scripted, *scripts: Script, tools: tuple[str, ..
 
 
 def dispatched(view: View, tool: str) -> event_pb2.ToolDispatched:
-    """The newest dispatch of a tool."""
+    """Return the newest dispatch of a tool."""
     found = [e.tool_dispatched for e in view.events if e.tool_dispatched.tool_call.tool_name == tool]
     assert found, f"{tool} was not dispatched: {view.names}"
     return found[-1]

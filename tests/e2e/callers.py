@@ -36,7 +36,7 @@ class _As:
 
 @asynccontextmanager
 async def calling(server: Server, name: str) -> AsyncIterator[Client]:
-    """A client that calls as ``name``."""
+    """Return a client that calls as ``name``."""
     async with server.client() as client:
         for stub in ("conversations", "coordinator", "executor", "library", "memory"):
             setattr(client, stub, _As(getattr(client, stub), name))

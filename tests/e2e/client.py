@@ -127,7 +127,7 @@ class Client:
         self.health = health_pb2_grpc.HealthStub(channel)
 
     async def open(self, agent: str = "assistant", request_id: str = "", **fields: Any) -> str:
-        """A new conversation with an agent; its id."""
+        """Create a conversation with an agent; return its id."""
         participants = [conversation.Participant(agent=conversation.AgentParticipant(agent_id=agent))]
         conv = conversation.Conversation(participants=participants, **fields)
         request = pb.CreateConversationRequest(conversation=conv, request_id=request_id)
@@ -144,7 +144,7 @@ class Client:
     async def listening(
         self, conversation_id: str, view: View | None = None, *, group_events: bool = False
     ) -> AsyncIterator[Listener]:
-        """Subscribed from where ``view`` stands."""
+        """Subscribe from the cursor of ``view``."""
         view = View() if view is None else view
         view.attached()
         attach = pb.ConverseAttach(
@@ -157,13 +157,13 @@ class Client:
             call.cancel()
 
     async def settled(self, conversation_id: str, turn_id: str, view: View | None = None) -> View:
-        """The conversation once the turn has ended and its memory is extracted."""
+        """Wait until the turn has ended and its memory is extracted; return the view."""
         async with self.listening(conversation_id, view) as listener:
             await listener.until(lambda v: v.settled(turn_id))
         return listener.view
 
     async def turn(self, conversation_id: str, text: str) -> tuple[conversation.Turn, View]:
-        """Say something and see it through: the turn as it is in the end, and all that was seen."""
+        """Send a message and wait for its end; return the ended turn and the view."""
         async with self.listening(conversation_id) as listener:
             await listener.until(lambda v: v.words and v.words[-1].HasField("caught_up"))
             said = await self.say(conversation_id, text)
@@ -172,7 +172,7 @@ class Client:
         return (await self.conversations.GetTurn(request)).turn, listener.view
 
     async def events(self, conversation_id: str) -> list[event_pb2.Event]:
-        """The whole record, by pages."""
+        """Return all events of the conversation, page by page."""
         found: list[event_pb2.Event] = []
         token = ""
         while True:
@@ -200,7 +200,7 @@ class Client:
         return [item.content for item in answer.memories]
 
     async def apply(self, library_name: str, documents: str) -> None:
-        """Definitions from YAML, as people write them."""
+        """Apply definitions from YAML."""
         definitions = []
         for document in yaml.safe_load_all(documents):
             definitions.append(definition.Definition())
@@ -209,7 +209,7 @@ class Client:
         await self.library.ApplyDefinitions(request)
 
     async def agent(self, name: str, persona: str) -> str:
-        """A new agent of a persona; its id."""
+        """Create an agent of a persona; return its id."""
         request = library.CreateAgentRequest()
         request.agent.name = name
         request.agent.persona_id = persona

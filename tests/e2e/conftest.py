@@ -31,7 +31,7 @@ async def provider() -> AsyncIterator[Provider]:
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def server(provider: Provider, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Server]:
-    """The shared server: offline unless a model profile says otherwise."""
+    """Start the shared server, which is offline unless a model profile says otherwise."""
     data = tmp_path_factory.mktemp("shared") / "data"
     notes = data.with_name("notes")
     fake = {
@@ -58,21 +58,21 @@ async def server(provider: Provider, tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def client(server: Server) -> AsyncIterator[Client]:
-    """A client of the shared server, with a connection of its own."""
+    """Connect a client to the shared server, with its own connection."""
     async with server.client() as connected:
         yield connected
 
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def data(tmp_path: Path) -> AsyncIterator[Path]:
-    """A folder for servers of the test's own."""
+    """Return a folder for servers of one test."""
     yield tmp_path / "data"
     assert await assert_replays(tmp_path / "data")
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def fresh(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder that a server was started on, to copy."""
+    """Prepare a folder that a server was started on, to copy."""
     data = tmp_path_factory.mktemp("fresh") / "data"
     async with serving(data):
         pass

@@ -322,7 +322,7 @@ workflow:
 
 @dataclass(frozen=True)
 class Case:
-    """One graph, and what people do about it."""
+    """One graph, and the actions of its clients."""
 
     workflow: str
     gates: tuple[str, ...] = ()

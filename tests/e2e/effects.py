@@ -38,7 +38,7 @@ class Effects:
         return {path: count for path, count in self.counts.items() if path.startswith(prefix)}
 
     def release(self) -> None:
-        """Answer all that hang."""
+        """Answer all requests that hang."""
         self._released.set()
         self._released = asyncio.Event()
 
@@ -77,7 +77,7 @@ class Effects:
 
 @asynccontextmanager
 async def counting() -> AsyncIterator[Effects]:
-    """A counting server on this machine."""
+    """Start a counting server on this machine."""
     effects, app = Effects(), web.Application()
     app.router.add_route("*", "/{path:.*}", effects.answer)
     runner = web.AppRunner(app, handler_cancellation=True)

@@ -88,7 +88,7 @@ class Failpoint:
                 self.passed(point)
 
     def lay(self) -> None:
-        """Put all points in their places."""
+        """Install all points."""
         self._before(StreamHub, "publish", "publish")
         self._before(Handlers, "dispatch", "dispatch")
         self._around(GuardedWeb, "send", lambda *_: ("send",))
@@ -104,7 +104,7 @@ class Failpoint:
         self._at_words()
 
     def _before(self, owner: type, method: str, name: str) -> None:
-        """A point before a method that is not async."""
+        """Install a point before a method that is not async."""
         original = getattr(owner, method)
 
         @functools.wraps(original)

@@ -158,7 +158,7 @@ _IDS = re.compile(r"\b[a-z]+_[0-9A-Z]{26}\b")
 
 @dataclass(frozen=True)
 class Case:
-    """One story: what is said to ``agent``, one turn after the other; ``names`` are events that it has."""
+    """One story: the texts sent to ``agent``, one turn each; ``names`` are events that it must contain."""
 
     texts: tuple[str, ...]
     agent: str = "host"
@@ -194,14 +194,14 @@ CASES = {
 
 
 async def prepare(client: Client) -> None:
-    """The agents, in a new folder."""
+    """Create the agents in a new folder."""
     await client.apply("e2e/kill", LIBRARY)
     for name, persona in AGENTS.items():
         await client.agent(name, f"e2e/kill/{persona}")
 
 
 def plain(text: str) -> str:
-    """Without what is different each time."""
+    """Return the text with its ids replaced."""
     return _IDS.sub("ID", text)
 
 
@@ -257,6 +257,6 @@ class CaseStory:
 
 
 async def conversation_of(client: Client, conversation_id: str) -> conversation.Conversation:
-    """The conversation as it is now."""
+    """Return the conversation as it is now."""
     request = pb.GetConversationRequest(conversation_id=conversation_id)
     return (await client.conversations.GetConversation(request)).conversation

@@ -76,7 +76,7 @@ def _nursery() -> socket.socket:
 
 
 def main() -> None:
-    """Take orders to the end."""
+    """Fork a process for each order until the socket closes."""
     import aiohttp
 
     from tests.e2e import failpoints
@@ -105,7 +105,7 @@ def main() -> None:
 
 
 def _see_through(launch: dict[str, Any], end: int) -> NoReturn:
-    """Start server after server, until one ends that none follows."""
+    """Start one server after another until one ends without a successor."""
     failpoints = launch["failpoints"]
     lives = failpoints if len(failpoints) == 1 else [*failpoints, ""]
     for number, failpoint in enumerate(lives, 1):
@@ -123,7 +123,7 @@ def _see_through(launch: dict[str, Any], end: int) -> NoReturn:
 
 
 def _serve(launch: dict[str, Any], failpoint: str) -> NoReturn:
-    """Be a server, to its end."""
+    """Run a server to its end in this process."""
     from tests.e2e.failpoints import Failpoint
     from wonder_server.compose import open_application
     from wonder_server.compose.platform import Platform

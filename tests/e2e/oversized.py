@@ -133,7 +133,7 @@ def _many() -> list[said.Invocation]:
 
 
 def _large() -> tuple[said.Invocation, said.Invocation]:
-    """One that succeeded, and one that failed."""
+    """Return an invocation that succeeded and one that failed."""
     large = _invocation("large", {"text": LONG, **NESTED}, {"text": LONG, "numbers": NUMBERS})
     failed = said.Invocation(
         call=ToolCall(id="f", name="f", arguments=None, malformed=LONG),

@@ -46,7 +46,7 @@ class Server:
         self._reading: asyncio.Task[None] | None = None
 
     async def start(self) -> Server:
-        """Return when it serves."""
+        """Start the server and wait until it is ready."""
         await self.begin()
         assert await self.is_ready(), self.log[-3:]
         return self
@@ -67,7 +67,7 @@ class Server:
         await self.logged("born")
 
     async def logged(self, event: str, number: int = 1) -> dict[str, Any]:
-        """The ``number``-th log line of this name; waits for it. Fails if the process ends before."""
+        """Wait for the ``number``-th log line of this name and return it. Fail if the process ends first."""
         async with self._changed:
             await self._changed.wait_for(lambda: self.count(event) >= number or self._over())
         found = [line for line in self.log if line["event"] == event]
@@ -96,28 +96,28 @@ class Server:
 
     @asynccontextmanager
     async def client(self) -> AsyncIterator[Client]:
-        """A client with a connection of its own."""
+        """Connect a client with its own connection."""
         options = [("grpc.max_receive_message_length", 64 << 20), ("grpc.use_local_subchannel_pool", 1)]
         async with aio.insecure_channel(self.address, options) as channel:
             yield Client(channel)
 
     def terminate(self) -> None:
-        """SIGTERM."""
+        """Send SIGTERM."""
         self._signal(signal.SIGTERM)
 
     async def stop(self) -> int:
-        """SIGTERM; the exit code."""
+        """Send SIGTERM; return the exit code."""
         await self.logged("born")
         self.terminate()
         return await self.ended()
 
     async def kill(self) -> None:
-        """kill -9."""
+        """Send SIGKILL."""
         self._signal(signal.SIGKILL)
         assert await self.ended() == -signal.SIGKILL
 
     async def ended(self) -> int:
-        """Wait for its end; the exit code, negative for a signal."""
+        """Wait for its end; return the exit code, negative for a signal."""
         assert self._reading is not None
         await self._reading
         assert self._code is not None
@@ -162,7 +162,7 @@ async def _lines(file: IO[bytes]) -> AsyncIterator[bytes]:
 async def serving(
     data: Path, *flags: str, doom: str = "", environment: Mapping[str, str] | None = None
 ) -> AsyncIterator[Server]:
-    """A server for the length of the block; whatever is left of it is stopped."""
+    """Run a server for the length of the block; stop it afterwards if it is still running."""
     server = Server(data, *flags, doom=doom, environment=environment)
     await server.begin()
     try:

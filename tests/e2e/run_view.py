@@ -68,7 +68,7 @@ class RunView:
             await self._changed.wait_for(condition)
 
     def gate(self, node_id: str) -> run_pb2.Gate | None:
-        """The gate that opened at this node."""
+        """Return the gate that opened at this node."""
         opened = [event.gate_opened for event in self.events if event.HasField("gate_opened")]
         return next((gate for gate in opened if gate.node_id == node_id), None)
 
@@ -124,7 +124,7 @@ def outcome(view: RunView) -> Outcome:
 
 
 async def start(client: Client, workflow: str, request_id: str = "", **input: Any) -> str:
-    """A new run; its id."""
+    """Start a run; return its id."""
     request = pb.StartRunRequest(workflow_id=workflow, input=struct(**input), request_id=request_id)
     return str((await client.coordinator.StartRun(request)).run.id)
 
@@ -134,7 +134,7 @@ async def get(client: Client, run_id: str) -> run_pb2.Run:
 
 
 async def runs(client: Client, **asked: Any) -> list[run_pb2.Run]:
-    """All runs that are listed, page by page."""
+    """Return all listed runs, page by page."""
     found: list[run_pb2.Run] = []
     token = ""
     while True:

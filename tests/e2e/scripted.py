@@ -76,11 +76,11 @@ class Scripted:
 
     @property
     def requests(self) -> list[dict[str, object]]:
-        """The bodies of the requests that the newest agent's model was sent."""
+        """Return the bodies of the requests to the newest agent's model."""
         return [seen.body for seen in self.provider.requests if seen.model == self.model]
 
     async def until_closed_early(self) -> None:
-        """Until the server has hung up on the newest agent's model."""
+        """Wait until the server has closed its connection to the newest agent's model."""
         await self.provider.wait_until(
             lambda: any(seen.closed_early for seen in self.provider.requests if seen.model == self.model)
         )

@@ -57,7 +57,7 @@ task:
 
 
 async def asking(client: Client, agent: str, mode: str = "delegate") -> str:
-    """A workflow that asks ``agent`` its question; its reference."""
+    """Create a workflow that asks ``agent`` its question; return its reference."""
     name = f"ask_{agent}_{mode}"
     await client.apply("e2e/asking", ASKING.format(name=name, agent=agent, mode=mode))
     return f"e2e/asking/{name}"
@@ -73,7 +73,7 @@ async def started(client: Client, workflow: str, question: str, request_id: str 
 
 
 async def ended(client: Client, run_id: str) -> run_pb2.Run:
-    """The run, once it has ended."""
+    """Wait for the end of the run and return it."""
     async with asyncio.timeout(60):
         async for _ in client.coordinator.WatchRun(runs.WatchRunRequest(run_id=run_id)):
             pass
@@ -229,7 +229,7 @@ async def ask_once(client: Client, _: View) -> None:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data folder with agents and workflows in it, to copy."""
+    """Prepare a data folder with agents and workflows, to copy."""
     data = tmp_path_factory.mktemp("prepared") / "data"
     await slow_agent(data)
     async with serving(data) as server, server.client() as client:
@@ -241,7 +241,7 @@ async def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 async def loop_in_once(client: Client, _: View) -> None:
-    """The same with an agent that joins a conversation."""
+    """Play the same story with an agent that joins a conversation."""
     conv = await client.open("host", request_id="open")
     run_id = await started(client, "e2e/asking/ask_assistant_loop_in", "say 5 words", "ask", conv)
     answer = await output(client, run_id)

@@ -39,7 +39,7 @@ class Pair:
         return self.name
 
     async def turn(self, text: str, *scripts: Script) -> tuple[conversation.Turn, View]:
-        """A turn of the host."""
+        """Play a turn of the host."""
         self.conv = await self.client.open(await self.host.agent(*scripts, tools=(self.tool,)))
         return await self.client.turn(self.conv, text)
 

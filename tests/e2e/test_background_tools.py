@@ -28,7 +28,7 @@ def scripted(client: Client, provider: Provider, request: pytest.FixtureRequest)
 
 
 def seen(scripted: Scripted, number: int = -1) -> str:
-    """A request of the newest agent's model, as text."""
+    """Return a request of the newest agent's model as text."""
     return json.dumps(scripted.requests[number], ensure_ascii=False)
 
 

@@ -175,7 +175,7 @@ async def world(server: Server) -> World:
 
 
 def places(message: Descriptor, seen: tuple[str, ...] = ()) -> Iterator[Path]:
-    """Paths of all fields in a request that are no messages, and of all payloads."""
+    """Yield the paths of all scalar fields and all payloads of a request."""
     for place in message.fields:
         inner = place.message_type
         if inner is None or inner.full_name in PAYLOADS:

@@ -113,7 +113,7 @@ async def house(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[House
 
 
 async def asking(house: House) -> House:
-    """``house`` with a conversation, a run that waits at a gate, and a memory."""
+    """Add a conversation, a run that waits at a gate, and a memory to ``house``; return it."""
     house.conv = await house.ann.open("sloth")
     start = runs.StartRunRequest(workflow_id="team/asks")
     house.run = (await house.ann.coordinator.StartRun(start)).run.id

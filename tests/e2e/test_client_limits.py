@@ -63,7 +63,7 @@ async def old(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Old]:
 
 
 async def pages(method: Any, request: Any) -> list[Any]:
-    """The items of a list, page by page, none of which is larger than it may be."""
+    """Return the items of a list, page by page, and check the size of each page."""
     found: list[Any] = []
     while True:
         page = await method(request)

@@ -388,7 +388,7 @@ async def test_a_damaged_agent_can_be_deleted_with_its_damaged_memory_and_accoun
 
 
 def check(data: Path) -> int:
-    """The command; its exit code."""
+    """Run ``wonder check``; return its exit code."""
     parser = argparse.ArgumentParser()
     register(parser.add_subparsers())
     arguments = parser.parse_args(["check", str(data), "--quiet"])
@@ -402,7 +402,7 @@ def _some_message(data: Path) -> tuple[Path, sqlite3.Row]:
             row = connection.execute("SELECT * FROM messages WHERE data LIKE '%tea%'").fetchone()
             if row is not None:
                 return path, row
-    raise AssertionError("no memory contains tea")
+    raise AssertionError("no message contains tea")
 
 
 def _quiet(_step: str) -> None:

@@ -53,7 +53,7 @@ task: {steps: [{id: stay, action: {kind: context}}]}
 
 
 async def found(client: Client, project: str, **wanted: object) -> list[event_pb2.Event]:
-    """Events of all conversations of the project, newest first, page by page."""
+    """Return the events of all conversations of the project, newest first, page by page."""
     events: list[event_pb2.Event] = []
     token = ""
     while True:

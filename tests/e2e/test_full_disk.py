@@ -32,7 +32,7 @@ RESERVE = {"WONDER_DISK_RESERVE_BYTES": str(2 * MIB), "WONDER_DEFAULT_MODEL": "o
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 24 MiB."""
+    """Mount a file system of 24 MiB."""
     folder = tmp_path / "disk"
     folder.mkdir()
     made = subprocess.run(
@@ -45,7 +45,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def fill(disk: Path) -> Path:
-    """Leave nothing free."""
+    """Fill the file system completely."""
     filler = disk / "filler"
     with filler.open("ab", buffering=0) as file:
         for size in (MIB, 4096, 1):
@@ -107,7 +107,7 @@ async def test_a_server_starts_on_a_full_disk_reads_deletes_and_goes_on_when_the
 
 
 def noise(seed: int, size: int) -> str:
-    """Text in which nothing repeats."""
+    """Return text without repetitions."""
     return "".join(random.Random(seed).choices("abcdefgh ij", k=size))
 
 

@@ -37,7 +37,7 @@ async def belongs_to(client: Client, agent: str, project: str) -> None:
 
 
 def prompt(scripted: Scripted, number: int) -> str:
-    """The system prompt of the model's request with this number."""
+    """Return the system prompt of the model's request with this number."""
     messages = scripted.requests[number]["messages"]
     assert isinstance(messages, list)
     return str(messages[0]["content"])

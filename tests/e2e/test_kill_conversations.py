@@ -83,7 +83,7 @@ async def test_what_is_done_to_a_conversation_is_done_once_whatever_dies(
 
 
 async def broken_off(client: Client, view: View) -> None:
-    """Completed while an agent speaks, which it does no more."""
+    """Complete the conversation while its agent speaks; the agent stops."""
     conv = await client.open("snail", request_id="open")
     said = await client.say(conv, "say 1000 words", "say")
     if (await get(client, conv)).status != conversation.CONVERSATION_STATUS_COMPLETED:

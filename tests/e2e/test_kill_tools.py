@@ -27,7 +27,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data folder with the agents in it, to copy."""
+    """Prepare a data folder with the agents, to copy."""
     data = tmp_path_factory.mktemp("prepared") / "data"
     async with serving(data) as server, server.client() as client:
         await prepare(client)
@@ -38,7 +38,7 @@ _whole: dict[str, dict[str, Any]] = {}
 
 
 async def whole(name: str, prepared: Path, folder: Path) -> dict[str, Any]:
-    """The record of an uninterrupted run."""
+    """Return the record of an uninterrupted run."""
     if name not in _whole:
         await asyncio.to_thread(shutil.copytree, prepared, folder)
         story = CaseStory(CASES[name])

@@ -402,7 +402,7 @@ async def test_what_goes_in_between_takes_nothing_else_with_it(world: World) -> 
 
 
 async def call(world: World, name: str, **fields: Any) -> Any:
-    """One page."""
+    """Return one page."""
     method = PAGED[name]
     stub = world.client.channel.unary_unary(
         f"/{method.containing_service.full_name}/{name}",
@@ -418,7 +418,7 @@ def _message(descriptor: Any) -> Message:
 
 
 async def read(world: World, name: str, asked: Mapping[str, Any], size: int, token: str = "") -> list[Any]:
-    """The whole list."""
+    """Return the whole list."""
     found: list[Any] = []
     while True:
         page = await call(world, name, page_size=size, page_token=token, **asked)

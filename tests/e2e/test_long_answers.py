@@ -25,7 +25,7 @@ LONG = ("漢字ü🙂" * 1_000 + " ") * 450
 
 
 async def read(client: Client, conv: str, message_id: str, offset: int = 0) -> tuple[str, int]:
-    """A message's text from an offset on, and its size."""
+    """Return a message's text from an offset on, and its size."""
     text, size = "", 0
     request = pb.ReadMessageRequest(conversation_id=conv, message_id=message_id, offset=offset)
     async for piece in client.conversations.ReadMessage(request):

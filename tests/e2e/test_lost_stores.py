@@ -20,7 +20,7 @@ MAIN = "import sys; from wonder_sdk.cli import main; sys.exit(main())"
 
 
 async def wonder(*arguments: str) -> tuple[int | None, str]:
-    """The command with ``arguments``: its exit code, and what it said."""
+    """Run the command with ``arguments``; return its exit code and output."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", MAIN, *arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )

@@ -81,7 +81,7 @@ def is_there(pid: str) -> bool:
 
 
 async def reason_of(client: Client, server: str, tool: str) -> str:
-    """The reason of a call's fault; empty if it has none."""
+    """Return the reason of a call's fault; empty if it has none."""
     input: dict[str, Any] = {"server": server, "tool": tool}
     request = pb.ExecuteTaskRequest(task_id="e2e/hostile/call", input=struct(**input))
     result = (await client.executor.ExecuteTask(request)).result

@@ -31,7 +31,7 @@ async def conversing(client: Client, conv: str) -> AsyncIterator[Listener]:
 
 
 async def sent(listener: Listener, text: str, request_id: str) -> pb.ConverseSent:
-    """Say something on the stream; the answer to it."""
+    """Send a message on the stream; return the answer."""
     before = len(listener.view.words)
     await listener.send(pb.ConverseRequest(send=pb.ConverseSend(content=text, request_id=request_id)))
     view = await listener.until(lambda v: any(w.HasField("sent") for w in v.words[before:]))

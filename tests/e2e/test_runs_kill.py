@@ -58,7 +58,7 @@ class Story:
     answers: dict[str, object] = field(default_factory=dict)
 
     async def tell(self, client: Client) -> None:
-        """Start the run, do what people have to do for it, and see its end."""
+        """Start the run, resolve its gates and send its signals, and wait for its end."""
         request = pb.StartRunRequest(
             workflow_id=f"{corpus.LIBRARY}/{self.case.workflow}",
             input=struct(name=self.name, url=self.url),
@@ -137,7 +137,7 @@ class Story:
 
 
 async def tell_all(server: Server, stories: list[Story]) -> None:
-    """Tell them all, at the same time, to as many servers as it takes."""
+    """Play all stories concurrently, at as many servers as it takes."""
     while True:
         lives = server.lives
         try:
@@ -317,7 +317,7 @@ async def test_runs_end_as_at_a_server_that_was_not_killed(data: Path, whole: Wh
 
 
 def assert_outcome(story: Story, whole: Whole, children: list[Outcome]) -> None:
-    """The run went as an undisturbed one does."""
+    """Check that the outcome equals that of an undisturbed run."""
     found, name = outcome(story.view), story.case.workflow
     asked = whole.effects.of(f"/once/{story.name}/")
     assert all(count == 1 for count in asked.values()), asked

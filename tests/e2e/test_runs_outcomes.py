@@ -68,7 +68,7 @@ async def start(
 
 
 async def ended(client: Client, run: run_pb2.Run) -> tuple[run_pb2.Run, RunView]:
-    """The run when it has ended, and its whole record."""
+    """Return the ended run and its whole record."""
     view = RunView(run.id)
     async with asyncio.timeout(60):
         await view.watch(client)
@@ -77,7 +77,7 @@ async def ended(client: Client, run: run_pb2.Run) -> tuple[run_pb2.Run, RunView]
 
 
 async def reached(client: Client, run: run_pb2.Run, *statuses: str) -> run_pb2.Run:
-    """The run when tokens stand so, in any order."""
+    """Wait until the live tokens have these statuses, in any order; return the run."""
     wanted = sorted(run_pb2.TokenStatus.Value(f"TOKEN_STATUS_{status}") for status in statuses)
     async with asyncio.timeout(60):
         while True:

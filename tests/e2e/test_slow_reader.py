@@ -39,7 +39,7 @@ persona:
 
 @asynccontextmanager
 async def reader(server: Server, conv: str, view: View) -> AsyncIterator[Listener]:
-    """A stream over a connection of its own, with a window of a fixed size."""
+    """Open a stream over its own connection, with a window of a fixed size."""
     options = [
         ("grpc.use_local_subchannel_pool", 1),
         ("grpc.http2.bdp_probe", 0),

@@ -24,7 +24,7 @@ persona: {system_prompt: You take your time., model_profile_id: unhurried, tool_
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def unhurried(client: Client) -> str:
-    """The name of an agent whose tokens come 2 ms apart."""
+    """Return the name of an agent whose tokens come 2 ms apart."""
     await client.apply("e2e/streams", SLOW)
     try:
         await client.agent("unhurried", "e2e/streams/unhurried_speaker")

@@ -68,7 +68,7 @@ class WorkerProcess:
         raise AssertionError(f"ended before '{event}': {self.lines}")
 
     def go(self) -> None:
-        """Let go of what is held."""
+        """Release the held call."""
         assert self.process.stdin is not None
         self.process.stdin.write(b"go\n")
 
@@ -87,7 +87,7 @@ class Shop:
         self.server, self.client, self._stack = server, client, stack
 
     async def worker(self, name: str) -> WorkerProcess:
-        """A new worker, registered."""
+        """Start a worker and wait until it is registered."""
         before = await self.workers()
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "tests.e2e.worker_process", name, self.server.address,
@@ -144,7 +144,7 @@ async def shop(server: Server) -> AsyncIterator[Shop]:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def here(tmp_path: Path) -> AsyncIterator[Shop]:
-    """A server of the test's own."""
+    """Start a server for one test."""
     async with serving(tmp_path / "data") as server, shop(server) as opened:
         yield opened
 
