@@ -1,4 +1,4 @@
-"""What every test shares: nothing of this machine's configuration, and no provider's key."""
+"""Settings of every test: no configuration of this machine, and no key of a provider."""
 
 from __future__ import annotations
 

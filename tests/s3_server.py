@@ -66,7 +66,7 @@ class S3Server:
         self._process.send_signal(signal.SIGSTOP if still else signal.SIGCONT)
 
     def store(self, bucket: str, **changes: str) -> S3Config:
-        """How to reach a bucket of it."""
+        """Return the configuration of a bucket of this server."""
         given = {"access_key": ACCESS, "secret_key": SECRET, **changes}
         return S3Config(endpoint=f"http://127.0.0.1:{self._port}", bucket=bucket, **given)
 

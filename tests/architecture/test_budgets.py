@@ -54,7 +54,7 @@ def test_a_function_is_short_enough_to_read() -> None:
 
 
 def test_a_function_has_few_parameters() -> None:
-    """Keyword-only parameters of the SDK are options of its users: each has a name at the call and a default."""
+    """Keyword-only parameters of the SDK do not count: they are options, named at the call, with a default."""
     many = [
         f"{path}:{function.line} {function.name}"
         for path in SOURCES

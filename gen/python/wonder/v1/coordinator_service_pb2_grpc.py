@@ -96,7 +96,7 @@ class CoordinatorServiceServicer:
     """
 
     def StartRun(self, request, context):
-        """Starts a run; waits for its end only if it is told to, with `wait_ms`. DEFINITION_NOT_FOUND, INPUT_INVALID, PROJECT_NOT_FOUND, AGENT_NOT_FOUND,
+        """Starts a run. Waits for its end only if `wait_ms` is set. DEFINITION_NOT_FOUND, INPUT_INVALID, PROJECT_NOT_FOUND, AGENT_NOT_FOUND,
         CONVERSATION_NOT_FOUND, LIMIT_EXCEEDED, SERVER_DRAINING.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

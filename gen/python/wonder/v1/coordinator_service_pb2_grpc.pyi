@@ -20,7 +20,7 @@ class CoordinatorServiceStub:
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     StartRun: _aio.UnaryUnaryMultiCallable[_coordinator_service_pb2.StartRunRequest, _coordinator_service_pb2.StartRunResponse]
-    """Starts a run; waits for its end only if it is told to, with `wait_ms`. DEFINITION_NOT_FOUND, INPUT_INVALID, PROJECT_NOT_FOUND, AGENT_NOT_FOUND,
+    """Starts a run. Waits for its end only if `wait_ms` is set. DEFINITION_NOT_FOUND, INPUT_INVALID, PROJECT_NOT_FOUND, AGENT_NOT_FOUND,
     CONVERSATION_NOT_FOUND, LIMIT_EXCEEDED, SERVER_DRAINING.
     """
     GetRun: _aio.UnaryUnaryMultiCallable[_coordinator_service_pb2.GetRunRequest, _coordinator_service_pb2.GetRunResponse]
@@ -70,7 +70,7 @@ class CoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_service_pb2.StartRunRequest,
         context: _aio.ServicerContext[_coordinator_service_pb2.StartRunRequest, _abc.Awaitable[_coordinator_service_pb2.StartRunResponse]],
     ) -> _abc.Awaitable[_coordinator_service_pb2.StartRunResponse]:
-        """Starts a run; waits for its end only if it is told to, with `wait_ms`. DEFINITION_NOT_FOUND, INPUT_INVALID, PROJECT_NOT_FOUND, AGENT_NOT_FOUND,
+        """Starts a run. Waits for its end only if `wait_ms` is set. DEFINITION_NOT_FOUND, INPUT_INVALID, PROJECT_NOT_FOUND, AGENT_NOT_FOUND,
         CONVERSATION_NOT_FOUND, LIMIT_EXCEEDED, SERVER_DRAINING.
         """
 

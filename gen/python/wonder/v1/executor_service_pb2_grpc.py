@@ -97,7 +97,7 @@ class ExecutorServiceServicer:
         a lease that the worker's heartbeats extend. A lease that runs out, or a stream that breaks, ends the assignment: if
         the kind is idempotent it is given to another worker under the same `operation_id`, else it ends with
         OUTCOME_UNKNOWN. The stream ends by the worker's `drain` or with a status: FIELD_INVALID and DEFINITION_INVALID for
-        what cannot be registered, TIMEOUT for a worker of which nothing is heard for as long as a lease lasts,
+        what cannot be registered, TIMEOUT for a worker that sends nothing for the length of a lease,
         PERMISSION_DENIED, SERVER_DRAINING.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

@@ -293,9 +293,8 @@ class CoordinatorServiceStub:
                 v1.StartRunResponse.FromString,
             )
         )
-        """Starts a run; waits for its end only if it is told to, with `wait_ms`. DEFINITION_NOT_FOUND,
-        INPUT_INVALID, PROJECT_NOT_FOUND, AGENT_NOT_FOUND, CONVERSATION_NOT_FOUND, LIMIT_EXCEEDED,
-        SERVER_DRAINING.
+        """Starts a run. Waits for its end only if `wait_ms` is set. DEFINITION_NOT_FOUND, INPUT_INVALID,
+        PROJECT_NOT_FOUND, AGENT_NOT_FOUND, CONVERSATION_NOT_FOUND, LIMIT_EXCEEDED, SERVER_DRAINING.
         """
         self.get_run: grpc.aio.UnaryUnaryMultiCallable[v1.GetRunRequest, v1.GetRunResponse] = (
             channel.unary_unary(
@@ -441,7 +440,7 @@ class ExecutorServiceStub:
         a stream that breaks, ends the assignment: if the kind is idempotent it is given to another
         worker under the same `operation_id`, else it ends with OUTCOME_UNKNOWN. The stream ends by the
         worker's `drain` or with a status: FIELD_INVALID and DEFINITION_INVALID for what cannot be
-        registered, TIMEOUT for a worker of which nothing is heard for as long as a lease lasts,
+        registered, TIMEOUT for a worker that sends nothing for the length of a lease,
         PERMISSION_DENIED, SERVER_DRAINING.
         """
 

@@ -3357,7 +3357,7 @@ class Constraints(betterproto2.Message):
 
     max_moves_per_turn: "int | None" = betterproto2.field(1, betterproto2.TYPE_INT32, optional=True)
     """
-    Most iterations of the loop in one turn; the model is told to wrap up on the last. Default 20.
+    Most iterations of the loop in one turn; the model is asked to finish on the last. Default 20.
     """
 
     allowed_actions: "list[str]" = betterproto2.field(2, betterproto2.TYPE_STRING, repeated=True)
@@ -5881,7 +5881,7 @@ class LimitReached(betterproto2.Message):
 
     enforced: "bool" = betterproto2.field(2, betterproto2.TYPE_BOOL)
     """
-    Set if the limit is enforced now; else the server told the model to finish.
+    Set if the limit is enforced now; else the server asked the model to finish.
     """
 
 
