@@ -54,7 +54,7 @@ def test_a_function_is_short_enough_to_read() -> None:
 
 
 def test_a_function_has_few_parameters() -> None:
-    """Keyword-only parameters of the SDK do not count: they are options, named at the call, with a default."""
+    """Keyword-only parameters of the SDK do not count: they are options, named at the call."""
     many = [
         f"{path}:{function.line} {function.name}"
         for path in SOURCES
