@@ -10,8 +10,10 @@ from wonder_server.adapters.embedders.hashing import HashingEmbedder
 
 
 class EmbeddingProvider:
-    """Answers ``POST …/embeddings`` with the built-in embedder's vectors, three times as long as unit
-    length; with ``status`` other than 200 it refuses."""
+    """A server that answers ``POST …/embeddings`` with the built-in embedder's vectors, of length 3.
+
+    With a ``status`` other than 200 it refuses the requests.
+    """
 
     def __init__(self) -> None:
         self.status = 200
@@ -61,7 +63,7 @@ class EmbeddingProvider:
         return {
             "object": "list",
             "model": "small",
-            # In another order than asked, as the format allows.
+            # In another order than in the request, as the format allows.
             "data": data[::-1],
             "usage": {"prompt_tokens": 1, "total_tokens": 1},
         }

@@ -1,8 +1,8 @@
-"""An MCP server that misbehaves: ``python hostile_mcp_server.py START [FILE]`` speaks stdio.
+"""An MCP server that violates the protocol: ``python hostile_mcp_server.py START [FILE]`` uses stdio.
 
-The name of a tool is what it does wrong when called (`CALLS`); ``well`` is a good tool. ``START`` is what it
-does wrong before that (`STARTS`), ``well`` for nothing. FILE gets the ids of its processes. Imports the
-standard library only, so that it starts quickly.
+The name of a tool is its violation (`CALLS`); ``well`` is a correct tool. ``START`` is the violation at the
+start (`STARTS`), or ``well``. The server writes the ids of its processes to FILE. It imports only the
+standard library, so that it starts quickly.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+Message = dict[str, Any]
+"""A message of the protocol, as JSON."""
+
 TRACEBACK = 'Traceback (most recent call last):\n  File "x.py", line 1, in <module>\nValueError: secret\n'
 MIB = 1 << 20
 
@@ -23,51 +26,51 @@ FILE = sys.argv[2] if len(sys.argv) > 2 else ""
 
 
 def note(pid: int) -> None:
-    """Tell the test about a process."""
+    """Write a process id to FILE."""
     if FILE:
         with open(FILE, "a") as out:
             out.write(f"{pid}\n")
 
 
 def write(line: str | bytes) -> None:
-    """Write to standard output, as it is."""
+    """Write bytes to standard output."""
     data = line.encode("utf-8", "surrogatepass") if isinstance(line, str) else line
     sys.stdout.buffer.write(data)
     sys.stdout.buffer.flush()
 
 
-def send(message: dict[str, Any]) -> None:
-    """Send a message."""
+def send(message: Message) -> None:
+    """Write a message to standard output."""
     write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
 
 
-def text(said: str) -> dict[str, Any]:
-    """A result."""
+def text(said: str) -> Message:
+    """Return a result."""
     return {"content": [{"type": "text", "text": said}], "isError": False}
 
 
-def answer(request: dict[str, Any], said: str = "fine") -> None:
-    """Answer as a good tool does."""
+def answer(request: Message, said: str = "fine") -> None:
+    """Answer correctly."""
     send({"id": request["id"], "result": text(said)})
 
 
-def raw(result: str) -> Callable[[dict[str, Any]], None]:
-    """A tool whose result is this JSON."""
+def raw(result: str) -> Callable[[Message], None]:
+    """Return a tool with this JSON as its result."""
     return lambda request: write(f'{{"jsonrpc":"2.0","id":{request["id"]},"result":{result}}}\n')
 
 
-def raw_message(rest: str) -> Callable[[dict[str, Any]], None]:
-    """A tool that answers with an id and this."""
+def raw_message(rest: str) -> Callable[[Message], None]:
+    """Return a tool that answers with an id and these fields."""
     return lambda request: write(f'{{"jsonrpc":"2.0","id":{request["id"]},{rest}}}\n')
 
 
 # --- calls --------------------------------------------------------------------------------------
 
 
-def huge(size: int) -> Callable[[dict[str, Any]], None]:
-    """A tool with a large answer."""
+def huge(size: int) -> Callable[[Message], None]:
+    """Return a tool with a large answer."""
 
-    def call(request: dict[str, Any]) -> None:
+    def call(request: Message) -> None:
         write(f'{{"jsonrpc":"2.0","id":{request["id"]},"result":{{"content":[{{"type":"text","text":"')
         for _ in range(size // MIB):
             write(b"x" * MIB)
@@ -76,24 +79,24 @@ def huge(size: int) -> Callable[[dict[str, Any]], None]:
     return call
 
 
-def id_last(request: dict[str, Any]) -> None:
-    """A large answer with its id at the end, as some servers write it."""
+def id_last(request: Message) -> None:
+    """Send a large answer with its id at the end, as some servers write it."""
     write('{"result":{"content":[{"type":"text","text":"')
     for _ in range(8):
         write(b"x" * MIB)
     write(f'"}}]}},"jsonrpc":"2.0","id":{request["id"]}}}\n')
 
 
-def endless(request: dict[str, Any]) -> None:
-    """Bytes without a line's end."""
+def endless(request: Message) -> None:
+    """Write bytes without a line end."""
     while True:
         write(b"x" * MIB)
 
 
-def flood(message: dict[str, Any]) -> Callable[[dict[str, Any]], None]:
-    """A tool that sends a message again and again before its answer."""
+def flood(message: Message) -> Callable[[Message], None]:
+    """Return a tool that repeats a message before its answer."""
 
-    def call(request: dict[str, Any]) -> None:
+    def call(request: Message) -> None:
         token = request["params"].get("_meta", {}).get("progressToken")
         line = json.dumps({"jsonrpc": "2.0", **message}).replace('"TOKEN"', json.dumps(token)) + "\n"
         for _ in range(200):
@@ -103,10 +106,10 @@ def flood(message: dict[str, Any]) -> Callable[[dict[str, Any]], None]:
     return call
 
 
-def asks(method: str) -> Callable[[dict[str, Any]], None]:
-    """A tool that asks us something, and says in its answer what it was told."""
+def asks(method: str) -> Callable[[Message], None]:
+    """Return a tool that sends a request to the client, and answers with the response."""
 
-    def call(request: dict[str, Any]) -> None:
+    def call(request: Message) -> None:
         send({"id": "theirs", "method": method, "params": {}})
         while (reply := json.loads(sys.stdin.readline())).get("id") != "theirs":
             pass
@@ -115,15 +118,15 @@ def asks(method: str) -> Callable[[dict[str, Any]], None]:
     return call
 
 
-def many_requests(request: dict[str, Any]) -> None:
-    """Asks for more than it reads, then answers."""
+def many_requests(request: Message) -> None:
+    """Send requests without reading the responses, then answer."""
     for number in range(900):
         send({"id": number, "method": "sampling/createMessage", "params": {"x": "y" * 1000}})
     answer(request)
 
 
-def noisy(request: dict[str, Any]) -> None:
-    """Writes to standard error: stack traces, control characters, no UTF-8, a line without end."""
+def noisy(request: Message) -> None:
+    """Write stack traces, control characters, invalid UTF-8 and an endless line to standard error."""
     sys.stderr.buffer.write(b"\x1b[31mred\x00\xff\xfe \xe2\x80\xae\n")
     sys.stderr.write(TRACEBACK * 2000)
     sys.stderr.buffer.write(b"z" * MIB)
@@ -131,8 +134,8 @@ def noisy(request: dict[str, Any]) -> None:
     answer(request)
 
 
-def daemon(request: dict[str, Any]) -> None:
-    """Leaves processes behind that ignore signals, in sessions of their own, with our pipes."""
+def daemon(request: Message) -> None:
+    """Start processes that ignore signals, in sessions of their own, with the server's pipes."""
     if os.fork() == 0:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         os.setsid()
@@ -144,10 +147,10 @@ def daemon(request: dict[str, Any]) -> None:
         os._exit(0)
 
 
-def leaves(partial: str) -> Callable[[dict[str, Any]], None]:
-    """A tool that ends the process."""
+def leaves(partial: str) -> Callable[[Message], None]:
+    """Return a tool that ends the process."""
 
-    def call(request: dict[str, Any]) -> None:
+    def call(request: Message) -> None:
         write(partial)
         sys.stderr.write(TRACEBACK)
         sys.stderr.flush()
@@ -156,28 +159,28 @@ def leaves(partial: str) -> Callable[[dict[str, Any]], None]:
     return call
 
 
-def unresponsive(request: dict[str, Any]) -> None:
-    """Never reads again, and never answers."""
+def unresponsive(request: Message) -> None:
+    """Never read again, and never answer."""
     while True:
         time.sleep(60)
 
 
-def wrong_ids(request: dict[str, Any]) -> None:
-    """Answers others first, and twice."""
+def wrong_ids(request: Message) -> None:
+    """Answer other requests first, and answer twice."""
     for wrong in (request["id"] + 1000, -1, "x", None, str(request["id"]) + "0", 10**30, 1.5):
         send({"id": wrong, "result": text("wrong")})
     answer(request)
     answer(request, "again")
 
 
-def junk_first(request: dict[str, Any]) -> None:
-    """Writes what is no message, then answers."""
+def junk_first(request: Message) -> None:
+    """Write lines that are not messages, then answer."""
     write(TRACEBACK)
     answer(request)
 
 
-def bad_progress(request: dict[str, Any]) -> None:
-    """Is further than a number can say, then answers."""
+def bad_progress(request: Message) -> None:
+    """Report progress that no number can express, then answer."""
     params = f'{{"progressToken":{request["id"]},"progress":1{"0" * 400}}}'
     write(f'{{"jsonrpc":"2.0","method":"notifications/progress","params":{params}}}\n')
     answer(request)
@@ -188,8 +191,8 @@ TOKENS += [b"\n", b"\xff", b"\r\n", b'"id"', b'"method"', b'"error"', b'"result"
 TOKENS += [b'"_meta"', b'"resultType"', b'"content"', b'"type"', b'"progressToken"', b"true", b""]
 
 
-def fuzz(request: dict[str, Any]) -> None:
-    """Mutations of messages, by the ``seed`` of the arguments, then its answer."""
+def fuzz(request: Message) -> None:
+    """Write mutated messages, by the ``seed`` of the arguments, then answer."""
     chance, about = random.Random(request["params"]["arguments"]["seed"]), request["id"]
     given = [
         {"id": about, "result": text("mutated")},
@@ -208,7 +211,7 @@ def fuzz(request: dict[str, Any]) -> None:
     answer(request)
 
 
-CALLS: dict[str, Callable[[dict[str, Any]], None]] = {
+CALLS: dict[str, Callable[[Message], None]] = {
     "well": answer,
     "huge": huge(40 * MIB),
     "fits": huge(3 * MIB),
@@ -265,16 +268,16 @@ CALLS: dict[str, Callable[[dict[str, Any]], None]] = {
 # --- starts -------------------------------------------------------------------------------------
 
 
-def begun(request: dict[str, Any], **changed: Any) -> dict[str, Any]:
-    """The result of ``initialize``."""
+def begun(request: Message, **changed: Any) -> Message:
+    """Return the result of ``initialize``."""
     version = request["params"]["protocolVersion"]
     about = {"name": "hostile\x1b[31m", "version": "1"}
     return {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": about, **changed}
 
 
-def start(how: str, request: dict[str, Any]) -> None:
+def start(how: str, request: Message) -> None:
     """Answer ``initialize``."""
-    result: Any = begun(request)
+    result: Message = begun(request)
     if how == "refuses":
         return send({"id": request["id"], "error": {"code": 1, "message": TRACEBACK}})
     if how == "huge_start":
@@ -296,7 +299,7 @@ STARTS |= {"junk_start", "flood_start"}
 
 
 def main() -> None:
-    """Serve."""
+    """Serve requests until the input ends."""
     how = sys.argv[1]
     note(os.getpid())
     if how == "ends":

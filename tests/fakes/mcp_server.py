@@ -1,6 +1,6 @@
-"""An MCP server to test with.
+"""An MCP server for tests.
 
-``python mcp_server.py FILE`` speaks stdio and writes what happens to FILE, a line each; `made` gives the same
+``python mcp_server.py FILE`` uses stdio and writes a line for each event to FILE. `made` returns the same
 server for HTTP.
 """
 
@@ -18,36 +18,36 @@ KEY = "wonder.v1/idempotency-key"
 
 
 def made(note: Callable[[str], None]) -> MCPServer:
-    """The server; ``note`` is told what happens."""
+    """Return the server. It calls ``note`` with each event."""
     server = MCPServer("fake", log_level="CRITICAL")
 
     @server.tool()
     def add(a: int, b: int) -> dict[str, int]:
-        """Adds."""
+        """Add two numbers."""
         note("add")
         return {"sum": a + b}
 
     @server.tool()
     def say(text: str, context: Context) -> str:  # type: ignore[type-arg]
-        """Says the text, and under which key it was asked to."""
+        """Return the text and the call's idempotency key."""
         note(f"say {dict(context.request_context.meta or {}).get(KEY)}")
         return text
 
     @server.tool()
     def fail() -> str:
-        """Fails."""
+        """Fail."""
         raise ValueError("the disk is full")
 
     @server.tool()
     async def work(context: Context) -> str:  # type: ignore[type-arg]
-        """Says how far it is."""
+        """Report progress."""
         await context.report_progress(1, 4, "begun")
         await context.report_progress(9, 4, "nearly")
         return "done"
 
     @server.tool()
     async def hang() -> str:
-        """Never ends."""
+        """Never return."""
         note("hanging")
         try:
             await asyncio.Event().wait()
@@ -57,12 +57,12 @@ def made(note: Callable[[str], None]) -> MCPServer:
 
     @server.tool()
     def variable(name: str) -> str:
-        """A variable of the process's environment."""
+        """Return a variable of the process's environment."""
         return os.environ.get(name, "")
 
     @server.tool()
     def die() -> str:
-        """Ends the process."""
+        """End the process."""
         note("dying")
         os._exit(1)
 

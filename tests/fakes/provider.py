@@ -1,19 +1,19 @@
 """A scripted model provider on loopback: OpenAI chat and responses, Anthropic messages, Gemini.
 
-The request's ``model`` chooses what happens: each name in `SCRIPTS` is a list of `Script` s, and the
-n-th request for a name plays its n-th script (the last one repeats). So ``429-then-text`` is a provider
-that is busy once. More can be added at run time, in process by `Provider.script`, from outside by
-``POST /control/script`` (see `control_script`). Where many turns of one model each need scripts of their own,
-the model is called `BY_WORD`: what is played then is named by the first word of what the user said last.
+The request's ``model`` selects the answer: each name in `SCRIPTS` is a list of `Script` s, and the n-th
+request for a name plays its n-th script; the last one repeats. So ``429-then-text`` is a provider that is
+busy once. `Provider.script` adds scripts in process, and ``POST /control/script`` from another process. For a
+script for each turn of one model, the model is `BY_WORD`: the first word of the last user message names the
+script.
 
 In process::
 
     async with running_provider() as provider:
         provider.url            # http://127.0.0.1:54321
-        provider.seen           # what was asked, and whether the client left early
+        provider.requests       # the requests, and whether the client left early
 
-As a process of its own: ``python -m tests.fakes.provider --port 0`` prints the port it listens on.
-``GET /control/seen`` answers with what was asked, ``POST /control/reset`` forgets it.
+As a process: ``python -m tests.fakes.provider --port 0`` prints its port. ``GET /control/seen`` returns the
+requests, and ``POST /control/reset`` removes them.
 
 OpenAI clients use ``<url>/v1`` as their base, Anthropic's and Gemini's ``<url>``.
 """
@@ -26,31 +26,35 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
 
 from aiohttp import web
 
 from tests.fakes import provider_formats, provider_validation
 from tests.fakes.provider_formats import Call, Format, Script
+from wonder_server.core.json_types import JsonDict
 
 __all__ = ["Call", "Provider", "RecordedRequest", "Script", "running_provider"]
 
 STALL_SECONDS = 600
-"""A stall ends when the client leaves; this bounds it should the client never do so."""
+"""Maximum duration of a stall, which normally ends when the client leaves."""
 
 BY_WORD = "by-word"
-"""The model whose scripts are named by the user."""
+"""The model whose scripts the user messages name."""
 
 
 @dataclass(slots=True, kw_only=True)
 class RecordedRequest:
-    """One request as it arrived, and how it ended. ``script`` is the name of what is played, ``at`` when it
-    came, in seconds of the monotonic clock. ``port``: the client's, one for each connection. ``finished``:
-    everything was sent; ``ended``: the body's end too."""
+    """One request and the state of its answer.
+
+    - ``script`` is the name of the script.
+    - ``at`` is the time of arrival, in seconds of the monotonic clock.
+    - ``port`` is the client's, one for each connection.
+    - ``finished``: all data was sent. ``ended``: the end of the body was sent too.
+    """
 
     path: str
     model: str
-    body: dict[str, Any]
+    body: JsonDict
     script: str = ""
     at: float = 0.0
     headers: dict[str, str] = field(default_factory=dict)
@@ -123,15 +127,14 @@ SCRIPTS: dict[str, list[Script]] = {
 
 
 class Provider:
-    """The scripted server's state; `app` is its web application."""
+    """The state of the scripted server. `app` is its web application."""
 
     def __init__(self) -> None:
         self.requests: list[RecordedRequest] = []
         self.strict = True
-        """Whether requests that a real provider would refuse are refused
-        (`tests.fakes.provider_validation`)."""
+        """If True, refuse the requests that a real provider refuses (`tests.fakes.provider_validation`)."""
         self.rejections: list[str] = []
-        """Why requests were refused."""
+        """The reasons of the refusals."""
         self.url = ""
         self._seen_by_script: dict[str, list[RecordedRequest]] = {}
         self._scripts = {name: list(scripts) for name, scripts in SCRIPTS.items()}
@@ -150,27 +153,27 @@ class Provider:
         return app
 
     def script(self, model: str, *scripts: Script) -> None:
-        """From now on, requests for ``model`` play these, in order; the last one repeats."""
+        """Play these scripts for requests for ``model``, in order; the last one repeats."""
         self._scripts[model] = list(scripts)
         self._played.pop(model, None)
 
     def of(self, script: str) -> list[RecordedRequest]:
-        """The requests that this script, or this model's, was played to."""
+        """Return the requests that this script answered."""
         return self._seen_by_script.get(script, [])
 
     @property
     def open(self) -> list[RecordedRequest]:
-        """Requests that are still being answered."""
+        """The requests whose answers are not complete."""
         return [seen for seen in self.requests if not (seen.finished or seen.closed_early or seen.ended)]
 
     def reset(self) -> None:
-        """Forget what was seen, and begin every list of scripts again."""
+        """Remove the recorded requests, and restart every list of scripts."""
         self.requests.clear()
         self._seen_by_script.clear()
         self._played.clear()
 
     async def wait_until(self, condition: Callable[[], bool]) -> None:
-        """Until ``condition`` holds of what was seen; checked on every change. Wrap it in a timeout."""
+        """Wait until ``condition`` is true; check it after every change. Call it within a timeout."""
         async with self._changed:
             await self._changed.wait_for(condition)
 
@@ -182,7 +185,7 @@ class Provider:
         return web.json_response({})
 
     async def control_script(self, request: web.Request) -> web.Response:
-        """Body: ``{"model": "name", "scripts": [{"text": "…", "calls": [{"name": …}], …}]}``."""
+        """Add scripts. Body: ``{"model": "name", "scripts": [{"text": "…", "calls": [{"name": …}], …}]}``."""
         body = await request.json()
         scripts = [
             Script(**{**given, "calls": tuple(Call(**call) for call in given.get("calls", ()))})
@@ -203,10 +206,10 @@ class Provider:
     async def _gemini(self, request: web.Request) -> web.StreamResponse:
         return await self._play(request, provider_formats.GEMINI)
 
-    async def _play(self, request: web.Request, spoken: Format) -> web.StreamResponse:
+    async def _play(self, request: web.Request, wire: Format) -> web.StreamResponse:
         body = await request.json()
         model = request.match_info.get("model") or body.get("model", "")
-        # LiteLLM makes one message of several by the user in a row.
+        # LiteLLM joins consecutive user messages.
         name = _last_user_texts(body)[-1].partition(" ")[0] if model == BY_WORD else model
         assert request.transport is not None
         seen = RecordedRequest(
@@ -224,12 +227,12 @@ class Provider:
         await self._notify()
         script = self._next(name)
         if script is None:
-            return spoken.refuse(Script(status=404, error=f"no script is called {name}"))
-        refused = provider_validation.rejection(spoken.name, body) if self.strict else ""
+            return wire.refuse(Script(status=404, error=f"no script is called {name}"))
+        refused = provider_validation.rejection(wire.name, body) if self.strict else ""
         if refused:
             self.rejections.append(refused)
             seen.finished = True
-            return spoken.refuse(Script(status=400, error=refused))
+            return wire.refuse(Script(status=400, error=refused))
         if script.echo:
             script = replace(script, text=f"You said: {' '.join(_last_user_texts(body))}")
         try:
@@ -237,14 +240,14 @@ class Provider:
                 await asyncio.sleep(STALL_SECONDS)
             if script.status != 200:
                 seen.finished = True
-                answer = spoken.refuse(script)
+                answer = wire.refuse(script)
                 if script.location:
                     answer.headers["location"] = script.location
                 return answer
             if script.body is not None:
                 seen.finished = True
                 return web.Response(text=script.body, content_type=script.content_type)
-            return await self._stream(request, script, spoken, seen)
+            return await self._stream(request, script, wire, seen)
         except (asyncio.CancelledError, ConnectionResetError):
             seen.closed_early = True
             raise
@@ -252,39 +255,33 @@ class Provider:
             await asyncio.shield(self._notify())
 
     async def _stream(
-        self, request: web.Request, script: Script, spoken: Format, seen: RecordedRequest
+        self, request: web.Request, script: Script, wire: Format, seen: RecordedRequest
     ) -> web.StreamResponse:
         response = web.StreamResponse(headers={"content-type": "text/event-stream"})
         if script.break_off == "begin":
             seen.finished = True
             return _reset(request, response)
-        frames = spoken.events(script, seen.model)
+        frames = wire.events(script, seen.model)
         await response.prepare(request)
         texts, calls = (sum(getattr(frame, kind) for frame in frames) for kind in ("text", "call"))
         sent_texts = sent_calls = 0
         for frame in frames:
-            if script.break_off == "call" and calls and sent_calls == (calls + 1) // 2:
-                seen.finished = True
-                return _reset(request, response)
-            half_way = frame.text and sent_texts == texts // 2
+            half_way = bool(frame.text) and sent_texts == texts // 2
             if (script.stall == "first_token" and frame.text) or (script.stall == "chunks" and half_way):
                 await asyncio.sleep(STALL_SECONDS)
             if half_way and script.malformed_chunk:
                 await response.write(b'data: {"this is": not JSON\n\n')
             if half_way and script.error_event:
-                await response.write(spoken.fail(script).data)
+                await response.write(wire.fail(script).data)
                 break
-            if half_way and script.break_off == "abort":
+            if _is_reset_due(script, half_way=half_way, calls=calls, sent_calls=sent_calls):
                 seen.finished = True
                 return _reset(request, response)
             if half_way and script.break_off == "eof":
                 break
             if script.delay_ms and frame.text:
                 await asyncio.sleep(script.delay_ms / 1000)
-            data = frame.data
-            if script.comments:
-                data = b": still here\r\n\r\n" + data.replace(b"\n", b"\r\n")
-            await response.write(data)
+            await response.write(_with_comments(frame.data) if script.comments else frame.data)
             seen.chunks_sent += 1
             sent_texts += frame.text
             sent_calls += frame.call
@@ -315,8 +312,19 @@ def _reset(request: web.Request, response: web.StreamResponse) -> web.StreamResp
     return response
 
 
-def _last_user_texts(body: dict[str, Any]) -> list[str]:
-    """The parts of it. Results of tools, which some formats have users say, are no text."""
+def _is_reset_due(script: Script, *, half_way: bool, calls: int, sent_calls: int) -> bool:
+    """Return True if the script resets the connection before the next frame."""
+    if script.break_off == "call":
+        return calls > 0 and sent_calls == (calls + 1) // 2
+    return script.break_off == "abort" and half_way
+
+
+def _with_comments(data: bytes) -> bytes:
+    return b": still here\r\n\r\n" + data.replace(b"\n", b"\r\n")
+
+
+def _last_user_texts(body: JsonDict) -> list[str]:
+    """Return the texts of the last user message. Some formats put tool results there, which are not text."""
     for message in reversed(body.get("messages") or body.get("input") or body.get("contents") or []):
         if message.get("role") == "user":
             content = message.get("content") or message.get("parts") or ""
@@ -332,9 +340,9 @@ def _last_user_texts(body: dict[str, Any]) -> list[str]:
 
 @asynccontextmanager
 async def running_provider(port: int = 0) -> AsyncIterator[Provider]:
-    """A provider that listens on loopback for as long as the block lasts."""
+    """Run a provider that listens on loopback."""
     provider = Provider()
-    # Without handler_cancellation a handler is not told that its client has left.
+    # Without handler_cancellation a handler does not notice that its client has left.
     runner = web.AppRunner(provider.app(), access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", port)

@@ -1,7 +1,7 @@
-"""What a scripted provider sends in each format: its errors, and the events of a stream.
+"""The errors and streams of a scripted provider in each format.
 
-Parallel tool calls arrive interleaved where the format allows it, and in uneven pieces: what an accumulator
-must not mix up.
+Parallel tool calls arrive in uneven pieces, and interleaved if the format allows it: an accumulator must keep
+them apart.
 """
 
 from __future__ import annotations
@@ -9,14 +9,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from aiohttp import web
+
+from wonder_server.core.json_types import JsonDict, JsonValue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """A tool call to make: ``arguments`` is sent as it stands, so it may be malformed."""
+    """A tool call. ``arguments`` is sent unchanged, so it may be malformed."""
 
     name: str
     arguments: str = "{}"
@@ -24,16 +25,19 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
-    """What one request is answered with.
+    """The answer to one request.
 
-    ``thought`` is what the model shows of its thinking before it speaks. ``stall``: ``headers`` (nothing
-    at all is sent), ``first_token`` (the stream opens, then silence) or
-    ``chunks`` (half of the text, then silence). ``break_off``: after half of the text ``abort`` resets
-    the connection, ``eof`` ends the body without a finish; ``begin`` resets it before anything is sent,
-    ``end`` after the last event, ``call`` after half of what its tool calls hold.
-    ``error_event`` is the status of an error inside the stream, after half of the text. ``echo`` answers with
-    the last user text. ``comments`` puts comments between events and ends lines with CR LF. ``body``, of
-    ``content_type``, is sent instead of a stream. ``late_end_ms``: from the last event to the body's end.
+    - ``thought`` is thinking before the text.
+    - ``stall`` stops sending: ``headers`` (nothing is sent), ``first_token`` (after the head) or ``chunks``
+      (after half of the text).
+    - ``break_off`` resets the connection: ``begin`` (before any byte), ``abort`` (after half of the text),
+      ``call`` (after half of the tool calls) or ``end`` (after the last event). ``eof`` ends the body after
+      half of the text.
+    - ``error_event`` is the status of an error in the stream, after half of the text.
+    - ``echo`` answers with the last user text.
+    - ``comments`` adds comments between events and ends lines with CR LF.
+    - ``body``, of ``content_type``, is sent instead of a stream.
+    - ``late_end_ms`` is the delay between the last event and the end of the body.
     """
 
     text: str = ""
@@ -59,8 +63,7 @@ class Script:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One server-sent event; ``text`` says whether it carries a piece of the answer, ``call`` a piece of a
-    tool call's arguments."""
+    """One server-sent event. ``text``: it contains a piece of the answer. ``call``: a piece of arguments."""
 
     data: bytes
     text: bool = False
@@ -69,8 +72,12 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """``refuse``: the answer to a script whose status is not 200. ``events``: a whole stream.
-    ``fail``: an error of the script's ``error_event`` inside one."""
+    """One format of a provider.
+
+    - ``refuse`` makes the answer to a script whose status is not 200.
+    - ``events`` makes a complete stream.
+    - ``fail`` makes the error of the script's ``error_event``.
+    """
 
     name: str
     refuse: Callable[[Script], web.Response]
@@ -92,7 +99,7 @@ def _marks(count: int) -> list[bool]:
 
 
 def _split(text: str) -> list[str]:
-    """Arguments in uneven pieces, as providers send them."""
+    """Return arguments in uneven pieces, as providers send them."""
     return [text[start : start + 5] for start in range(0, len(text), 5)]
 
 
@@ -116,7 +123,7 @@ def _openai_events(script: Script, model: str) -> list[Frame]:
          "function": {"name": call.name, "arguments": ""}}
         for index, call in enumerate(script.calls)
     ]  # fmt: skip
-    # Parallel calls arrive interleaved: what an accumulator must not mix up.
+    # Parallel calls arrive interleaved; an accumulator must keep them apart.
     frames += [_openai_frame(model, {"tool_calls": [opening]}) for opening in openings]
     splits = [_split(call.arguments) for call in script.calls]
     for position in range(max((len(split) for split in splits), default=0)):
@@ -144,14 +151,14 @@ def _openai_failure(script: Script) -> Frame:
 
 
 def _openai_frame(
-    model: str, delta: dict[str, Any], *, text: bool = False, call: bool = False, finish: str | None = None
+    model: str, delta: JsonDict, *, text: bool = False, call: bool = False, finish: str | None = None
 ) -> Frame:
     choice = {"index": 0, "delta": delta, "finish_reason": finish}
     chunk = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": model}
     return _sse({**chunk, "choices": [choice]}, text=text, call=call)
 
 
-def _sse(payload: dict[str, Any], *, event: str = "", text: bool = False, call: bool = False) -> Frame:
+def _sse(payload: JsonDict, *, event: str = "", text: bool = False, call: bool = False) -> Frame:
     head = f"event: {event}\n" if event else ""
     return Frame(f"{head}data: {json.dumps(payload)}\n\n".encode(), text, call)
 
@@ -175,7 +182,7 @@ def _anthropic_error(script: Script) -> web.Response:
 
 def _anthropic_events(script: Script, model: str) -> list[Frame]:
     usage = {"input_tokens": 6, "cache_read_input_tokens": 5, "output_tokens": 1}
-    message: dict[str, Any] = {
+    message: JsonDict = {
         "id": "msg_1",
         "type": "message",
         "role": "assistant",
@@ -188,7 +195,7 @@ def _anthropic_events(script: Script, model: str) -> list[Frame]:
     frames = [_event("message_start", message=message), _event("ping")]
     index = 0
     if script.thought:
-        block: dict[str, Any] = {"type": "thinking", "thinking": "", "signature": ""}
+        block: JsonDict = {"type": "thinking", "thinking": "", "signature": ""}
         frames += _anthropic_block(index, block, "thinking_delta", "thinking", _thoughts(script))
         index += 1
     if script.text:
@@ -212,9 +219,7 @@ def _anthropic_failure(script: Script) -> Frame:
     return _event("error", error={"type": kind, "message": script.error})
 
 
-def _anthropic_block(
-    index: int, block: dict[str, Any], kind: str, key: str, pieces: list[str]
-) -> list[Frame]:
+def _anthropic_block(index: int, block: JsonDict, kind: str, key: str, pieces: list[str]) -> list[Frame]:
     deltas = [
         _event(
             "content_block_delta",
@@ -229,7 +234,7 @@ def _anthropic_block(
     return [start, *deltas, _event("content_block_stop", index=index)]
 
 
-def _event(kind: str, *, text: bool = False, call: bool = False, **fields: Any) -> Frame:
+def _event(kind: str, *, text: bool = False, call: bool = False, **fields: JsonValue) -> Frame:
     return _sse({"type": kind, **fields}, event=kind, text=text, call=call)
 
 
@@ -239,12 +244,12 @@ _RESPONSES_ERRORS = {400: "invalid_prompt", 429: "rate_limit_exceeded"}
 
 
 def _responses_events(script: Script, model: str) -> list[Frame]:
-    response: dict[str, Any] = {"id": "resp_1", "object": "response", "model": model, "status": "in_progress"}
+    response: JsonDict = {"id": "resp_1", "object": "response", "model": model, "status": "in_progress"}
     frames = [
         _event("response.created", response=response),
         _event("response.in_progress", response=response),
     ]
-    output: list[dict[str, Any]] = []
+    output: list[JsonDict] = []
     if script.thought:
         frames += _reasoning_item(script, output)
     if script.text:
@@ -262,10 +267,10 @@ def _responses_events(script: Script, model: str) -> list[Frame]:
     return [*frames, _event(f"response.{whole['status']}", response=whole)]
 
 
-def _reasoning_item(script: Script, output: list[dict[str, Any]]) -> list[Frame]:
+def _reasoning_item(script: Script, output: list[JsonDict]) -> list[Frame]:
     empty = {"type": "reasoning", "id": "rs_1", "summary": []}
     item = {**empty, "summary": [{"type": "summary_text", "text": script.thought}]}
-    place: dict[str, Any] = {"item_id": "rs_1", "output_index": 0}
+    place: JsonDict = {"item_id": "rs_1", "output_index": 0}
     frames = [_event("response.output_item.added", output_index=0, item=empty)]
     frames += [
         _event("response.reasoning_summary_text.delta", **place, summary_index=0, delta=piece)
@@ -275,12 +280,12 @@ def _reasoning_item(script: Script, output: list[dict[str, Any]]) -> list[Frame]
     return [*frames, _event("response.output_item.done", output_index=0, item=item)]
 
 
-def _message_item(script: Script, output: list[dict[str, Any]]) -> list[Frame]:
+def _message_item(script: Script, output: list[JsonDict]) -> list[Frame]:
     index = len(output)
     refused = script.stop == "refusal"
     kind, key = ("refusal", "refusal") if refused else ("output_text", "text")
     part = {"type": kind, key: script.text, **({} if refused else {"annotations": []})}
-    empty: dict[str, Any] = {
+    empty: JsonDict = {
         "type": "message",
         "id": "msg_1",
         "role": "assistant",
@@ -288,7 +293,7 @@ def _message_item(script: Script, output: list[dict[str, Any]]) -> list[Frame]:
         "content": [],
     }
     item = {**empty, "status": "completed", "content": [part]}
-    place: dict[str, Any] = {"item_id": "msg_1", "output_index": index, "content_index": 0}
+    place: JsonDict = {"item_id": "msg_1", "output_index": index, "content_index": 0}
     frames = [_event("response.output_item.added", output_index=index, item=empty)]
     frames.append(_event("response.content_part.added", **place, part={**part, key: ""}))
     frames += [
@@ -300,8 +305,8 @@ def _message_item(script: Script, output: list[dict[str, Any]]) -> list[Frame]:
     return [*frames, _event("response.output_item.done", output_index=index, item=item)]
 
 
-def _call_items(script: Script, output: list[dict[str, Any]]) -> list[Frame]:
-    items: list[dict[str, Any]] = [
+def _call_items(script: Script, output: list[JsonDict]) -> list[Frame]:
+    items: list[JsonDict] = [
         {"type": "function_call", "id": f"fc_{number}", "call_id": f"call_{number}", "name": call.name,
          "arguments": "", "status": "in_progress"}
         for number, call in enumerate(script.calls)
@@ -314,7 +319,7 @@ def _call_items(script: Script, output: list[dict[str, Any]]) -> list[Frame]:
     for position in range(max((len(_split(call.arguments)) for call in script.calls), default=0)):
         for number, call in enumerate(script.calls):
             for piece in _split(call.arguments)[position : position + 1]:
-                place: dict[str, Any] = {"item_id": f"fc_{number}", "output_index": first + number}
+                place: JsonDict = {"item_id": f"fc_{number}", "output_index": first + number}
                 frames.append(
                     _event("response.function_call_arguments.delta", call=True, **place, delta=piece)
                 )
@@ -357,8 +362,8 @@ def _gemini_events(script: Script, model: str) -> list[Frame]:
     return [*frames, _gemini_frame(model, {"text": ""}, finishReason=stop, usage=usage)]
 
 
-def _gemini_call(call: Call) -> dict[str, Any]:
-    """Arguments are objects in this format; what is none stands for a call that is not whole."""
+def _gemini_call(call: Call) -> JsonDict:
+    """Return arguments as the object of this format. Invalid JSON stands for an incomplete call."""
     if not call.arguments:
         return {"name": call.name}
     try:
@@ -369,12 +374,12 @@ def _gemini_call(call: Call) -> dict[str, Any]:
 
 def _gemini_frame(
     model: str,
-    part: dict[str, Any],
+    part: JsonDict,
     *,
     text: bool = False,
     call: bool = False,
-    usage: dict[str, Any] | None = None,
-    **fields: Any,
+    usage: JsonDict | None = None,
+    **fields: JsonValue,
 ) -> Frame:
     candidate = {"content": {"role": "model", "parts": [part]}, "index": 0, **fields}
     counts = {"usageMetadata": usage} if usage else {}

@@ -1,7 +1,7 @@
-"""What providers document as refused: `refusal` says what a real one would answer with 400, or nothing.
+"""`rejection`: the requests that real providers answer with 400.
 
-Written from their documents and their errors, apart from the code that makes requests valid, so that the two
-can disagree. The scripted provider holds every request to it.
+It follows the providers' documents and errors, and is independent of the code that makes requests valid, so
+that the two can disagree. The scripted provider checks every request with it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from typing import Any
+
+from wonder_server.core.json_types import JsonDict, JsonValue
 
 _OPENAI_NAME = re.compile(r"^[a-zA-Z0-9_-]{1,64}$")
 _ANTHROPIC_NAME = re.compile(r"^[a-zA-Z0-9_-]{1,128}$")
@@ -22,8 +23,8 @@ class RejectedError(Exception):
     pass
 
 
-def rejection(format_name: str, body: dict[str, Any]) -> str:
-    """Why the provider refuses the request; empty if it takes it."""
+def rejection(format_name: str, body: JsonDict) -> str:
+    """Return why the provider refuses the request; empty if it accepts it."""
     try:
         _readable(body)
         _FORMATS[format_name](body)
@@ -37,7 +38,7 @@ def reject(condition: object, why: str) -> None:
         raise RejectedError(why)
 
 
-def _readable(value: Any) -> None:
+def _readable(value: JsonValue) -> None:
     match value:
         case str():
             reject("\x00" in value, "null characters are not taken")
@@ -54,11 +55,11 @@ def _readable(value: Any) -> None:
                 _readable(each)
 
 
-def _is_blank(text: Any) -> bool:
+def _is_blank(text: JsonValue) -> bool:
     return not isinstance(text, str) or not text.strip()
 
 
-def _schema(schema: Any, where: str) -> None:
+def _schema(schema: JsonValue, where: str) -> None:
     reject(not isinstance(schema, dict), f"{where}: not a schema")
     reject(schema.get("type") != "object", f"{where}: schema must have type 'object'")
     for keyword in ("oneOf", "anyOf", "allOf", "enum", "not"):
@@ -69,7 +70,7 @@ def _schema(schema: Any, where: str) -> None:
 # --- OpenAI chat ------------------------------------------------------------------------------------
 
 
-def _openai_chat(body: dict[str, Any]) -> None:
+def _openai_chat(body: JsonDict) -> None:
     messages = body.get("messages")
     reject(not isinstance(messages, list) or not messages, "messages: [] is too short")
     assert isinstance(messages, list)
@@ -112,7 +113,7 @@ def _openai_chat(body: dict[str, Any]) -> None:
         reject("json" not in json.dumps(messages).lower(), "'messages' must contain the word 'json'")
 
 
-def _function(function: dict[str, Any]) -> None:
+def _function(function: JsonDict) -> None:
     reject(not _OPENAI_NAME.match(function.get("name") or ""), "tools.function.name: pattern")
     reject(len(function.get("description") or "") > 1024, "tools.function.description: at most 1024")
     if "parameters" in function:
@@ -120,12 +121,12 @@ def _function(function: dict[str, Any]) -> None:
         reject("properties" not in function["parameters"], "object schema missing properties")
 
 
-def _no_tools_no_choice(body: dict[str, Any], *names: str) -> None:
+def _no_tools_no_choice(body: JsonDict, *names: str) -> None:
     for name in names:
         reject(name in body and not body.get("tools"), f"{name} is only allowed when 'tools' are specified")
 
 
-def _empty(content: Any) -> bool:
+def _empty(content: JsonValue) -> bool:
     if isinstance(content, list):
         return not content or any(
             part.get("type") == "text" and _is_blank(part.get("text")) for part in content
@@ -133,7 +134,7 @@ def _empty(content: Any) -> bool:
     return _is_blank(content)
 
 
-def _is_object(text: Any) -> bool:
+def _is_object(text: JsonValue) -> bool:
     try:
         return isinstance(json.loads(text), dict)
     except (TypeError, ValueError):
@@ -143,7 +144,7 @@ def _is_object(text: Any) -> bool:
 # --- OpenAI responses -------------------------------------------------------------------------------
 
 
-def _openai_responses(body: dict[str, Any]) -> None:
+def _openai_responses(body: JsonDict) -> None:
     given = body.get("input")
     items = [{"role": "user", "content": given}] if isinstance(given, str) else given
     reject(not items, "input: missing")
@@ -185,7 +186,7 @@ def _openai_responses(body: dict[str, Any]) -> None:
         )
 
 
-def _no_content(content: Any) -> bool:
+def _no_content(content: JsonValue) -> bool:
     if isinstance(content, list):
         return not content or any(
             _is_blank(part.get("refusal") if part.get("type") == "refusal" else part.get("text"))
@@ -197,7 +198,7 @@ def _no_content(content: Any) -> bool:
 # --- Anthropic --------------------------------------------------------------------------------------
 
 
-def _anthropic(body: dict[str, Any]) -> None:
+def _anthropic(body: JsonDict) -> None:
     most = body.get("max_tokens")
     reject(type(most) is not int or most < 1, "max_tokens: required")
     assert isinstance(most, int)
@@ -225,10 +226,10 @@ def _anthropic(body: dict[str, Any]) -> None:
         reject(name in body, f"{name}: Extra inputs are not permitted")
 
 
-def _merged(messages: Any) -> Iterator[dict[str, Any]]:
-    """As Anthropic does: several of one role in a row are one."""
+def _merged(messages: JsonValue) -> Iterator[JsonDict]:
+    """Join consecutive messages of one role, as Anthropic does."""
     reject(not isinstance(messages, list), "messages: required")
-    current: dict[str, Any] | None = None
+    current: JsonDict | None = None
     for at, message in enumerate(messages):
         role, content = message.get("role"), message.get("content")
         reject(role not in ("user", "assistant"), f"messages.{at}.role: {role!r}")
@@ -245,7 +246,7 @@ def _merged(messages: Any) -> Iterator[dict[str, Any]]:
 
 
 def _anthropic_message(
-    at: int, message: dict[str, Any], following: list[Any], before: list[Any], ids: set[str]
+    at: int, message: JsonDict, following: list[JsonValue], before: list[JsonValue], ids: set[str]
 ) -> None:
     results = [b["tool_use_id"] for b in following if b.get("type") == "tool_result"]
     calls = [b["id"] for b in before if b.get("type") == "tool_use"]
@@ -285,7 +286,7 @@ def _anthropic_message(
     reject(len(found) != len(set(found)), "a `tool_use` has several `tool_result`")
 
 
-def _anthropic_tools(body: dict[str, Any], messages: list[dict[str, Any]]) -> None:
+def _anthropic_tools(body: JsonDict, messages: list[JsonDict]) -> None:
     tools = body.get("tools") or []
     names = [tool.get("name") for tool in tools]
     reject(len(names) != len(set(names)), "tools: names must be unique")
@@ -300,7 +301,7 @@ def _anthropic_tools(body: dict[str, Any], messages: list[dict[str, Any]]) -> No
     reject("tool_use" in kinds and not tools, "requests that include `tool_use` must define tools")
 
 
-def _anthropic_thinking(body: dict[str, Any], messages: list[dict[str, Any]], most: int) -> None:
+def _anthropic_thinking(body: JsonDict, messages: list[JsonDict], most: int) -> None:
     thinking = body.get("thinking") or {}
     if thinking.get("type") != "enabled":
         return
@@ -320,44 +321,56 @@ def _anthropic_thinking(body: dict[str, Any], messages: list[dict[str, Any]], mo
 # --- Gemini -----------------------------------------------------------------------------------------
 
 
-def _gemini(body: dict[str, Any]) -> None:
+def _gemini(body: JsonDict) -> None:
     contents = body.get("contents")
     reject(not isinstance(contents, list) or not contents, "contents is not specified")
     assert isinstance(contents, list)
     reject(contents[0].get("role") == "model", "the first content must be the user's")
-    for at, content in enumerate(contents):
-        parts = content.get("parts")
-        reject(content.get("role") not in ("user", "model"), f"contents.{at}.role: user or model")
-        reject(not parts, f"contents.{at}.parts must not be empty")
-        calls = [part["functionCall"] for part in parts if "functionCall" in part]
-        responses = [part["functionResponse"] for part in parts if "functionResponse" in part]
-        for part in parts:
-            reject(not part, f"contents.{at}: a part needs data")
-            if set(part) <= {"text", "thought"}:
-                reject(_is_blank(part.get("text")), f"contents.{at}: text is empty")
-        for call in calls:
-            reject(content["role"] != "model", "only the model calls functions")
-            reject(not _GEMINI_NAME.match(call.get("name") or ""), "functionCall.name: pattern")
-            reject(not isinstance(call.get("args", {}), dict), "functionCall.args: an object")
-        for response in responses:
-            reject(not _GEMINI_NAME.match(response.get("name") or ""), "functionResponse.name: pattern")
-            reject(not isinstance(response.get("response"), dict), "functionResponse.response: an object")
-        before = contents[at - 1] if at else {"parts": []}
-        open_calls = [part["functionCall"] for part in before["parts"] if "functionCall" in part]
-        reject(
-            len(open_calls) != len(responses),
-            "the number of function response parts must equal that of function call parts",
-        )
-        names = sorted(str(each.get("name")) for each in responses)
-        reject(
-            names != sorted(str(each.get("name")) for each in open_calls), "functionResponse.name: another"
-        )
-        reject(responses and len(responses) != len(parts), "function responses stand alone")
+    for at in range(len(contents)):
+        _gemini_content(contents, at)
     reject(any("functionCall" in part for part in contents[-1]["parts"]), "a function call has no response")
     for key in ("systemInstruction", "system_instruction"):
         if key in body:
             parts = body[key].get("parts")
             reject(not parts or any(_is_blank(part.get("text")) for part in parts), f"{key}: text is empty")
+    _gemini_tools(body)
+    reject(
+        (body.get("generationConfig") or {}).get("candidateCount", 1) != 1, "candidateCount: one for streams"
+    )
+    for name in ("messages", "model", "max_tokens"):
+        reject(name in body, f"Unknown name '{name}'")
+
+
+def _gemini_content(contents: list[JsonDict], at: int) -> None:
+    content = contents[at]
+    parts = content.get("parts") or []
+    reject(content.get("role") not in ("user", "model"), f"contents.{at}.role: user or model")
+    reject(not parts, f"contents.{at}.parts must not be empty")
+    calls = [part["functionCall"] for part in parts if "functionCall" in part]
+    responses = [part["functionResponse"] for part in parts if "functionResponse" in part]
+    for part in parts:
+        reject(not part, f"contents.{at}: a part needs data")
+        if set(part) <= {"text", "thought"}:
+            reject(_is_blank(part.get("text")), f"contents.{at}: text is empty")
+    for call in calls:
+        reject(content["role"] != "model", "only the model calls functions")
+        reject(not _GEMINI_NAME.match(call.get("name") or ""), "functionCall.name: pattern")
+        reject(not isinstance(call.get("args", {}), dict), "functionCall.args: an object")
+    for response in responses:
+        reject(not _GEMINI_NAME.match(response.get("name") or ""), "functionResponse.name: pattern")
+        reject(not isinstance(response.get("response"), dict), "functionResponse.response: an object")
+    before = contents[at - 1] if at else {"parts": []}
+    open_calls = [part["functionCall"] for part in before["parts"] if "functionCall" in part]
+    reject(
+        len(open_calls) != len(responses),
+        "the number of function response parts must equal that of function call parts",
+    )
+    names = sorted(str(each.get("name")) for each in responses)
+    reject(names != sorted(str(each.get("name")) for each in open_calls), "functionResponse.name: another")
+    reject(responses and len(responses) != len(parts), "function responses stand alone")
+
+
+def _gemini_tools(body: JsonDict) -> None:
     declared = []
     for tool in body.get("tools") or ():
         reject(not tool, "tools: a tool needs a field")
@@ -370,11 +383,6 @@ def _gemini(body: dict[str, Any]) -> None:
                 _schema(declaration["parametersJsonSchema"], "parametersJsonSchema")
     reject(len(declared) != len(set(declared)), "duplicate function declaration")
     reject("toolConfig" in body and not declared, "function calling config without function_declarations")
-    reject(
-        (body.get("generationConfig") or {}).get("candidateCount", 1) != 1, "candidateCount: one for streams"
-    )
-    for name in ("messages", "model", "max_tokens"):
-        reject(name in body, f"Unknown name '{name}'")
 
 
 _FORMATS = {

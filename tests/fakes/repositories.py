@@ -1,4 +1,4 @@
-"""A server that keeps no artifacts, for tests of everything else."""
+"""A server without artifacts, for tests of other features."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from wonder_server.services.content.artifacts import Artifacts
 
 
 class NoRepositories:
-    """Nothing is there, so that everything can be removed."""
+    """A store without repositories, from which anything can be removed."""
 
     def of(self, name: str) -> NoReturn:
         raise AssertionError(name)
 
     async def remove(self, name: str) -> None:
-        """It never was there."""
+        """Do nothing: the store is empty."""
 
     async def names(self) -> list[str]:
         return []

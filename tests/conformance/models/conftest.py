@@ -1,4 +1,4 @@
-"""What the models' suite runs against: the offline model, native and LiteLLM before a scripted provider.
+"""The models of the suite: the offline model, and native and LiteLLM with a scripted provider.
 
 LiteLLM's helper process takes seconds to start, so the session has one, and everything that uses it
 runs on the session's event loop (``pytestmark`` of those files).
@@ -46,7 +46,7 @@ def litellm_model(provider: Provider, egress: Egress) -> LiteLLMModel:
             "anthropic": Endpoint(api_key=KEY, api_base=provider.url),
             "gemini": Endpoint(api_key=KEY),
             "groq": Endpoint(api_key=KEY, api_base="http://127.0.0.1:1/v1"),
-            "nobody": Endpoint(api_base=f"{provider.url}/v1"),
+            "unlisted": Endpoint(api_base=f"{provider.url}/v1"),
             "cerebras": Endpoint(api_base=f"{provider.url}/v1"),
         },
         egress,
@@ -81,7 +81,7 @@ async def native(shared_provider: Provider) -> AsyncIterator[NativeModel]:
 
 FORMATS = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
 TRANSLATED = ("openai_chat", "anthropic_messages")
-"""The formats in which LiteLLM is asked."""
+"""The formats that the LiteLLM model supports."""
 
 
 @pytest.fixture(params=FORMATS)
@@ -106,14 +106,14 @@ REMOTE = [("native", each) for each in FORMATS] + [("litellm", each) for each in
 
 @pytest.fixture(params=REMOTE, ids="-".join)
 def remote(provider: Provider, request: pytest.FixtureRequest) -> RemoteSubject:
-    """Every model that asks a provider, in every format in which it does."""
+    """Return a model that calls a provider, for each of its formats."""
     name, request_format = request.param
     return RemoteSubject(request.getfixturevalue(name), request_format)
 
 
 @pytest.fixture(params=[("offline", each) for each in FORMATS] + REMOTE, ids="-".join)
 def subject(provider: Provider, request: pytest.FixtureRequest) -> Subject:
-    """Every model, in every format that it speaks."""
+    """Return a model, for each of its formats."""
     name, request_format = request.param
     if name == "offline":
         return OfflineSubject(OfflineModel(), request_format)

@@ -1,14 +1,15 @@
-"""A model under test, made to behave in a given way: offline by what it is told, the others by the script."""
+"""Models under test with a given behavior: offline by the request, others by the provider's script."""
 
 from __future__ import annotations
 
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 from wonder_server.core.conversation.context.dialects import DIALECTS
 from wonder_server.core.conversation.model.values import ToolResult
 from wonder_server.core.definitions.specs import ModelProfile
+from wonder_server.core.json_types import JsonDict
 from wonder_server.core.model import ModelResult
 from wonder_server.ports.model import Finished, Model, TextDelta
 
@@ -23,16 +24,16 @@ CLOCK_SCHEMA = {"type": "object", "properties": {"zone": {"type": "string"}}}
 
 
 class Subject(Protocol):
-    """``case`` gives the profile and the request that make the model behave as named."""
+    """A model under test. ``case`` returns the profile and the request for a behavior."""
 
     model: Model
     format: str
 
-    def case(self, name: str) -> tuple[ModelProfile, dict[str, Any]]: ...
+    def case(self, name: str) -> tuple[ModelProfile, JsonDict]: ...
 
 
-def tool(request_format: str, name: str, schema: dict[str, Any]) -> dict[str, Any]:
-    """A tool as the format describes it."""
+def tool(request_format: str, name: str, schema: JsonDict) -> JsonDict:
+    """Return a tool in a format."""
     described = {"name": name, "description": f"The {name}."}
     match request_format:
         case "anthropic_messages":
@@ -45,10 +46,10 @@ def tool(request_format: str, name: str, schema: dict[str, Any]) -> dict[str, An
             return {"type": "function", "function": {**described, "parameters": schema}}
 
 
-def ask(request_format: str, text: str, *, system: str = "", **tools: dict[str, Any]) -> dict[str, Any]:
-    """A request with one user message and the given tools (name -> schema)."""
+def ask(request_format: str, text: str, *, system: str = "", **tools: JsonDict) -> JsonDict:
+    """Return a request with one user message and the given tools (name -> schema)."""
     said = {"role": "user", "content": text}
-    request: dict[str, Any]
+    request: JsonDict
     match request_format:
         case "anthropic_messages":
             request = {"messages": [said], "max_tokens": 1000, **({"system": system} if system else {})}
@@ -66,8 +67,8 @@ def ask(request_format: str, text: str, *, system: str = "", **tools: dict[str, 
     return request
 
 
-def limited(request_format: str, request: dict[str, Any], tokens: int) -> dict[str, Any]:
-    """The request, with a limit to the answer's tokens."""
+def limited(request_format: str, request: JsonDict, tokens: int) -> JsonDict:
+    """Return the request with a limit of the answer's tokens."""
     match request_format:
         case "openai_responses":
             return {**request, "max_output_tokens": tokens}
@@ -77,8 +78,8 @@ def limited(request_format: str, request: dict[str, Any], tokens: int) -> dict[s
             return {**request, "max_tokens": tokens}
 
 
-def with_results(request_format: str, request: dict[str, Any], result: ModelResult) -> dict[str, Any]:
-    """The next request: the model's own message, and a result for each of its calls."""
+def with_results(request_format: str, request: JsonDict, result: ModelResult) -> JsonDict:
+    """Return the next request, with the model's message and a result for each call."""
     results = [
         ToolResult(tool_call_id=call.id, success=True, result=f"{call.name} is fine")
         for call in result.tool_calls
@@ -105,7 +106,7 @@ class OfflineSubject:
     model: Model
     format: str
 
-    def case(self, name: str) -> tuple[ModelProfile, dict[str, Any]]:
+    def case(self, name: str) -> tuple[ModelProfile, JsonDict]:
         profile = ModelProfile(provider="offline", model="offline", format=self.format)
         request = ask(self.format, _SAID[name], weather=WEATHER_SCHEMA, clock=CLOCK_SCHEMA)
         if name == "length":
@@ -120,21 +121,19 @@ PROVIDERS = {"anthropic_messages": "anthropic", "gemini": "gemini"}
 
 @dataclass
 class RemoteSubject:
-    """A model that asks the scripted provider."""
+    """A model that calls the scripted provider."""
 
     model: Model
     format: str
 
-    def case(self, name: str, **patience: int) -> tuple[ModelProfile, dict[str, Any]]:
+    def case(self, name: str, **patience: int) -> tuple[ModelProfile, JsonDict]:
         provider = PROVIDERS.get(self.format, "openai")
         profile = ModelProfile(provider=provider, model=name, format=self.format, **patience)  # type: ignore[arg-type]
         return profile, ask(self.format, "Hello", weather=WEATHER_SCHEMA, clock=CLOCK_SCHEMA)
 
 
-async def collect(
-    model: Model, profile: ModelProfile, request: dict[str, Any]
-) -> tuple[list[str], ModelResult]:
-    """The pieces of text, and the result; checks that the result is the last chunk."""
+async def collect(model: Model, profile: ModelProfile, request: JsonDict) -> tuple[list[str], ModelResult]:
+    """Return the pieces of text and the result. Assert that the result is the last chunk."""
     texts: list[str] = []
     result: ModelResult | None = None
     async with aclosing(model.stream(profile, request)) as chunks:  # type: ignore[type-var]

@@ -1,4 +1,4 @@
-"""Answers of models within bounds: what is streamed is what is kept, and the whole comes with it."""
+"""`BoundedModel`: the streamed text equals the stored text, and the complete answer follows."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from wonder_server.adapters.models.bounded import BoundedModel, Bounds
 from wonder_server.adapters.models.formats import message
 from wonder_server.core.conversation.context.dialects import DIALECTS
 from wonder_server.core.definitions.specs import ModelProfile
+from wonder_server.core.json_types import JsonDict
 from wonder_server.core.model import ModelResult, ToolCall, Usage
 from wonder_server.core.truncation import is_notice
 from wonder_server.ports.model import Chunk, Finished, TextDelta, UsageUpdate
@@ -20,7 +21,7 @@ PROFILE = ModelProfile(provider="openai", model="m", format="openai_chat")
 
 
 class ScriptedModel:
-    """Says pieces and ends with an answer; with none it never ends by itself."""
+    """A model that streams pieces and ends with an answer; without an answer it never ends."""
 
     def __init__(self, *pieces: str, result: ModelResult | None = None) -> None:
         self.pieces = pieces
@@ -28,7 +29,7 @@ class ScriptedModel:
         self.said = 0
         self.closed = False
 
-    async def stream(self, profile: ModelProfile, request: dict[str, Any]) -> AsyncIterator[Chunk]:
+    async def stream(self, profile: ModelProfile, request: JsonDict) -> AsyncIterator[Chunk]:
         try:
             yield UsageUpdate(Usage(input_tokens=7), 0)
             while True:
@@ -46,7 +47,7 @@ class ScriptedModel:
 
 
 async def streamed_text(speaker: ScriptedModel, profile: ModelProfile = PROFILE) -> tuple[str, Finished]:
-    """The text that is streamed, and the end."""
+    """Return the streamed text and the last chunk."""
     text, last = "", None
     async for chunk in BoundedModel(speaker, BOUNDS).stream(profile, {"messages": []}):
         assert last is None, "the end is last"

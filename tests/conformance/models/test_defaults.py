@@ -1,4 +1,4 @@
-"""Which model is chosen, and who is asked."""
+"""The default model, and the routes to adapters."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,6 +17,7 @@ from wonder_server.adapters.models.offline.model import OfflineModel
 from wonder_server.adapters.models.routing import ANY_FORMAT, RoutedModel
 from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.core.errors import Reason, WonderError
+from wonder_server.core.json_types import JsonDict
 from wonder_server.core.model import ModelResult
 from wonder_server.ports.model import Chunk, Finished, Model
 
@@ -80,7 +80,7 @@ def test_the_default_models_are_in_litellms_price_table(variable: str) -> None:
     assert entry["supports_function_calling"]
 
 
-def test_settling_replaces_auto_and_keeps_the_profiles_own_patience_and_parameters() -> None:
+def test_resolving_replaces_auto_and_keeps_the_profiles_own_timeouts_and_parameters() -> None:
     own = ModelProfile(provider="auto", timeout_ms=5, parameters={"temperature": 0})
     default = default_profile({"ANTHROPIC_API_KEY": "k"})
 
@@ -95,7 +95,7 @@ def test_settling_replaces_auto_and_keeps_the_profiles_own_patience_and_paramete
     assert profile.parameters == {**default.parameters, "temperature": 0}
 
 
-def test_settling_a_chosen_provider_only_fills_in_the_format() -> None:
+def test_resolving_a_chosen_provider_only_sets_the_format() -> None:
     own = ModelProfile(provider="groq", model="m")
     listed = {"groq": Endpoint(format="anthropic_messages")}
 
@@ -134,7 +134,7 @@ class Recorder:
         self.name = name
         self.closed = 0
 
-    async def stream(self, profile: ModelProfile, request: dict[str, Any]) -> AsyncIterator[Chunk]:
+    async def stream(self, profile: ModelProfile, request: JsonDict) -> AsyncIterator[Chunk]:
         yield Finished(ModelResult(text="", model=self.name))
 
     async def close(self) -> None:

@@ -1,15 +1,15 @@
-"""What every adapter of the model port does, in every format that it speaks."""
+"""The behavior of every adapter of the model port, in every format."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any
 
 import pytest
 
 from tests.conformance.models.subjects import Subject, collect, with_results
 from wonder_server.adapters.models.offline.model import OfflineModel
+from wonder_server.core.json_types import JsonDict, JsonValue
 from wonder_server.ports.model import TextDelta, UsageUpdate
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -31,7 +31,7 @@ async def test_text_arrives_as_it_is_said(subject: Subject) -> None:
     pieces = [await anext(chunks) for _ in range(6)]
     await chunks.aclose()  # type: ignore[attr-defined]
 
-    # Some providers count what was asked before they answer.
+    # Some providers report input tokens before the answer.
     assert sum(isinstance(piece, TextDelta) for piece in pieces) >= 5
     assert all(isinstance(piece, TextDelta | UsageUpdate) for piece in pieces)
     assert sum(len(piece.text.split()) for piece in pieces if isinstance(piece, TextDelta)) < 50
@@ -84,7 +84,7 @@ async def test_the_raw_message_repeats_the_tool_calls(subject: Subject) -> None:
     _, result = await collect(subject.model, *subject.case("parallel"))
 
     repeated = repeated_calls(subject.format, result.raw)
-    if subject.format == "gemini":  # Which knows calls by their order, and need not give them ids.
+    if subject.format == "gemini":  # Gemini matches calls by their order, so ids are optional.
         repeated = [
             (call_id or call.id, name, arguments)
             for (call_id, name, arguments), call in zip(repeated, result.tool_calls, strict=True)
@@ -92,8 +92,8 @@ async def test_the_raw_message_repeats_the_tool_calls(subject: Subject) -> None:
     assert repeated == [(call.id, call.name, call.arguments) for call in result.tool_calls]
 
 
-def repeated_calls(request_format: str, raw: dict[str, Any]) -> list[tuple[str, str, Any]]:
-    """The tool calls of a model's own message: id, name, arguments."""
+def repeated_calls(request_format: str, raw: JsonDict) -> list[tuple[str, str, JsonValue]]:
+    """Return the tool calls of a model's own message: id, name, arguments."""
     match request_format:
         case "openai_chat":
             return [
@@ -128,7 +128,7 @@ async def test_no_arguments_are_an_empty_object(subject: Subject) -> None:
     assert [call.arguments for call in result.tool_calls] == [{}]
 
 
-async def test_arguments_that_do_not_parse_are_told_apart_and_harm_no_other_call(subject: Subject) -> None:
+async def test_malformed_arguments_are_marked_and_affect_no_other_call(subject: Subject) -> None:
     _, result = await collect(subject.model, *subject.case("bad-arguments"))
 
     broken, whole = result.tool_calls

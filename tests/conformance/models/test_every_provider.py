@@ -1,4 +1,4 @@
-"""What a model that asks a provider does when that does not behave: feature I1, and the watchdogs."""
+"""Models with failing providers: feature I1, and the timeouts."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ async def test_a_request_cannot_choose_where_it_goes(
 ) -> None:
     profile, request = remote.case("text")
     if isinstance(remote.model, LiteLLMModel) and remote.format == "openai_chat":
-        # LiteLLM would obey it, so only parameters that it is known to hand on are given to it.
+        # LiteLLM would use it, so the server passes only listed parameters.
         with pytest.raises(WonderError, match=f"'{field}' is not passed on"):
             await collect(remote.model, profile, {**request, field: "http://127.0.0.1:1"})
         assert not provider.requests
@@ -202,7 +202,7 @@ async def test_a_large_answer_and_a_large_request_pass(remote: RemoteSubject, pr
     assert len(result.text) > 2_000_000
 
 
-async def test_what_the_model_thought_is_told_apart_from_what_it_says(remote: RemoteSubject) -> None:
+async def test_thinking_is_separate_from_the_text(remote: RemoteSubject) -> None:
     texts, result = await collect(remote.model, *remote.case("thinking"))
 
     assert "".join(texts) == result.text == "It is so."
@@ -220,7 +220,7 @@ async def test_tokens_are_counted_as_the_provider_says_those_from_its_cache_incl
     )
 
 
-async def test_comments_between_events_and_other_line_ends_are_no_matter(remote: RemoteSubject) -> None:
+async def test_comments_between_events_and_other_line_ends_are_ignored(remote: RemoteSubject) -> None:
     _, result = await collect(remote.model, *remote.case("comments"))
 
     assert result.text == "one two three four"

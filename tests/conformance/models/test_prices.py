@@ -1,4 +1,4 @@
-"""The price table that the installed LiteLLM brings, without LiteLLM."""
+"""The price table of the installed LiteLLM, without an import of LiteLLM."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ async def test_the_usual_models_have_a_price_and_a_limit() -> None:
     for _, profile in _DEFAULTS:
         usage = (await prices.with_cost(profile, ANSWER)).usage
         assert usage.cost_micros and usage.cost_micros > 0, profile
-        told = await prices.with_context_window(ModelProfile(provider=profile.provider, model=profile.model))
-        assert told.context_window_tokens == profile.context_window_tokens
+        resolved = await prices.with_context_window(
+            ModelProfile(provider=profile.provider, model=profile.model)
+        )
+        assert resolved.context_window_tokens == profile.context_window_tokens
 
 
 async def test_what_the_table_does_not_have_stays_unknown() -> None:
@@ -32,7 +34,7 @@ async def test_what_the_table_does_not_have_stays_unknown() -> None:
     assert free.usage.cost_micros == 0
 
 
-async def test_who_is_cancelled_while_it_is_read_takes_nothing_from_others() -> None:
+async def test_a_cancelled_caller_does_not_stop_the_reading_for_others() -> None:
     prices, profile = LiteLLMPrices(), ModelProfile(provider="openai", model="gpt-4o")
     first = asyncio.create_task(prices.with_context_window(profile))
     second = asyncio.create_task(prices.with_context_window(profile))

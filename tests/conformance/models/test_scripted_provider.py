@@ -1,4 +1,4 @@
-"""The scripted provider as a process of its own, as end-to-end tests use it."""
+"""The scripted provider as a process, as end-to-end tests use it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import aiohttp
 from tests.paths import ROOT
 
 
-async def test_it_prints_its_port_plays_scripts_from_outside_and_tells_what_it_saw() -> None:
+async def test_it_prints_its_port_plays_added_scripts_and_returns_the_requests() -> None:
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "tests.fakes.provider", "--port", "0", stdout=subprocess.PIPE, cwd=ROOT
     )
@@ -26,12 +26,12 @@ async def test_it_prints_its_port_plays_scripts_from_outside_and_tells_what_it_s
                 json={"model": "mine", "messages": [{"role": "user", "content": "Hello?"}], "max_tokens": 9},
             )
             assert "tool_use" in await answer.text()
-            unknown = await session.post(f"{url}/v1/chat/completions", json={"model": "nobody"})
+            unknown = await session.post(f"{url}/v1/chat/completions", json={"model": "unknown"})
             assert unknown.status == 404
             seen = await (await session.get(f"{url}/control/seen")).json()
         assert [(one["model"], one["finished"], one["closed_early"]) for one in seen] == [
             ("mine", True, False),
-            ("nobody", False, False),
+            ("unknown", False, False),
         ]
     finally:
         process.terminate()

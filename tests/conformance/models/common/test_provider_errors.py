@@ -1,4 +1,4 @@
-"""What providers say when they refuse, as faults."""
+"""Faults for error responses of providers."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_long_texts_are_shortened() -> None:
     assert len(provider_errors.plain_text("x" * 10_000)) < 400
 
 
-def test_keys_are_blotted_out_known_or_not() -> None:
+def test_keys_are_redacted_known_or_not() -> None:
     fault = provider_errors.from_status(
         401, "bad hunter2-is-my-key, sk-abcdefghijklmnop, Bearer tok123, https://x/?key=AAA&y=1", {}
     )

@@ -1,14 +1,13 @@
-"""Server-sent events, as the HTML standard has them and as networks cut them."""
+"""Decoding of server-sent events in pieces of any size."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import pytest
 
 from wonder_server.adapters.models.common import sse
 from wonder_server.adapters.models.common.sse import EventDecoder, parse_data
 from wonder_server.core.errors import Reason, WonderError
+from wonder_server.core.json_types import JsonValue
 
 
 def decoded(stream: bytes, size: int = 1 << 20) -> list[bytes]:
@@ -68,7 +67,7 @@ def test_many_events_may_be_longer_than_one_may(monkeypatch: pytest.MonkeyPatch)
         (b'{"a": "\\ud83d\\ude00"}', {"a": "😀"}),
     ],
 )
-def test_json_is_read_with_whatever_half_characters_it_has(data: bytes, value: Any) -> None:
+def test_json_is_read_with_whatever_half_characters_it_has(data: bytes, value: JsonValue) -> None:
     assert parse_data(data) == value
 
 

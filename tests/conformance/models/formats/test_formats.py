@@ -1,8 +1,6 @@
-"""Streams that providers really send, and those that they should not."""
+"""Accumulators with streams of real providers, and with invalid streams."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import pytest
 
@@ -13,10 +11,11 @@ from wonder_server.adapters.models.formats.gemini import Gemini
 from wonder_server.adapters.models.formats.openai_chat import OpenAIChat
 from wonder_server.adapters.models.formats.openai_responses import OpenAIResponses
 from wonder_server.core.errors import Reason, WonderError
+from wonder_server.core.json_types import JsonDict, JsonValue
 from wonder_server.core.model import ModelResult
 
 
-def chat(*deltas: dict[str, Any], finish_reason: str = "tool_calls") -> ModelResult:
+def chat(*deltas: JsonDict, finish_reason: str = "tool_calls") -> ModelResult:
     gathered = OpenAIChat()
     for delta in deltas:
         gathered.feed({"choices": [{"index": 0, "delta": delta}]})
@@ -24,13 +23,13 @@ def chat(*deltas: dict[str, Any], finish_reason: str = "tool_calls") -> ModelRes
     return gathered.result()
 
 
-def piece(arguments: str, **fields: Any) -> dict[str, Any]:
+def piece(arguments: str, **fields: JsonValue) -> JsonDict:
     name = fields.pop("name", None)
     function = {"arguments": arguments, **({"name": name} if name else {})}
     return {"tool_calls": [{**fields, "function": function}]}
 
 
-def calls(result: ModelResult) -> list[tuple[str, str, Any]]:
+def calls(result: ModelResult) -> list[tuple[str, str, JsonValue]]:
     return [(call.id, call.name, call.arguments) for call in result.tool_calls]
 
 
@@ -45,7 +44,7 @@ def test_parallel_calls_that_all_claim_index_0_are_kept_apart_by_id() -> None:
     assert calls(result) == [("a", "one", {"n": 1}), ("b", "two", {"n": 2})]
 
 
-def test_calls_without_an_index_are_told_apart_by_id_and_order() -> None:
+def test_calls_without_an_index_are_distinguished_by_id_and_order() -> None:
     result = chat(
         piece('{"n":', id="a", name="one"), piece("1}"), piece('{"n":2', id="b", name="two"), piece("}")
     )
@@ -109,7 +108,7 @@ def test_the_opening_chunk_of_a_stream_is_not_yet_an_answer() -> None:
     assert not gathered.has_started
 
 
-def anthropic(*events: dict[str, Any], stop: str = "end_turn") -> ModelResult:
+def anthropic(*events: JsonDict, stop: str = "end_turn") -> ModelResult:
     gathered = AnthropicMessages()
     for event in events:
         gathered.feed(event)
@@ -117,7 +116,7 @@ def anthropic(*events: dict[str, Any], stop: str = "end_turn") -> ModelResult:
     return gathered.result()
 
 
-def block(index: int, content: dict[str, Any], *deltas: dict[str, Any]) -> list[dict[str, Any]]:
+def block(index: int, content: JsonDict, *deltas: JsonDict) -> list[JsonDict]:
     return [
         {"type": "content_block_start", "index": index, "content_block": content},
         *({"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas),
@@ -182,7 +181,7 @@ def test_an_error_inside_a_stream_is_a_fault() -> None:
     assert raised.value.fault.transient
 
 
-def test_a_format_that_is_not_spoken_is_refused() -> None:
+def test_an_unknown_format_is_refused() -> None:
     with pytest.raises(WonderError) as raised:
         accumulator("morse")
     assert raised.value.fault.reason is Reason.NOT_IMPLEMENTED
@@ -228,7 +227,7 @@ def test_text_with_half_a_character_becomes_text_that_can_be_encoded() -> None:
 # --- OpenAI responses -----------------------------------------------------------------------------
 
 
-def responses(*events: dict[str, Any], status: str = "completed", **response: Any) -> ModelResult:
+def responses(*events: JsonDict, status: str = "completed", **response: JsonValue) -> ModelResult:
     gathered = OpenAIResponses()
     for event in events:
         gathered.feed(event)
@@ -236,11 +235,11 @@ def responses(*events: dict[str, Any], status: str = "completed", **response: An
     return finish(gathered)
 
 
-def said(delta: str, index: int = 0) -> dict[str, Any]:
+def said(delta: str, index: int = 0) -> JsonDict:
     return {"type": "response.output_text.delta", "output_index": index, "content_index": 0, "delta": delta}
 
 
-def done(index: int, **item: Any) -> dict[str, Any]:
+def done(index: int, **item: JsonValue) -> JsonDict:
     return {"type": "response.output_item.done", "output_index": index, "item": item}
 
 
@@ -260,7 +259,7 @@ def test_the_items_of_a_response_come_back_in_order_as_they_came() -> None:
     assert result.stop_reason == "tool_calls"
 
 
-def test_a_message_that_no_delta_brought_is_still_said() -> None:
+def test_a_message_without_deltas_is_part_of_the_text() -> None:
     gathered = OpenAIResponses()
     message = {**MESSAGE, "content": [{"type": "output_text", "text": "All at once."}]}
 
@@ -316,7 +315,7 @@ def test_a_failed_response_is_a_fault() -> None:
 # --- Gemini ------------------------------------------------------------------------------------------
 
 
-def gemini(*parts: dict[str, Any], finish_reason: str = "STOP") -> ModelResult:
+def gemini(*parts: JsonDict, finish_reason: str = "STOP") -> ModelResult:
     gathered = Gemini()
     for part in parts:
         gathered.feed({"candidates": [{"content": {"role": "model", "parts": [part]}}]})
@@ -395,7 +394,7 @@ FORMATS = ("openai_chat", "openai_responses", "anthropic_messages", "gemini")
         {"candidates": [{"content": {"parts": [5]}}]},
     ],
 )  # fmt: skip
-def test_events_of_no_known_shape_are_passed_over_or_unreadable(name: str, event: Any) -> None:
+def test_events_of_unknown_shape_are_ignored_or_unreadable(name: str, event: JsonValue) -> None:
     try:
         feed(accumulator(name), event)
     except WonderError as problem:
@@ -403,7 +402,7 @@ def test_events_of_no_known_shape_are_passed_over_or_unreadable(name: str, event
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_nothing_is_no_answer(name: str) -> None:
+def test_an_empty_stream_is_not_an_answer(name: str) -> None:
     with pytest.raises(WonderError, match="broke off"):
         finish(accumulator(name))
 
@@ -418,7 +417,7 @@ def test_a_call_in_a_cut_answer_whose_arguments_never_came_is_malformed() -> Non
     assert anthropic(*block_, stop="max_tokens").tool_calls[0].arguments is None
 
 
-def test_what_a_server_thought_goes_back_to_it_with_its_calls_only() -> None:
+def test_thinking_is_repeated_with_tool_calls_only() -> None:
     thought = {"reasoning_content": "Hm."}
 
     assert chat(thought, piece("", index=0, id="a")).raw["reasoning_content"] == "Hm."
@@ -427,7 +426,7 @@ def test_what_a_server_thought_goes_back_to_it_with_its_calls_only() -> None:
 
 
 @pytest.mark.parametrize("count", [-1, 1.5, "7", True, 2**60, None])
-def test_counts_that_are_none_are_not_believed(count: Any) -> None:
+def test_invalid_counts_are_ignored(count: JsonValue) -> None:
     gathered = OpenAIChat()
     gathered.feed({"usage": {"prompt_tokens": count}, "choices": [{"finish_reason": "stop"}]})
 

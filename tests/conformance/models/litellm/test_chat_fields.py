@@ -1,4 +1,4 @@
-"""The fields of a request that reach LiteLLM: those that are named, and no other."""
+"""Only the listed fields of a request reach LiteLLM."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is LiteLLM's own among the faults: providers that it reaches or does not, and what it says of them."""
+"""Faults of the LiteLLM model: unreachable providers, missing keys and unknown names."""
 
 from __future__ import annotations
 
@@ -100,11 +100,11 @@ async def test_a_provider_without_a_key_is_not_even_called(name: str, message: s
 @pytest.mark.parametrize(
     ("name", "message", "kind"),
     [
-        ("nobody", "LiteLLM knows no model provider `nobody`: ", "not_found"),
+        ("unlisted", "LiteLLM knows no model provider `unlisted`: ", "not_found"),
         ("cerebras", "The model provider cannot be called without a key, ", "auth"),
     ],
 )
-async def test_a_provider_of_which_only_litellm_knows_is_judged_in_plain_words(
+async def test_a_provider_that_only_litellm_knows_fails_with_a_plain_message(
     litellm: LiteLLMModel, name: str, message: str, kind: str
 ) -> None:
     with pytest.raises(WonderError) as raised:

@@ -1,4 +1,4 @@
-"""The helper process of LiteLLM's model: its life and its death."""
+"""The start and end of the LiteLLM helper process."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ async def test_closing_while_the_helper_starts_leaves_nothing_behind(
         await call
 
 
-async def test_whoever_waits_for_the_helper_can_leave_and_the_others_are_served(
+async def test_a_cancelled_call_does_not_stop_the_start_of_the_helper(
     provider: Provider, egress: Egress
 ) -> None:
     model = litellm_model(provider, egress)
@@ -110,7 +110,7 @@ async def test_whoever_waits_for_the_helper_can_leave_and_the_others_are_served(
 
 
 async def test_the_helper_ends_with_its_server() -> None:
-    """A server that is killed has no time to close anything: the helper leaves by itself."""
+    """Kill a server, which closes nothing, and wait for the helper to exit."""
     server = textwrap.dedent(
         """
         import asyncio

@@ -1,4 +1,4 @@
-"""Providers that take credentials from the machine find none: no metadata service is asked."""
+"""Providers that read credentials from the machine find none and call no metadata service."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 class Nowhere:
-    """A resolver that knows no name and notes what it is asked."""
+    """A resolver that knows no name and records the queries."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -30,7 +30,7 @@ class Nowhere:
 
 
 class Watched(Dialer):
-    """Notes every host, those that are spelled out as addresses included."""
+    """A dialer that records every host, including literal addresses."""
 
     def __init__(self, names: Nowhere) -> None:
         super().__init__(names)

@@ -1,4 +1,4 @@
-"""What is the native model's own: connections, addresses, keys, and answers that are no streams."""
+"""The native model: connections, addresses, keys, and responses that are not streams."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ async def test_a_body_that_does_not_end_is_not_waited_for_long(
         await provider.wait_until(lambda: all(seen.closed_early for seen in provider.requests))
 
 
-async def test_what_is_lost_after_the_whole_answer_is_not_missed(native_subject: RemoteSubject) -> None:
+async def test_a_connection_lost_after_the_complete_answer_is_no_error(native_subject: RemoteSubject) -> None:
     _, result = await collect(native_subject.model, *native_subject.case("break-end"))
 
     assert (result.text, result.stop_reason) == ("one two three four", "end")
@@ -132,10 +132,10 @@ async def test_two_hundred_answers_arrive_side_by_side(
     assert {len(result.text.split()) for _, result in answers} == {50}
 
 
-async def test_what_a_reader_takes_its_time_for_is_not_the_providers_silence(
+async def test_a_slow_reader_does_not_cause_a_timeout_between_chunks(
     native_subject: RemoteSubject, provider: Provider
 ) -> None:
-    """The reader is slower than the patience between chunks; the provider is not."""
+    """The reader is slower than the timeout between chunks, and the provider is not."""
     profile, request = native_subject.case("words-50", chunk_timeout_ms=50, timeout_ms=600_000)
     said = ""
     pauses = 5
@@ -171,10 +171,10 @@ FATES: dict[str, tuple[Reason, bool] | None] = {
     **dict.fromkeys(("429", "429-retry-after", "500", "529"), LOST),
     **dict.fromkeys(("401", "too-long"), REFUSED),
 }
-"""What becomes of a call, by what its provider does: None is an answer."""
+"""The reason of the fault for each behavior of a provider; None for an answer."""
 
 
-async def test_a_thousand_calls_of_every_fate_end_in_time_and_leave_nothing(provider: Provider) -> None:
+async def test_a_thousand_calls_with_every_outcome_end_in_time_and_leave_nothing(provider: Provider) -> None:
     model = native_model(provider)
     chance = random.Random(4)
     patience = {"first_token_timeout_ms": 200, "chunk_timeout_ms": 200, "timeout_ms": 400}
@@ -208,10 +208,10 @@ async def test_a_thousand_calls_of_every_fate_end_in_time_and_leave_nothing(prov
     await model.close()
 
 
-async def test_patience_that_ends_as_the_head_arrives_is_not_lost(
+async def test_a_timeout_as_the_head_arrives_is_reported(
     native_subject: RemoteSubject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The timer rings in the same turn of the loop in which the answer's head wakes the call."""
+    """The timer fires in the iteration of the event loop in which the response's head arrives."""
     posted = aiohttp.ClientSession.post
 
     async def post(session: aiohttp.ClientSession, *args: Any, **how: Any) -> aiohttp.ClientResponse:
@@ -248,7 +248,7 @@ async def test_a_redirect_is_not_followed(native_subject: RemoteSubject, provide
     assert len(provider.requests) == 1
 
 
-async def test_a_page_instead_of_a_stream_is_told_apart(native_subject: RemoteSubject) -> None:
+async def test_a_page_instead_of_a_stream_is_an_error(native_subject: RemoteSubject) -> None:
     fault = await fault_of(native_subject, "html")
 
     assert (fault.reason, fault.transient) == (Reason.MODEL_FAILED, False)
@@ -377,7 +377,7 @@ async def test_a_provider_that_cannot_be_reached_may_be_asked_again() -> None:
 @pytest.mark.parametrize(
     ("environment", "message"),
     [
-        ({}, "ollama (models.invalid:80) cannot be reached: there is no host models.invalid."),
+        ({}, "ollama (models.invalid:80) cannot be reached: the host models.invalid does not exist."),
         (
             {"HTTP_PROXY": "http://me:secret@127.0.0.1:1"},
             "ollama (models.invalid:80) cannot be reached: the proxy: connection refused.",
@@ -387,11 +387,11 @@ async def test_a_provider_that_cannot_be_reached_may_be_asked_again() -> None:
 async def test_a_provider_that_cannot_be_reached_is_named_with_its_place_and_no_secret(
     environment: dict[str, str], message: str
 ) -> None:
-    async def nobody(host: str, port: int) -> list[str]:
+    async def unknown_host(host: str, port: int) -> list[str]:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
     endpoint = Endpoint(format="openai_chat", api_key=KEY, api_base="http://models.invalid/v1?token=secret")
-    model = NativeModel({"ollama": endpoint}, environment=environment, dialer=Dialer(resolve=nobody))
+    model = NativeModel({"ollama": endpoint}, environment=environment, dialer=Dialer(resolve=unknown_host))
 
     fault = await refused(model, ModelProfile(provider="ollama", model="m"))
     await model.close()
@@ -462,7 +462,7 @@ async def test_nothing_shows_a_key(native: NativeModel) -> None:
 
 
 async def test_aiohttp_is_imported_with_the_first_call_only() -> None:
-    """Its import costs 150 ms and 15 MB, of which a server's start and idle memory shall feel nothing."""
+    """The import costs 150 ms and 15 MB, which the start of a server avoids."""
     code = (
         "import sys; from wonder_server.adapters.models.native.model import NativeModel; NativeModel({}); "
         "sys.exit('aiohttp' in sys.modules)"

@@ -1,9 +1,8 @@
-"""What the native model sends where. Nothing is sent here."""
+"""The requests of the native model, without sending them."""
 
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 
@@ -11,6 +10,7 @@ from wonder_server.adapters.models.common.endpoints import Endpoint
 from wonder_server.adapters.models.native.requests import ProviderRequest, build_request
 from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.core.errors import WonderError
+from wonder_server.core.json_types import JsonDict, JsonValue
 
 FORMATS = {"openai": "openai_chat", "anthropic": "anthropic_messages", "gemini": "gemini"}
 
@@ -22,8 +22,8 @@ def built(
     model: str = "m",
     format_name: str = "",
     environment: dict[str, str] | None = None,
-    request: dict[str, Any] | None = None,
-    **parameters: Any,
+    request: JsonDict | None = None,
+    **parameters: JsonValue,
 ) -> ProviderRequest:
     profile = ModelProfile(provider=provider, model=model, format=format_name, parameters=parameters)
     endpoint = Endpoint(api_key="sk-secret-of-mine", api_base=base)
@@ -92,7 +92,7 @@ def test_anthropic_wants_a_limit() -> None:
     ("odd", "as_sent"),
     [(10**30, 10**30), ("\ud83d", "\ufffd"), ("a\x00b", "ab"), ({"\ud83d": ["\x00"]}, {"\ufffd": [""]})],
 )
-def test_what_json_can_say_is_sent_and_what_no_text_can_is_not(odd: Any, as_sent: Any) -> None:
+def test_what_json_can_say_is_sent_and_what_no_text_can_is_not(odd: JsonValue, as_sent: JsonValue) -> None:
     body = json.loads(built(request={"messages": [], "odd": odd}).body)
 
     assert body["odd"] == as_sent

@@ -1,10 +1,9 @@
-"""The rules of the offline model, in both formats."""
+"""The rules of the offline model."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -13,6 +12,7 @@ from wonder_server.adapters.models.offline.model import INTRODUCTION, OfflineMod
 from wonder_server.core.conversation.context.dialects import DIALECTS
 from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.core.errors import Reason, WonderError
+from wonder_server.core.json_types import JsonDict, JsonValue
 from wonder_server.core.model import ModelResult
 
 TEXT = {"type": "object", "properties": {"limit": {"type": "integer"}, "content": {"type": "string"}}}
@@ -20,13 +20,13 @@ QUERY = {"type": "object", "properties": {"query": {"type": "string"}}, "require
 MEMORIES = "You are kind.\n\nMemories:\n- The user's dog is called Bo\n- The user lives in Łódź\n\nBe brief."
 
 
-async def say(request_format: str, text: str, *, system: str = "", **tools: dict[str, Any]) -> ModelResult:
+async def say(request_format: str, text: str, *, system: str = "", **tools: JsonDict) -> ModelResult:
     profile = ModelProfile(provider="offline", format=request_format)
     _, result = await collect(OfflineModel(), profile, ask(request_format, text, system=system, **tools))
     return result
 
 
-def called(result: ModelResult) -> list[tuple[str, Any]]:
+def called(result: ModelResult) -> list[tuple[str, JsonValue]]:
     return [(call.name, call.arguments) for call in result.tool_calls]
 
 
@@ -66,7 +66,7 @@ async def test_asked_for_everything_it_tells_every_memory(request_format: str) -
     assert "Bo" in result.text and "Łódź" in result.text
 
 
-async def test_what_is_not_at_hand_is_looked_up(request_format: str) -> None:
+async def test_a_question_without_a_matching_memory_calls_recall(request_format: str) -> None:
     result = await say(request_format, "What is my cat called?", system=MEMORIES, memory_recall=QUERY)
 
     assert called(result) == [("memory_recall", {"query": "What is my cat called?"})]
@@ -100,15 +100,15 @@ async def test_a_failed_tool_is_reported_with_one_full_stop(request_format: str)
     request = ask(request_format, "run weather", weather=WEATHER_SCHEMA)
     _, first = await collect(OfflineModel(), profile, request)
     error = json.dumps({"error": {"message": "Call the tool again with a valid one."}})
-    told = json.dumps(with_results(request_format, request, first))
-    told = told.replace('"weather is fine"', json.dumps(error))
+    failed = json.dumps(with_results(request_format, request, first))
+    failed = failed.replace('"weather is fine"', json.dumps(error))
 
-    _, result = await collect(OfflineModel(), profile, json.loads(told))
+    _, result = await collect(OfflineModel(), profile, json.loads(failed))
 
     assert result.text == "The tool weather failed: Call the tool again with a valid one."
 
 
-async def test_told_to_keep_going_it_does_so_until_tools_are_forbidden(request_format: str) -> None:
+async def test_keep_using_repeats_the_call_until_tools_are_forbidden(request_format: str) -> None:
     request = ask(request_format, "keep using the tool weather with {}", weather=QUERY)
     profile = ModelProfile(provider="offline", format=request_format)
     _, first = await collect(OfflineModel(), profile, request)
@@ -128,7 +128,7 @@ async def test_the_same_request_always_gets_the_same_answer(request_format: str)
     assert await say(request_format, "run weather {}", weather=QUERY) == once
 
 
-async def test_it_says_as_many_words_as_it_is_told(request_format: str) -> None:
+async def test_it_says_the_requested_number_of_words(request_format: str) -> None:
     result = await say(request_format, "say 7 words")
 
     assert len(result.text.split()) == 7
@@ -136,7 +136,7 @@ async def test_it_says_as_many_words_as_it_is_told(request_format: str) -> None:
 
 
 async def test_it_reads_requests_of_an_unexpected_shape() -> None:
-    strange: list[dict[str, Any]] = [
+    strange: list[JsonDict] = [
         {},
         {"messages": None, "tools": None},
         {"messages": ["text", {"role": "user"}, {"role": "user", "content": [1, {"type": "text"}]}]},
