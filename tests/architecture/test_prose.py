@@ -44,7 +44,6 @@ PENDING = (
     "sdk/python/wonder_sdk/transport",
     "sdk/python/wonder_sdk/worker",
     "tests/conformance/models",
-    "tests/e2e",
     "tests/fakes",
     "tests/rpc",
     "tests/sdk",

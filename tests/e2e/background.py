@@ -91,7 +91,7 @@ async def asking(client: Client, agent: str, **spec: Any) -> tuple[str, str]:
     """Create a tool that calls an agent; return its reference and the name that models use."""
     name = f"ask_{next(_numbers)}"
     tool = {"target_type": "agent", "target_id": agent, **spec}
-    document = {"name": name, "description": "Asks somebody.", "tool": tool}
+    document = {"name": name, "description": "Asks an agent.", "tool": tool}
     await client.apply("e2e/asking_tools", json.dumps(document))
     return f"e2e/asking_tools/{name}", name
 

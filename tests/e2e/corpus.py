@@ -185,7 +185,7 @@ workflow:
       fan_in: {merges: [{source: branch.all, target: output.all}]}
       output_mapping: {output.sum: result.sum}
     # A child that waits for the time is on disk by itself.
-    - {id: timed, workflow_id: timers, output_mapping: {output.heard: result.heard}}
+    - {id: timed, workflow_id: timers, output_mapping: {output.received: result.received}}
   transitions:
     - {from_node_id: meet, to_node_id: timed}
     - {from_node_id: begin, to_node_id: child, for_each: {items: '[1, 2]'}}
@@ -226,10 +226,10 @@ workflow:
   timeout_ms: 600000
   nodes:
     - {id: begin, task_id: note, fan_out: true, input_mapping: {value: '1'}}
-    - {id: long, wait: {duration_ms: 60}, output_mapping: {branch.heard: result.received}}
-    - {id: short, wait: {signal: never, duration_ms: 25}, output_mapping: {branch.heard: result.received}}
+    - {id: long, wait: {duration_ms: 60}, output_mapping: {branch.received: result.received}}
+    - {id: short, wait: {signal: never, duration_ms: 25}, output_mapping: {branch.received: result.received}}
     - id: meet
-      fan_in: {merges: [{source: branch.heard, target: output.heard, strategy: keyed_by_branch}]}
+      fan_in: {merges: [{source: branch.received, target: output.received, strategy: keyed_by_branch}]}
       wait: {duration_ms: 20}
       output_mapping: {output.last: result.received}
   transitions:

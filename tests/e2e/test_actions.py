@@ -33,7 +33,7 @@ task:
       action: {kind: http, config: {method: POST, body: {item: tea}}, max_attempts: 3, backoff_ms: 1}
       input_mapping: {url: input.url}
       output_mapping: {state.order: result.body}
-    - id: told
+    - id: announce
       action: {kind: event, config: {name: order.placed}}
       input_mapping: {payload: state.order}
       output_mapping: {output.number: state.order.number}
@@ -116,7 +116,7 @@ async def test_a_project_that_allows_it_does_and_a_stream_shows_the_event(client
     assert [step.attempts for step in answers[-1].result.steps] == [1, 2, 1]
     assert len(shop.keys) == 2 and len(set(shop.keys)) == 1 and shop.keys[0].endswith("/post")
     [event] = [answer.progress for answer in answers if answer.HasField("progress")]
-    assert (event.step_id, event.progress.message) == ("told", "event order.placed")
+    assert (event.step_id, event.progress.message) == ("announce", "event order.placed")
     assert json.loads(event.progress.output) == {"number": 7, "asked": {"item": "tea"}}
 
 

@@ -140,7 +140,7 @@ async def test_a_looped_in_agent_hears_what_was_said_answers_to_all_and_stays(
 
 ASK_A_GUEST = """
 name: {name}
-description: Asks somebody else.
+description: Asks another agent.
 tool:
   target_type: workflow
   target_id: {workflow}

@@ -121,14 +121,14 @@ async def test_a_delegate_that_takes_too_long_is_stopped(pair: Pair) -> None:
 async def test_an_absent_agent_cannot_be_asked_until_it_is_created(
     client: Client, provider: Provider
 ) -> None:
-    tool, name = await asking(client, "nobody_yet")
+    tool, name = await asking(client, "absent_yet")
     host = Scripted(client, provider, "openai")
-    scripts = Script(calls=(call(name, message="?"),)), Script(text="Nobody.")
+    scripts = Script(calls=(call(name, message="?"),)), Script(text="No answer.")
     agent = await host.agent(*scripts, *scripts, tools=(tool,))
     turn, view = await client.turn(await client.open(agent), "Ask.")
     assert turn.status == COMPLETED
     assert error_of(view).code == conversation.TOOL_ERROR_CODE_NOT_FOUND
-    await client.agent("nobody_yet", "wonder/std/assistant")
+    await client.agent("absent_yet", "wonder/std/assistant")
     _, view = await client.turn(await client.open(agent), "Ask.")
     assert "tool.completed" in view.names
 
@@ -149,7 +149,7 @@ async def test_bad_input_never_reaches_the_agent(pair: Pair) -> None:
 # --- how deep ---------------------------------------------------------------------------------------
 
 
-async def test_agents_do_not_call_each_other_in_a_circle(client: Client, provider: Provider) -> None:
+async def test_a_cycle_of_agent_calls_is_refused(client: Client, provider: Provider) -> None:
     """The host asks the guest, who asks the host."""
     back, back_name = await asking(client, "circle_host")
     guest = Scripted(client, provider, "anthropic")
@@ -163,7 +163,7 @@ async def test_agents_do_not_call_each_other_in_a_circle(client: Client, provide
     turn, view = await client.turn(await client.open("circle_host"), "Ask.")
     assert turn.status == COMPLETED and view.text() == "Three, then."
     refused = json.dumps(guest.requests[1])
-    assert "PERMISSION_DENIED" in refused and "circle" in refused
+    assert "PERMISSION_DENIED" in refused and "cycle" in refused
     assert len(host.requests) == 2
 
 

@@ -429,7 +429,7 @@ async def test_bad_words_on_a_stream_are_refused_and_the_stream_lives_on(
         (said(content="x" * (1 << 20) + "y", request_id="2"), "PAYLOAD_TOO_LARGE"),
         (said(content="x" * (5 << 20), request_id="3"), "PAYLOAD_TOO_LARGE"),
         (said(content="x", request_id="r" * 500), "FIELD_INVALID"),
-        (said(content="x", request_id="4", agent_id="nobody"), "AGENT_NOT_FOUND"),
+        (said(content="x", request_id="4", agent_id="absent"), "AGENT_NOT_FOUND"),
         (said(content="x", request_id="5", reply_to_message_id="msg_1"), "MESSAGE_NOT_FOUND"),
         (field(2, field(6, deep_struct(40)) + field(1, b"x") + field(3, b"6")), "PAYLOAD_TOO_DEEP"),
         (field(3, field(1, b"x") + field(2, b"7")), "TURN_NOT_FOUND"),

@@ -78,7 +78,7 @@ async def test_what_cannot_be_asked_is_refused(client: Client) -> None:
     nothing = pb.CallAgentRequest(agent_id="assistant")
     assert await rejected(call(nothing)) == ("FIELD_INVALID", ["input"])
     assert await rejected(call(asked(""))) == ("FIELD_INVALID", ["agent_id"])
-    assert (await rejected(call(asked("nobody"))))[0] == "AGENT_NOT_FOUND"
+    assert (await rejected(call(asked("absent"))))[0] == "AGENT_NOT_FOUND"
     assert await rejected(call(asked("assistant", " "))) == ("INPUT_INVALID", ["input"])
     for wrong in (asked("assistant", conversation_id=conv), asked("assistant", mode=LOOP_IN)):
         assert await rejected(call(wrong)) == ("FIELD_INVALID", ["conversation_id"])

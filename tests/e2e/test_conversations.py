@@ -94,7 +94,7 @@ async def test_users_and_agents_join_are_addressed_and_leave(client: Client, pro
     assert event.participant_left.agent.name == bob
     # No agent is left to answer.
     await remove(client, conv, agent_id=ada)
-    assert (await rejected(say_to(client, conv, "Anybody?")))[0] == "NO_AGENT"
+    assert (await rejected(say_to(client, conv, "Hello?")))[0] == "NO_AGENT"
     assert len(second.requests) == 2
 
 
@@ -124,7 +124,7 @@ async def test_a_participant_that_cannot_be_added_or_removed_is_refused_with_a_m
     empty = conversation.Participant()
     assert await rejected(add(client, conv, empty)) == ("FIELD_INVALID", ["participant"])
     assert await rejected(add(client, conv, user(""))) == ("FIELD_INVALID", ["participant.user.user_id"])
-    assert (await rejected(add(client, conv, agent("nobody"))))[0] == "AGENT_NOT_FOUND"
+    assert (await rejected(add(client, conv, agent("absent"))))[0] == "AGENT_NOT_FOUND"
     assert (await rejected(add(client, missing, user("x"))))[0] == "CONVERSATION_NOT_FOUND"
     assert (await rejected(remove(client, missing, user_id="x")))[0] == "CONVERSATION_NOT_FOUND"
     assert (await rejected(remove(client, conv)))[0] == "FIELD_INVALID"

@@ -74,7 +74,7 @@ async def test_it_calls_methods_that_it_finds_by_reflection(curl: Curl) -> None:
     code, answer, problem = await curl("wonder.v1.ConversationService/CreateConversation", flags=flags)
     assert code == 0, problem
     assert json.loads(answer)["conversation"]["id"].startswith("conv_")
-    flags = ("-d", '{"agentId": "nobody"}')
+    flags = ("-d", '{"agentId": "absent"}')
     code, _, problem = await curl("wonder.v1.LibraryService/GetAgent", flags=flags)
     assert code != 0 and "NotFound" in problem
     assert "google.rpc.ErrorInfo" in problem and "AGENT_NOT_FOUND" in problem

@@ -184,5 +184,5 @@ async def test_a_definition_in_use_is_changed_for_new_turns_only(client: Client)
 
 
 async def test_an_agent_of_a_persona_that_is_not_there_is_refused(client: Client) -> None:
-    reason, _ = await rejected(client.agent("nobody", "e2e/hooks/nobody"))
+    reason, _ = await rejected(client.agent("absent", "e2e/hooks/absent"))
     assert reason == "DEFINITION_NOT_FOUND"

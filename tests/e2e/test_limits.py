@@ -377,7 +377,7 @@ async def test_a_preview_of_memories_names_them(client: Client, scripted: Script
 async def test_a_preview_of_a_missing_agent_conversation_or_text_is_refused(client: Client) -> None:
     conv = await client.open()
     assert (await rejected(preview(client, conv, " ")))[0] == "FIELD_INVALID"
-    assert (await rejected(preview(client, conv, "x", agent_id="nobody")))[0] == "AGENT_NOT_FOUND"
+    assert (await rejected(preview(client, conv, "x", agent_id="absent")))[0] == "AGENT_NOT_FOUND"
     assert (await rejected(preview(client, "conv_nowhere", "x")))[0] == "CONVERSATION_NOT_FOUND"
 
 

@@ -46,7 +46,7 @@ task:
       output_mapping: {output.exit_code: result.exit_code, output.text: result.output}
 ---
 name: typist
-description: Runs what it is told to.
+description: Runs the commands that it is given.
 persona: {system_prompt: You run commands., tool_ids: [sh]}
 """
 MARK = f"60.{os.getpid()}"

@@ -134,7 +134,7 @@ async def shop(server: Server) -> AsyncIterator[Shop]:
             TASK.format(name="once", kind="once", timeout_ms=60_000, more=""),
             TASK.format(name="again", kind="again", timeout_ms=60_000, more=""),
             TASK.format(name="defined", kind="once", timeout_ms=60_000, more=", idempotent: true"),
-            TASK.format(name="nobody", kind="nobody", timeout_ms=50, more=""),
+            TASK.format(name="absent", kind="absent", timeout_ms=50, more=""),
             WORKFLOW.format(name="once"),
             WORKFLOW.format(name="defined"),
         ]
@@ -185,9 +185,9 @@ async def test_what_a_worker_reports_fails_the_task_or_is_tried_again(here: Shop
 
 
 async def test_without_a_worker_the_task_says_so(here: Shop) -> None:
-    result = await here.ask("nobody")
+    result = await here.ask("absent")
     assert result.error.reason == errors_pb2.ERROR_REASON_TIMEOUT
-    assert "No worker for 'nobody' is connected" in result.error.message
+    assert "No worker for 'absent' is connected" in result.error.message
     assert result.steps[0].attempts == 1
 
 
