@@ -1,7 +1,7 @@
 """The client for programs without asyncio.
 
-A thin bridge, not a second client: an event loop in a thread of its own runs the asyncio one, and each
-call here waits for its counterpart there. What the counterparts take, give and raise holds here too.
+An event loop in its own thread runs the asynchronous client. Each method here calls the method of the same
+name there and waits for it: arguments, results and errors are the same.
 
 ::
 
@@ -12,7 +12,7 @@ call here waits for its counterpart there. What the counterparts take, give and 
                 if isinstance(event, TextDelta):
                     print(event.text, end="")
 
-A KeyboardInterrupt stops the waiting, and nothing else: the chat stays usable.
+A KeyboardInterrupt ends only the wait. The chat remains usable.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ P = ParamSpec("P")
 def _blocking(
     method: Callable[Concatenate[Any, P], Awaitable[T]],
 ) -> Callable[Concatenate[Any, P], T]:
-    """The counterpart's coroutine method, as one that waits. ``here`` has ``_there`` beyond ``_bridge``."""
+    """Return a blocking form of the asynchronous object's method."""
 
     @wraps(method)
     def call(here: Any, /, *arguments: P.args, **options: P.kwargs) -> T:
@@ -51,7 +51,7 @@ def _blocking(
 def _blocking_iterator(
     method: Callable[Concatenate[Any, P], AsyncIterator[T]],
 ) -> Callable[Concatenate[Any, P], SyncIterator[T]]:
-    """The counterpart's asynchronous iterator, as one that waits."""
+    """Return a form of the asynchronous object's method that returns a blocking iterator."""
 
     @wraps(method)
     def call(here: Any, /, *arguments: P.args, **options: P.kwargs) -> SyncIterator[T]:
@@ -161,7 +161,7 @@ class Run:
 
 
 class Service:
-    """The RPCs of one service, which give their response, or an iterator where the server streams."""
+    """The RPCs of one service. A call returns the response, or an iterator for a server stream."""
 
     def __init__(self, loop_thread: LoopThread, stub: Any) -> None:
         self._loop_thread, self._stub = loop_thread, stub

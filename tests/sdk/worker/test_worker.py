@@ -220,7 +220,7 @@ async def test_an_unexpected_exception_is_for_the_workers_log_alone(
     async with worker_kit.working(act):
         got = await fault(worker_kit.pool.ask())
     assert (got.reason, got.transient) == (Reason.TASK_FAILED, False)
-    assert got.message == "The action 'act' failed unexpectedly; the worker's log knows more."
+    assert got.message == "The action 'act' failed unexpectedly. See the worker's log."
     assert "hunter2" in caplog.text
 
 
@@ -461,14 +461,14 @@ def test_what_can_be_seen_when_an_action_is_registered_is_said_then() -> None:
 
     for handler, message in (
         (blocking, "async function"),
-        (nothing, "takes the input"),
-        (three, "takes the input"),
-        (sets, "by hand"),
+        (nothing, "has 0 parameters"),
+        (three, "has 3 parameters"),
+        (sets, "has no JSON Schema"),
     ):
         with pytest.raises(TypeError, match=message):
             worker.action("a")(handler)
     worker.action("a")(good)
-    with pytest.raises(ValueError, match="registered already"):
+    with pytest.raises(ValueError, match="already registered"):
         worker.action("a")(good)
 
 

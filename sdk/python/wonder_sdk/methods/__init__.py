@@ -1,0 +1,1 @@
+"""Client methods by resource, and the `Run` handle."""

@@ -1,4 +1,4 @@
-"""The calls of a client that are about artifacts, and about what conversations change in repositories."""
+"""Client methods for artifacts and for the branches of conversations and runs."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ Resolutions = Mapping[str, bytes | str | None]
 
 
 class ArtifactMethods:
-    """Methods of `Client` for artifacts and branches. Projects are named by id or name; a branch that is
-    left out is ``main``."""
+    """Methods of `Client` for artifacts and branches.
+
+    ``project`` is an id or a name. An empty ``branch`` means ``main``.
+    """
 
     library: stubs.LibraryServiceStub
     conversations: stubs.ConversationServiceStub
@@ -23,8 +25,10 @@ class ArtifactMethods:
     async def read_artifact(
         self, path: str, *, project: str = "default", branch: str = "", revision: str = ""
     ) -> v1.Artifact:
-        """A document with its ``content`` (bytes), as it is or as it was in a revision. Raises
-        NotFoundError."""
+        """Return a document with its ``content`` (bytes), at the branch's head or in a revision.
+
+        Raises NotFoundError.
+        """
         request = v1.ReadArtifactRequest(project_id=project, path=path, branch=branch, revision_id=revision)
         return _require_artifact((await self.library.read_artifact(request)).artifact)
 
@@ -40,9 +44,10 @@ class ArtifactMethods:
         etag: str = "",
         request_id: str = "",
     ) -> v1.Artifact:
-        """Give a document new content, as one commit; the document as it is then, without content.
+        """Replace a document's content in one commit. Return the new document without its content.
 
-        With ``etag`` it must not have changed since it was read, ``"none"``: not be there: else AbortedError.
+        With an ``etag``, raises AbortedError if the document has changed since the client read it. The etag
+        ``"none"`` requires that the document does not exist.
         """
         request = v1.WriteArtifactRequest(
             project_id=project,
@@ -67,7 +72,7 @@ class ArtifactMethods:
         etag: str = "",
         request_id: str = "",
     ) -> None:
-        """Delete a document; its history stays. Raises NotFoundError."""
+        """Delete a document. Its history remains. Raises NotFoundError."""
         await self.library.write_artifact(
             v1.WriteArtifactRequest(
                 project_id=project,
@@ -84,7 +89,7 @@ class ArtifactMethods:
     async def list_artifacts(
         self, prefix: str = "", *, project: str = "default", branch: str = ""
     ) -> AsyncIterator[v1.Artifact]:
-        """The documents by path, without content, those whose paths begin with ``prefix``."""
+        """Yield the documents below ``prefix`` in the order of their paths, without content."""
         token = ""
         while True:
             page = await self.library.list_artifacts(
@@ -100,7 +105,7 @@ class ArtifactMethods:
     async def search_artifacts(
         self, query: str, *, prefix: str = "", project: str = "default", branch: str = "", limit: int = 0
     ) -> list[v1.ArtifactMatch]:
-        """Lines and paths that contain all words of ``query``; ``limit`` 0 is 50."""
+        """Return the lines and paths that contain all words of ``query``. A ``limit`` of 0 means 50."""
         request = v1.SearchArtifactsRequest(
             project_id=project, query=query, branch=branch, path_prefix=prefix, limit=limit
         )
@@ -109,7 +114,7 @@ class ArtifactMethods:
     async def list_artifact_revisions(
         self, path: str = "", *, project: str = "default", branch: str = ""
     ) -> AsyncIterator[v1.ArtifactRevision]:
-        """The commits of a branch, or those that changed one document, newest first."""
+        """Yield the commits of a branch, or those that changed one document, newest first."""
         token = ""
         while True:
             page = await self.library.list_artifact_revisions(
@@ -134,8 +139,11 @@ class ArtifactMethods:
         validate_only: bool = False,
         request_id: str = "",
     ) -> v1.MergeArtifactsResponse:
-        """Merge one branch of documents into another. Conflicts are no error: see ``conflicts``; then
-        nothing was merged, unless ``resolutions`` say what all of them become."""
+        """Merge one branch of documents into another.
+
+        Conflicts raise no error: the response lists them in ``conflicts``, and the server merges nothing. To
+        merge anyway, pass ``resolutions`` with the content of every file in conflict.
+        """
         return await self.library.merge_artifacts(
             v1.MergeArtifactsRequest(
                 project_id=project,
@@ -152,8 +160,10 @@ class ArtifactMethods:
     async def diff_branch(
         self, conversation_id: str, *, repository: str = "", base: str = "", paths: Sequence[str] = ()
     ) -> v1.DiffBranchResponse:
-        """Return a conversation's changes in a repository, including uncommitted ones, included. The id of a
-        run, instead of a conversation's, shows what that has changed."""
+        """Return a conversation's changes in a repository, including uncommitted ones.
+
+        The id of a run in place of a conversation's returns the run's changes.
+        """
         return await self.conversations.diff_branch(
             v1.DiffBranchRequest(
                 **_work(conversation_id),
@@ -177,11 +187,14 @@ class ArtifactMethods:
         validate_only: bool = False,
         request_id: str = "",
     ) -> v1.MergeBranchResponse:
-        """Merge what a conversation, or a run, has changed. Conflicts are no error: see ``conflicts``; then
-        nothing was merged, unless ``resolutions`` say what all of them become.
+        """Merge the changes of a conversation or a run.
 
-        ``expected_head`` is the ``head_commit`` of the diff that was looked at, or how it begins:
-        AbortedError if the work has changed since."""
+        Conflicts raise no error: the response lists them in ``conflicts``, and the server merges nothing. To
+        merge anyway, pass ``resolutions`` with the content of every file in conflict.
+
+        ``expected_head`` is the ``head_commit`` of the reviewed diff, or a prefix of it. Raises AbortedError
+        if the branch has changed since.
+        """
         return await self.conversations.merge_branch(
             v1.MergeBranchRequest(
                 **_work(conversation_id),
@@ -217,5 +230,5 @@ def _resolutions(given: Resolutions | None) -> list[v1.MergeResolution]:
 
 def _require_artifact(artifact: v1.Artifact | None) -> v1.Artifact:
     if artifact is None:
-        raise ValueError("the server answered without an artifact")
+        raise ValueError("The server's response has no artifact. Check the versions of SDK and server.")
     return artifact

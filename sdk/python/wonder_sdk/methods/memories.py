@@ -1,4 +1,4 @@
-"""The calls of a client that are about what agents remember."""
+"""Client methods for the memories of agents."""
 
 from __future__ import annotations
 
@@ -17,40 +17,40 @@ class MemoryOptions(TypedDict, total=False):
     """Options of a memory to write."""
 
     type: str
-    """Type of the memory, in the library's own words; default ``fact``."""
+    """Type of the memory, as the library defines it; default ``fact``."""
     significance: float
     """Significance of the memory, from 0 to 1; default 0.5."""
     metadata: Mapping[str, Any]
-    """Anything to be kept with it, and looked for by."""
+    """JSON to store with the memory; filters match its fields."""
     conversation: str
-    """Id of the conversation that it came from."""
+    """Id of the conversation that the memory comes from."""
     turn: str
-    """Id of the turn that it came from."""
+    """Id of the turn that the memory comes from."""
     speaker: str
     """Name of the speaker."""
     ordinal: int
-    """Its place among what was said there, from 1."""
+    """Position of the message in its conversation, from 1."""
     contradicts: Iterable[str]
-    """Ids of memories that say the contrary."""
+    """Ids of memories that this one contradicts."""
 
 
 class MemoryFilters(TypedDict, total=False):
-    """Filter of a list or a search. What is left out does not narrow it."""
+    """Filter of a list or a search. An omitted condition matches every memory."""
 
     types: Iterable[str]
     """Only these types."""
     metadata: Mapping[str, Any]
-    """Only those whose metadata has all of these fields with these values."""
+    """Only memories whose metadata has all of these fields with these values."""
     conversation: str
-    """Only those from this conversation."""
+    """Only memories from this conversation."""
     turn: str
-    """Only those from this turn."""
+    """Only memories from this turn."""
     since: datetime
-    """Only those written then or later."""
+    """Only memories written at this time or later."""
     until: datetime
-    """Only those written before."""
+    """Only memories written before this time."""
     everything: bool
-    """Superseded and archived ones too."""
+    """Superseded and archived memories too."""
 
 
 class MemoryMethods:
@@ -67,10 +67,12 @@ class MemoryMethods:
         request_id: str = "",
         **options: Unpack[MemoryOptions],
     ) -> v1.Memory:
-        """Let an agent remember something; what is long is kept as it is, up to 1 MiB.
+        """Write a memory of an agent, at most 1 MiB long.
 
-        ``unless_known``: what it knows already is given back and nothing is written. Sent twice with one
-        ``request_id`` it is written once. Raises NotFoundError, InvalidArgumentError, UnavailableError.
+        With ``unless_known``, the server returns an existing memory of the same type and content and writes
+        nothing. Case and white space make no difference.
+        Requests with the same ``request_id`` write one memory. Raises NotFoundError, InvalidArgumentError,
+        UnavailableError.
         """
         response = await self.memory.write_memory(
             v1.WriteMemoryRequest(
@@ -91,8 +93,10 @@ class MemoryMethods:
         min_score: float = 0.0,
         **filters: Unpack[MemoryFilters],
     ) -> list[v1.SearchHit]:
-        """Search an agent's memories for ``query``, in plain words, best first, each hit with the parts
-        of its score. Raises NotFoundError, InvalidArgumentError."""
+        """Search an agent's memories for ``query``, a text in plain words. Return the best hits first.
+
+        Each hit has the parts of its score. Raises NotFoundError, InvalidArgumentError.
+        """
         response = await self.memory.search_memories(
             v1.SearchMemoriesRequest(
                 agent_id=agent, query=query, limit=limit, min_score=min_score, filter=_filter(filters)
@@ -114,7 +118,7 @@ class MemoryMethods:
             request.page_token = page.next_page_token
 
     async def get_memory(self, memory_id: str, *, agent: str = "assistant") -> v1.Memory:
-        """One memory. Raises NotFoundError, also where it is another agent's."""
+        """Return one memory. Raises NotFoundError, also for another agent's memory."""
         request = v1.GetMemoryRequest(agent_id=agent, memory_id=memory_id)
         return _require_memory((await self.memory.get_memory(request)).memory)
 
@@ -127,9 +131,11 @@ class MemoryMethods:
         request_id: str = "",
         **options: Unpack[MemoryOptions],
     ) -> v1.Memory:
-        """Let an agent know better: the new memory. The old one stays readable and is no longer found; its
-        type is the new one's, if that has none. Raises NotFoundError, InvalidArgumentError for one that was
-        superseded already."""
+        """Replace a memory and return the new one.
+
+        The old memory remains readable by its id; searches omit it. A new memory without a type gets the type
+        of the old one. Raises NotFoundError, and InvalidArgumentError for a superseded memory.
+        """
         response = await self.memory.supersede_memory(
             v1.SupersedeMemoryRequest(
                 agent_id=agent,
@@ -141,7 +147,7 @@ class MemoryMethods:
         return _require_memory(response.memory)
 
     async def forget(self, memory_id: str, *, agent: str = "assistant", request_id: str = "") -> None:
-        """Forget a memory, everywhere. Raises NotFoundError."""
+        """Delete a memory and all data derived from it. Raises NotFoundError."""
         await self.memory.delete_memory(
             v1.DeleteMemoryRequest(agent_id=agent, memory_id=memory_id, request_id=request_id)
         )
@@ -177,5 +183,5 @@ def _filter(filters: MemoryFilters) -> v1.MemoryFilter:
 
 def _require_memory(memory: v1.Memory | None) -> v1.Memory:
     if memory is None:
-        raise ValueError("the server answered without a memory")
+        raise ValueError("The server's response has no memory. Check the versions of SDK and server.")
     return memory

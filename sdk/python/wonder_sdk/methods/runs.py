@@ -74,32 +74,32 @@ class Run:
                 return await self._end()
         except TimeoutError:
             raise DeadlineExceededError(
-                f"{self.id} has not ended after {timeout:g} s; it goes on.", metadata={"run_id": self.id}
+                f"{self.id} has not ended after {timeout:g} s; it continues.", metadata={"run_id": self.id}
             ) from None
 
     async def refresh(self) -> v1.Run:
-        """Ask the server how it stands."""
+        """Read the run from the server and return it."""
         self.record = await self._calls.get_run(self.id)
         return self.record
 
     def watch(
         self, *, after_sequence: int = 0, include_progress: bool = False
     ) -> AsyncGenerator[RunItem, None]:
-        """Its events until it has ended; see `Client.watch_run`."""
+        """Yield the run's events until it has ended; see `Client.watch_run`."""
         return self._calls.watch_run(
             self.id, after_sequence=after_sequence, include_progress=include_progress
         )
 
     async def cancel(self, reason: str = "") -> None:
-        """Cancel it. Raises FailedPreconditionError if it has ended."""
+        """Cancel the run. Raises FailedPreconditionError if it has ended."""
         self.record = await self._calls.cancel_run(self.id, reason)
 
     async def signal(self, name: str, payload: Any = None) -> None:
-        """Send it a signal, which expressions read as ``signals.<name>`` and waiting nodes hear."""
+        """Send the run a signal. Expressions read it as ``signals.<name>``; wait nodes receive it."""
         await self._calls.signal_run(self.id, name, payload)
 
     def gates(self) -> AsyncIterator[v1.Gate]:
-        """Its gates that wait for an answer; give them to `Client.approve` or `Client.reject`."""
+        """Yield the run's open gates. Pass them to `Client.approve` or `Client.reject`."""
         return self._calls.list_gates(run=self.id)
 
     async def _end(self) -> v1.Run:

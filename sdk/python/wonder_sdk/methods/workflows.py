@@ -1,4 +1,4 @@
-"""The calls of a client that are about workflows: runs and gates."""
+"""Client methods for workflow runs and gates."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from wonder_sdk.methods.runs import Run
 from wonder_sdk.transport.reconnect import Backoff, ReconnectPolicy
 from wonder_sdk.values import to_struct, to_value
 
-# What one StartRun may wait, less than proxies usually do; whoever waits longer watches from then on.
+# Maximum wait of one StartRun, below the usual timeout of proxies. A longer wait continues with WatchRun.
 _WAIT_MS = 30_000
 _PAGE = 200
 
@@ -24,19 +24,19 @@ class StartOptions(TypedDict, total=False):
     """Options of a run to start."""
 
     project: str
-    """Project, by name or id; left out, ``default``."""
+    """Name or id of the project; default ``default``."""
     agent: str
-    """Agent, by name or id, whose memories the run reads and writes."""
+    """Name or id of the agent whose memories the run reads and writes."""
     conversation: str
-    """Id of the conversation that the run is for."""
+    """Id of the conversation that the run belongs to."""
     branch: str
-    """Branch of the project's repositories to work on; left out, the conversation's or the run's own."""
+    """Branch of the project's repositories; default the conversation's or the run's own branch."""
     metadata: Mapping[str, Any]
-    """Anything to be kept with the run."""
+    """JSON to store with the run."""
     timeout: float
-    """Seconds that the run may take; at most what the workflow says."""
+    """Timeout of the run in seconds, at most the workflow's own timeout."""
     request_id: str
-    """Started twice with the same one, it is one run. Left out, the call gets one of its own."""
+    """Idempotency key: two starts with the same key create one run. Default: a random key."""
 
 
 class WorkflowMethods:
@@ -53,11 +53,12 @@ class WorkflowMethods:
         wait: float | None = None,
         **options: Unpack[StartOptions],
     ) -> dict[str, Any]:
-        """Run a workflow (by ``library/name``, maybe ``@revision``, or id) to its end; its output.
+        """Run a workflow to its end and return its output.
 
-        ``wait`` is in seconds, None for as long as it takes; after that DeadlineExceededError is raised,
-        whose ``metadata["run_id"]`` says which run goes on. Raises the run's error as a `WonderError` if it
-        fails. A connection that is lost on the way is sought again, and starts nothing twice.
+        ``workflow`` is ``library/name``, ``library/name@revision`` or an id. ``wait`` is the maximum wait in
+        seconds; None waits without limit. After ``wait``, raises DeadlineExceededError with the run's id in
+        ``metadata["run_id"]``; the run continues. Raises the run's error as a `WonderError` if it fails.
+        The client restores a lost connection and starts the run only once.
         """
         wait_ms = _WAIT_MS if wait is None else min(_WAIT_MS, max(1, round(wait * 1000)))
         run = await self._start(workflow, input, wait_ms, options)
@@ -66,19 +67,19 @@ class WorkflowMethods:
     async def start_run(
         self, workflow: str, input: Mapping[str, Any] | None = None, **options: Unpack[StartOptions]
     ) -> Run:
-        """Start a run. It is on the server's disk when this returns, and goes on by itself.
+        """Start a run and return its handle as soon as the server has committed the start.
 
-        Raises NotFoundError for a workflow, project or agent that is not there, InvalidArgumentError for an
-        input that does not fit the workflow's schema.
+        Raises NotFoundError for an unknown workflow, project or agent, and InvalidArgumentError for an input
+        that does not match the workflow's schema.
         """
         return await self._start(workflow, input, 0, options)
 
     def attach_run(self, run_id: str) -> Run:
-        """A run that is there already, to wait for or to talk to. Asks the server nothing."""
+        """Return a handle of an existing run, without a request to the server."""
         return Run(self, run_id)
 
     async def get_run(self, run_id: str) -> v1.Run:
-        """A run as it stands, with its tokens and node executions. Raises NotFoundError."""
+        """Return a run with its tokens and node executions. Raises NotFoundError."""
         return _require_run((await self.coordinator.get_run(v1.GetRunRequest(run_id=run_id))).run)
 
     async def list_runs(
@@ -93,10 +94,10 @@ class WorkflowMethods:
         since: datetime | None = None,
         until: datetime | None = None,
     ) -> AsyncIterator[v1.Run]:
-        """Runs, newest first, over as many pages as it takes.
+        """Yield runs, newest first, page by page.
 
-        ``since`` and ``until`` are about when they were started. Runs that others wait for are listed with
-        ``include_children``, or when their ``parent`` or ``conversation`` is named.
+        ``since`` and ``until`` limit the time of the start. The list omits child runs unless
+        ``include_children`` is set or their ``parent`` or ``conversation`` is named.
         """
         request = v1.ListRunsRequest(
             workflow_id=workflow,
@@ -118,7 +119,7 @@ class WorkflowMethods:
             request.page_token = page.next_page_token
 
     async def cancel_run(self, run_id: str, reason: str = "", *, request_id: str = "") -> v1.Run:
-        """Cancel a run with everything that works for it; the run, cancelled.
+        """Cancel a run with its child runs and operations. Return the cancelled run.
 
         Raises NotFoundError, and FailedPreconditionError for a run that has ended.
         """
@@ -128,7 +129,7 @@ class WorkflowMethods:
     async def signal_run(
         self, run_id: str, name: str, payload: Any = None, *, user: str = "", request_id: str = ""
     ) -> int:
-        """Send a run a signal with any JSON as its payload; the sequence of the event that says so.
+        """Send a run a signal with any JSON as its payload. Return the sequence of the signal's event.
 
         Raises NotFoundError, and FailedPreconditionError for a run that has ended.
         """
@@ -146,13 +147,13 @@ class WorkflowMethods:
         include_progress: bool = False,
         on_connection: Callable[[WonderError | None], object] = lambda problem: None,
     ) -> AsyncGenerator[RunItem, None]:
-        """Watch a run until it has ended: each event after the cursor once, over as many connections as it
-        takes.
+        """Yield each event of a run after the cursor once, until the run has ended.
 
-        With ``include_progress`` also what nodes do inside their tasks, as it happens. ``on_connection`` is
-        called with what broke a connection, before it is sought again, and with None once there is one.
+        The iterator reconnects after a lost connection. With ``include_progress`` it also yields the progress
+        of node executions. It calls ``on_connection`` with the error after each lost connection, and with
+        None after the reconnect.
 
-        Raises NotFoundError, and OutOfRangeError for a cursor beyond the record.
+        Raises NotFoundError, and OutOfRangeError for a cursor after the last event.
         """
         request = v1.WatchRunRequest(
             run_id=run_id, after_sequence=after_sequence, include_progress=include_progress
@@ -167,9 +168,9 @@ class WorkflowMethods:
         user: str = "",
         statuses: Iterable[v1.GateStatus] = (),
     ) -> AsyncIterator[v1.Gate]:
-        """Gates, oldest first: those that wait for an answer, or that stand as ``statuses`` say.
+        """Yield gates, oldest first: open ones, or those with one of ``statuses``.
 
-        ``user`` leaves those that this user may resolve.
+        ``user`` keeps only the gates that this user may resolve.
         """
         request = v1.ListGatesRequest(
             run_id=run, project_id=project, user_id=user, statuses=list(statuses), page_size=_PAGE
@@ -183,9 +184,9 @@ class WorkflowMethods:
             request.page_token = page.next_page_token
 
     async def find_gate(self, gate_id: str) -> v1.Gate:
-        """A gate by its id, whether it waits or not. Raises NotFoundError.
+        """Return a gate of any status by its id. Raises NotFoundError.
 
-        The contract lists gates and does not read one, so this may turn many pages on a busy server.
+        The API has no method that reads one gate. The search may therefore list many pages.
         """
         everything = [status for status in v1.GateStatus if status]
         for statuses in ((), everything):
@@ -203,11 +204,11 @@ class WorkflowMethods:
         user: str = "",
         request_id: str = "",
     ) -> v1.Gate:
-        """Approve at a gate, with ``answer`` where it takes one (by its ``answer_schema``).
+        """Approve at a gate. ``answer`` must match the gate's ``answer_schema``.
 
-        An approval is bound to what was shown: give the `v1.Gate` that was looked at. An id stands for
-        the gate as it is now. Raises NotFoundError, FailedPreconditionError if it was resolved before
-        (GATE_RESOLVED), InvalidArgumentError for an answer that does not fit, PermissionDeniedError.
+        The approval applies only to the content that the user has seen: pass the displayed `v1.Gate`. An id
+        stands for the gate's current content. Raises NotFoundError, FailedPreconditionError (GATE_RESOLVED)
+        for a resolved gate, InvalidArgumentError for an invalid answer, and PermissionDeniedError.
         """
         return await self._resolve(gate, v1.GateDecision.APPROVE, answer, comment, user, request_id)
 
@@ -220,11 +221,11 @@ class WorkflowMethods:
         user: str = "",
         request_id: str = "",
     ) -> v1.Gate:
-        """Reject at a gate; the run's conditions decide what comes of it. Otherwise like `approve`."""
+        """Reject at a gate. The conditions of the workflow select the next node. See `approve`."""
         return await self._resolve(gate, v1.GateDecision.REJECT, answer, comment, user, request_id)
 
     async def replay_run(self, run_id: str) -> v1.ReplayRunResponse:
-        """Have the server decide a run's record anew, and compare. Changes nothing. Raises NotFoundError."""
+        """Replay a run's journal on the server and compare the decisions. Raises NotFoundError."""
         return await self.coordinator.replay_run(v1.ReplayRunRequest(run_id=run_id))
 
     async def fork_run(
@@ -238,14 +239,15 @@ class WorkflowMethods:
         revision: int = 0,
         request_id: str = "",
     ) -> Run:
-        """Start a new run from a point of another: right ``before`` its node execution of this ordinal, which
-        runs again, or right ``after_sequence``; exactly one is given.
+        """Start a new run from a point of another run. Exactly one of the two points must be given.
 
-        ``input`` and ``state`` take the place of what the run had; ``revision`` is that of the workflow to
-        go on with, 0 for the same. Raises NotFoundError, OutOfRangeError for a point that it does not have.
+        ``before`` is the ordinal of a node execution, which the fork executes again. ``after_sequence`` is
+        the sequence of an event. ``input`` and ``state`` replace those of the run. ``revision`` selects the
+        workflow's revision; 0 keeps the run's revision. Raises NotFoundError, and OutOfRangeError for a point
+        that the run does not have.
         """
         if (before is None) == (after_sequence is None):
-            raise ValueError("say where to fork: either before or after_sequence")
+            raise ValueError(f"Pass exactly one of before ({before}) and after_sequence ({after_sequence}).")
         request = v1.ForkRunRequest(
             run_id=run_id,
             before_node_execution=before,
@@ -283,7 +285,7 @@ class WorkflowMethods:
             except WonderError as problem:
                 if isinstance(problem, UnavailableError) and problem.not_connected and not was_cut:
                     raise
-                # Nobody knows whether it was started; its request_id makes it the same run if it was.
+                # The server may have started the run. The same request_id then returns that run.
                 await backoff.wait_after(problem)
                 was_cut = True
 
@@ -309,11 +311,11 @@ class WorkflowMethods:
             )
         )
         if response.gate is None:
-            raise ValueError("the server answered without a gate")
+            raise ValueError("The server's response has no gate. Check the versions of SDK and server.")
         return response.gate
 
 
 def _require_run(run: v1.Run | None) -> v1.Run:
     if run is None:
-        raise ValueError("the server answered without a run")
+        raise ValueError("The server's response has no run. Check the versions of SDK and server.")
     return run

@@ -1,0 +1,1 @@
+"""Channels, encoding of requests, reconnects and the event loop thread."""

@@ -1,8 +1,11 @@
 """Channels to a server: options, credentials, and calls whose errors are `WonderError`.
 
-The generated stubs ask a channel for multi-callables. `TypedChannel` stands in for a grpc.aio channel
-there: it adds the caller's token to each call, encodes requests before they are handed to gRPC, fails calls
-that a server no longer answers, and turns every ``AioRpcError`` into a `WonderError`.
+The generated stubs use a `TypedChannel` in place of a grpc.aio channel. It
+
+- adds the caller's token to each call,
+- encodes requests before it passes them to gRPC,
+- fails the calls that a server no longer answers, and
+- converts every ``AioRpcError`` into a `WonderError`.
 """
 
 from __future__ import annotations
@@ -30,13 +33,13 @@ _OPTIONS: list[tuple[str, int]] = [
     ("grpc.keepalive_timeout_ms", 20_000),
     ("grpc.keepalive_permit_without_calls", 0),
     ("grpc.http2.max_pings_without_data", 0),
-    # gRPC waits up to two minutes before it dials again; whoever resumes a stream wants it sooner.
+    # By default gRPC waits up to two minutes before it reconnects. A client that resumes a stream must not.
     ("grpc.initial_reconnect_backoff_ms", 100),
-    # Named for something else, this is for how long one attempt to connect may take.
+    # Despite its name, this option is the timeout of one attempt to connect.
     ("grpc.min_reconnect_backoff_ms", round(CONNECT_SECONDS * 1000)),
     ("grpc.max_reconnect_backoff_ms", 2_000),
     ("grpc.max_receive_message_length", 16 * 1024 * 1024),
-    # Of an error, the details too must fit.
+    # The trailing metadata of an error contains its details.
     ("grpc.max_metadata_size", 32 * 1024),
 ]
 
@@ -45,8 +48,8 @@ _OPTIONS: list[tuple[str, int]] = [
 class Credentials:
     """The token and the certificate authority of a connection.
 
-    ``tls_root`` is a PEM file or its bytes; ``tls`` alone uses the system's roots. The environment supplies
-    what is None (`wonder_sdk.environment`); an empty token means no token.
+    ``tls_root`` is a PEM file or its bytes; ``tls`` alone uses the system's roots. The environment
+    (`wonder_sdk.environment`) supplies each value that is None. An empty token means no token.
     """
 
     token: str | None = None
@@ -81,7 +84,7 @@ class TypedChannel:
         self._watchdog = Watchdog(channel, target, silent_ms / 1000)
 
     async def close(self) -> None:
-        """Close the channel, and with it what is under way."""
+        """Close the channel and cancel its calls."""
         await self._watchdog.close()
         await self._channel.close()
 
@@ -101,7 +104,7 @@ class TypedChannel:
         self, method: Callable[..., Any], encode: Encode, call_type: type[_Call]
     ) -> Callable[..., Any]:
         def call(request: Any, *, metadata: Any = (), **options: Any) -> Any:
-            # Before the call begins, so that what is wrong is raised here.
+            # Encode before the call starts, so that the caller gets the RequestError here.
             data = encode(request)
             started = method(data, metadata=(*self._metadata, *(metadata or ())), **options)
             return call_type(started, self._target, self._watchdog, encode)
@@ -123,7 +126,7 @@ class TypedChannel:
 async def _encoded(
     requests: Any, encode: Encode, errors: list[RequestError], cancel: Callable[[], object]
 ) -> AsyncIterator[bytes]:
-    """The bytes of ``requests``. One that cannot be sent is put into ``wrong``, and ends the call."""
+    """Yield the bytes of each request. On an invalid one, add its error to ``errors`` and cancel the call."""
     async for request in requests if hasattr(requests, "__aiter__") else _each(requests):
         try:
             data = encode(request)
@@ -140,7 +143,7 @@ async def _each(requests: Iterable[Any]) -> AsyncIterator[Any]:
 
 
 class _Call:
-    """A grpc.aio call whose errors are `WonderError`; all else that calls have is the call's own."""
+    """A grpc.aio call whose errors are `WonderError`. Other attributes are those of the grpc.aio call."""
 
     silence_seconds = UNARY_SILENCE_SECONDS
 
@@ -154,7 +157,7 @@ class _Call:
         return getattr(self._call, name)
 
     async def write(self, request: Any) -> None:
-        """Send one more request of a stream."""
+        """Send the next request of a stream."""
         data = self._encode(request)
         try:
             await self._call.write(data)
@@ -162,7 +165,7 @@ class _Call:
             raise from_rpc(problem, self._target) from None
 
     def _cancellation_error(self) -> WonderError | None:
-        """Why the call was cancelled by this client; None if it was whoever waits for it."""
+        """Return this client's reason for the cancellation, or None if the awaiting task was cancelled."""
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             return None
@@ -170,7 +173,7 @@ class _Call:
 
 
 class UnaryCall(_Call):
-    """A grpc.aio call with one answer: awaited, it gives that or raises a `WonderError`."""
+    """A grpc.aio call with one response. Awaiting it returns the response or raises a `WonderError`."""
 
     def __await__(self) -> Generator[Any, None, Any]:
         try:
@@ -184,7 +187,7 @@ class UnaryCall(_Call):
 
 
 class StreamCall(_Call):
-    """A grpc.aio call with many answers: iterated, it gives them or raises a `WonderError`."""
+    """A grpc.aio call with many responses. Iteration yields them or raises a `WonderError`."""
 
     silence_seconds = STREAM_SILENCE_SECONDS
 

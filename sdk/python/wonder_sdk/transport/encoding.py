@@ -1,18 +1,18 @@
-"""Requests on their way out: plain Python values become messages, and what no field can hold is refused.
+"""Validation and serialisation of requests, with conversion of plain Python values to messages.
 
-betterproto2 checks nothing when a message is made and fails when it is serialised, and gRPC then sends an
-empty request. `Encoder` is the serialiser of each request of the generated stubs. It converts
+betterproto2 does not check the values of a new message. It fails during serialisation, and gRPC then sends
+an empty request. The generated stubs therefore serialise each request with an `Encoder`. It converts
 
 ==========================  =======================================================================
 ``google.protobuf.Struct``  from a mapping
-``google.protobuf.Value``   from anything that JSON has
-any other message           from a mapping of its field names to values
+``google.protobuf.Value``   from any JSON value
+other messages              from a mapping of its field names to values
 ``FieldMask``               from a list of paths, or one string with commas
 an enum                     from the name of a value
 ==========================  =======================================================================
 
-at every depth, and raises `RequestError` with the path of the field for all else. The caller's message is
-left as it is.
+at every depth, and raises `RequestError` with the path of the field for any other value. The caller's
+message does not change.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _INTEGERS = {
 }
 _FLOATS = (betterproto2.TYPE_DOUBLE, betterproto2.TYPE_FLOAT)
 _DEPTH = 100
-"""Deeper than any server takes; a value that contains itself ends here."""
+"""Maximum depth, above every server's limit. It also stops at a value that contains itself."""
 
 
 class Encoder:
@@ -51,14 +51,16 @@ class Encoder:
 
     def __call__(self, request: Any) -> bytes:
         """Return the bytes of a request, which may be a mapping. Raises `RequestError`."""
-        if type(request) is bytes:  # encoded before
+        if type(request) is bytes:  # already encoded
             return request
         return bytes(checked(request, self.message))
 
 
 def checked(value: Any, kind: type[_M], path: str = "") -> _M:
-    """Return ``value`` as a message of class ``kind`` that can be serialised. Raises `RequestError`, whose
-    field is ``path`` or below it."""
+    """Return ``value`` as a message of class ``kind`` that can be serialised.
+
+    Raises `RequestError`, whose field is ``path`` or below it.
+    """
     message: _M = _Walk().message(value, kind, path)
     return message
 
@@ -68,7 +70,7 @@ def _refuse(path: str, problem: str) -> NoReturn:
 
 
 class _Walk:
-    """One walk over a request; counts how deep it is."""
+    """A traversal of a request that limits its depth."""
 
     def __init__(self) -> None:
         self._depth = 0
@@ -103,7 +105,7 @@ class _Walk:
         _refuse(path, f"must be {_a(kind.__name__)} or a mapping, not {_shown(value)}")
 
     def _fields(self, message: Any, path: str) -> Any:
-        """Return ``message`` itself if its fields can be sent as they are, else a copy with other values."""
+        """Return ``message`` itself if its fields need no conversion, otherwise a converted copy."""
         meta = message._betterproto
         for name in vars(message):
             if name not in meta.meta_by_field_name and name != "_unknown_fields":
@@ -133,7 +135,7 @@ class _Walk:
         if field.repeated:
             if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
                 _refuse(path, f"must be a list, not {_shown(value)}")
-            # In one go: an iterator can be read only once.
+            # Copy first: an iterator can be read only once.
             given = value if isinstance(value, list) else [*value]
             items = [
                 self._single(item, field, kinds[name], f"{path}[{number}]")

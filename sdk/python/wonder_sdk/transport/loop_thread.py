@@ -1,4 +1,4 @@
-"""From programs without asyncio to code that needs it: an event loop in a thread of its own."""
+"""An event loop in its own thread, for programs without asyncio."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from wonder_sdk.errors import WonderError
 T = TypeVar("T")
 
 _POLL_SECONDS = 0.5
-# For how long closing waits for the thread; it ends by itself, and with the process.
+# Maximum wait of `close` for the thread. The thread also ends later by itself or with the process.
 _CLOSE_SECONDS = 1.0
 
 
 class LoopThread:
-    """An event loop in a thread of its own."""
+    """An event loop in its own thread."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -26,7 +26,7 @@ class LoopThread:
         self._thread.start()
 
     def _serve(self) -> None:
-        # The thread tidies up by itself: whoever closes it may be interrupted while they wait.
+        # The thread cleans up itself, because an interrupt can end the wait of `close`.
         try:
             self._loop.run_forever()
             self._loop.run_until_complete(_cancel_others())
@@ -35,7 +35,7 @@ class LoopThread:
             self._loop.close()
 
     def run(self, start: Callable[[], Awaitable[T]]) -> T:
-        """Call ``start`` on the loop, and wait for what it gives. Interrupted, it is cancelled there."""
+        """Call ``start`` on the loop and wait for its result. An interrupt cancels it."""
 
         async def work() -> T:
             return await start()
@@ -45,30 +45,30 @@ class LoopThread:
             self.wait(future)
             return future.result()
         except WonderError as problem:
-            # Where it came from on the other thread is of no use to who called.
+            # The traceback of the other thread does not help the caller.
             raise problem.with_traceback(None) from None
         except BaseException:
             future.cancel()
             raise
 
     def submit(self, callback: Callable[[], None]) -> None:
-        """Call ``begin`` on the loop, some time soon."""
+        """Schedule ``callback`` on the loop without waiting."""
         self._loop.call_soon_threadsafe(callback)
 
     def wait(self, future: Future[Any]) -> None:
         """Wait until ``future`` is done."""
-        # A signal that comes just before Python begins to wait is only noticed when the wait is over.
+        # Python handles a signal that arrives just before the wait only after it, so each wait is short.
         while not future.done():
             self.wait_briefly(future, _POLL_SECONDS)
 
     def wait_briefly(self, future: Future[Any], seconds: float) -> bool:
-        """Wait until ``future`` is done, so long at most; whether it is."""
+        """Wait at most ``seconds`` for ``future``. Return True if it is done."""
         if not future.done():
             wait([future], timeout=seconds)
         return future.done()
 
     def call(self, make: Callable[[], T]) -> T:
-        """Call ``make``, which does not wait, on the loop."""
+        """Call the synchronous ``make`` on the loop and return its result."""
 
         async def work() -> T:
             return make()
@@ -76,7 +76,7 @@ class LoopThread:
         return self.run(work)
 
     def close(self) -> None:
-        """Cancel what still runs, and end the thread."""
+        """Cancel the remaining tasks and end the thread."""
         if self._loop.is_closed():
             return
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -91,7 +91,7 @@ async def _cancel_others() -> None:
 
 
 class _Step(Generic[T]):
-    """One step of an asynchronous iterator, taken once however often it is begun."""
+    """One step of an asynchronous iterator. Repeated calls of `begin` take it once."""
 
     def __init__(self, items: AsyncIterator[T]) -> None:
         self.future: Future[T] = Future()
@@ -118,9 +118,9 @@ class _Step(Generic[T]):
 
 
 class SyncIterator(Generic[T]):
-    """An asynchronous iterator, one step at a time.
+    """A blocking iterator over an asynchronous one.
 
-    A KeyboardInterrupt loses no item: the step that it meets, wherever it meets it, goes on in the next.
+    A KeyboardInterrupt loses no item: the next step continues the interrupted one.
     """
 
     def __init__(self, loop_thread: LoopThread, items: AsyncIterator[T]) -> None:
@@ -131,11 +131,11 @@ class SyncIterator(Generic[T]):
         return self
 
     def ready(self, *, within: float) -> bool:
-        """Wait for the next item, ``within`` seconds at most; whether `next` would not have to."""
+        """Wait at most ``within`` seconds for the next item. Return True if `next` would not block."""
         return self._loop_thread.wait_briefly(self._begin().future, within)
 
     def close(self) -> None:
-        """Stop waiting for the next item, which may be lost. Nothing else ends by this."""
+        """Cancel the wait for the next item, which may be lost. The asynchronous iterator stays open."""
         if self._step is not None:
             self._loop_thread.submit(self._step.cancel)
             self._step = None

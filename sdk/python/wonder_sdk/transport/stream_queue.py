@@ -1,4 +1,4 @@
-"""A queue from the one task that reads a stream to those who iterate."""
+"""A queue from the task that reads a stream to the iterators of its items."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ T = TypeVar("T")
 
 
 class StreamQueue(Generic[T]):
-    """Items in, items out, then an end or an error, which every later `get` meets again.
+    """A queue of items with an end or an error. Every `get` after the end raises the same error.
 
-    Safe to abandon: a `get` that is cancelled loses nothing.
+    A cancelled `get` loses no item.
     """
 
     def __init__(self) -> None:
@@ -25,20 +25,20 @@ class StreamQueue(Generic[T]):
         return len(self._items)
 
     def put(self, item: T) -> bool:
-        """Add an item. Returns False if it comes after the end, and is left out."""
+        """Add an item. Return False, without adding it, after the end."""
         if not self._ended:
             self._items.append(item)
             self._changed.set()
         return not self._ended
 
     def end(self, problem: BaseException | None = None) -> None:
-        """No more comes. What is there can still be got; then `get` raises ``problem`` or stops."""
+        """End the queue. After the remaining items, `get` raises ``problem`` or StopAsyncIteration."""
         if not self._ended:
             self._ended, self._problem = True, problem
             self._changed.set()
 
     async def get(self) -> T:
-        """The next item. Raises `StopAsyncIteration` after the last, or what `end` was given."""
+        """Wait for the next item and return it. Raises the error of `end`, or StopAsyncIteration."""
         while not self._items:
             if self._problem is not None:
                 raise self._problem

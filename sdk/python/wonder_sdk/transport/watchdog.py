@@ -1,8 +1,8 @@
-"""Calls to a server that stopped answering while its connection stands: a frozen process, a lost machine.
+"""Detection of a server that stops answering on an open connection, such as a frozen process.
 
-gRPC's own keep-alive notices that after a minute or more. `Watchdog` asks the server's health service, over
-the same connection, as soon as a call has been silent for a while, and fails the silent calls when that is
-not answered either. A call may take as long as it needs: a server that works on it answers the question.
+gRPC's own keepalive needs a minute or more. `Watchdog` sends a health check over the same connection as soon
+as a call has been silent for some seconds. If the health check times out too, it fails the silent calls. A
+call has no time limit: a server that works on it still answers the health check.
 """
 
 from __future__ import annotations
@@ -19,13 +19,16 @@ from wonder_sdk.errors import UnavailableError
 
 HEALTH_CHECK_PATH = "/grpc.health.v1.Health/Check"
 UNARY_SILENCE_SECONDS = 2.0
-"""Silence of a call with one answer after which the server is asked."""
+"""Silence of a unary call before a health check, in seconds."""
 STREAM_SILENCE_SECONDS = 10.0
-"""The same for a stream, which may have nothing to say for hours; also the pause between two questions."""
+"""Silence of a stream before a health check, and the interval of health checks, in seconds.
+
+A stream can be silent for hours.
+"""
 
 
 class WatchedCall:
-    """One call under way. ``problem`` is set when the watchdog has ended it."""
+    """An active call. The watchdog sets ``problem`` when it fails the call."""
 
     __slots__ = ("__weakref__", "_call", "_dog", "problem", "quiet_until")
 
@@ -35,7 +38,7 @@ class WatchedCall:
         self._call, self._dog = call, watchdog
 
     def record_activity(self) -> None:
-        """Something of the answer has come."""
+        """Postpone the next health check for this call: a part of its response has arrived."""
         self.quiet_until = time.monotonic() + STREAM_SILENCE_SECONDS
 
     def fail(self, problem: UnavailableError) -> None:
@@ -47,7 +50,7 @@ class WatchedCall:
 
 
 class Watchdog:
-    """Watches the calls of one channel, whose health service may take ``seconds`` to answer."""
+    """Health checks for the silent calls of one channel. A health check times out after ``seconds``."""
 
     def __init__(self, channel: grpc.aio.Channel, target: str, seconds: float) -> None:
         self._channel, self._target, self._seconds = channel, target, seconds
@@ -57,7 +60,7 @@ class Watchdog:
         self._health_check: asyncio.Task[None] | None = None
 
     def watch(self, call: Any, seconds: float) -> WatchedCall:
-        """Begin to watch a grpc.aio call that may be silent for ``seconds`` before the server is asked."""
+        """Watch a grpc.aio call. Its first health check comes after ``seconds`` of silence."""
         watched = WatchedCall(call, self, seconds)
         self._calls.add(watched)
         call.add_done_callback(watched.on_done)
@@ -71,7 +74,7 @@ class Watchdog:
             self._timer = None
 
     async def close(self) -> None:
-        """Stop asking."""
+        """Stop the health checks."""
         self._calls.clear()
         if self._timer is not None:
             self._timer.cancel()
@@ -81,7 +84,7 @@ class Watchdog:
 
     def _schedule(self, at: float) -> None:
         if self._health_check is not None:
-            return  # which schedules the next
+            return  # the health check in progress schedules the next
         loop = asyncio.get_running_loop()
         when = loop.time() + max(0.0, at - time.monotonic())
         if self._timer is not None:
@@ -110,18 +113,18 @@ class Watchdog:
         try:
             await self._check(b"", timeout=self._seconds)
         except grpc.aio.AioRpcError as problem:
-            # Any other status is an answer, or ends the calls without help.
+            # Any other status is a response, or gRPC ends the calls itself.
             is_answered = problem.code() is not grpc.StatusCode.DEADLINE_EXCEEDED
-        # While there is no connection, gRPC fails the calls itself.
+        # Without a connection, gRPC fails the calls itself.
         if self._channel.get_state() is not grpc.ChannelConnectivity.READY:
             is_answered = True
         for watched in silent:
             if is_answered:
                 watched.record_activity()
-            elif watched.quiet_until <= now:  # nothing has come meanwhile
+            elif watched.quiet_until <= now:  # no response arrived during the health check
                 gone = UnavailableError(
-                    f"{self._target} does not answer: the connection stands, but the server says nothing "
-                    f"for {self._seconds:g} s; see whether it is stopped or overloaded"
+                    f"{self._target} does not answer: the connection is open, but a health check got no "
+                    f"response within {self._seconds:g} s. Check if the server is stopped or overloaded."
                 )
                 gone.timed_out = True
                 watched.fail(gone)

@@ -1,0 +1,1 @@
+"""Workers: processes that execute actions for a server."""

@@ -1,16 +1,16 @@
-"""JSON Schemas of Python types, and values of these types from JSON and back.
+"""JSON Schemas of Python types, and conversion of their values from and to JSON.
 
 ===========================  =====================================================
-``str int float bool None``  as they are
+``str int float bool None``  the JSON type of the same name
 ``list[T] dict[str, T]``     a list, an object of T
-``Literal["a", "b"]``        one of these
+``Literal["a", "b"]``        one of these values
 ``T | None``, ``A | B``      one of the types
 ``Annotated[T, "…"]``        T, with a description
 a dataclass, a TypedDict     an object with these fields, required unless they have a default
 ``Any``, ``dict``, ``list``  anything, any object, any list
 ===========================  =====================================================
 
-Other types are refused with a `TypeError`: their schema is to be written down by hand.
+Other types raise `TypeError`: pass their schema explicitly.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ _OBJECTS = (dict, Mapping)
 
 
 def schema_of(kind: Any) -> dict[str, Any]:
-    """The schema of what ``kind`` describes. TypeError for a type that it does not know."""
+    """Return the schema of a type. Raises TypeError for an unsupported type."""
     return _schema(kind, ())
 
 
 def read(kind: Any, value: Any) -> Any:
-    """``value``, which is JSON that fits the schema of ``kind``, with dataclasses where it says so."""
+    """Convert JSON that matches the schema of ``kind`` to a value of that type."""
     kind, origin, arguments = _type_parts(kind)
     if dataclasses.is_dataclass(kind) and isinstance(kind, type) and isinstance(value, Mapping):
         hints = get_type_hints(kind, include_extras=True)
@@ -71,7 +71,7 @@ def read(kind: Any, value: Any) -> Any:
 
 
 def write(value: Any) -> Any:
-    """JSON of ``value``: dataclasses become objects, tuples lists."""
+    """Convert ``value`` to JSON: dataclasses become objects, tuples become lists."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: write(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):
@@ -96,7 +96,7 @@ def _schema(kind: Any, within: tuple[Any, ...]) -> dict[str, Any]:
     if isinstance(kind, types.NoneType) or (isinstance(kind, type) and kind in _SIMPLE) or kind is Any:
         return dict(_SIMPLE[kind])
     if kind in within:
-        raise TypeError(f"{_name(kind)} holds itself: write its schema down by hand.")
+        raise TypeError(f"{_name(kind)} contains itself. Pass its schema as input_schema or output_schema.")
     if dataclasses.is_dataclass(kind) or is_typeddict(kind):
         return _object(kind, (*within, kind))
     if kind in _LISTS or kind in _OBJECTS:
@@ -109,7 +109,7 @@ def _schema(kind: Any, within: tuple[Any, ...]) -> dict[str, Any]:
         return {"type": "array", "items": _schema(arguments[0], within)}
     if origin in _OBJECTS and arguments[0] is str:
         return {"type": "object", "additionalProperties": _schema(arguments[1], within)}
-    raise TypeError(f"There is no JSON Schema of {_name(kind)}: write the schema down by hand.")
+    raise TypeError(f"{_name(kind)} has no JSON Schema. Pass its schema as input_schema or output_schema.")
 
 
 def _object(kind: Any, within: tuple[Any, ...]) -> dict[str, Any]:
@@ -131,7 +131,7 @@ def _object(kind: Any, within: tuple[Any, ...]) -> dict[str, Any]:
 
 
 def _is_required(kind: Any, name: str, hint: Any) -> bool:
-    # Where annotations are kept as texts, ``__required_keys__`` knows nothing of the two markers.
+    # ``__required_keys__`` ignores the two markers in a module with postponed annotations.
     origin = get_origin(hint)
     return origin is Required or (origin is not NotRequired and name in kind.__required_keys__)
 

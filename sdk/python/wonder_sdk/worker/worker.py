@@ -1,4 +1,4 @@
-"""Workers: processes that carry out kinds of action of their own for a server.
+"""`Worker`: a process that executes its own kinds of action for a server.
 
 ::
 
@@ -11,7 +11,7 @@
 
     worker.run_forever()
 
-A task uses it by an action of kind ``worker`` whose config has ``name: ocr``. See docs/workers.md.
+A task uses it with an action of kind ``worker`` whose config has ``name: ocr``. See docs/workers.md.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ _NO_TIMEOUT_MS = 10**15
 class Worker:
     """A worker process: register actions, then `run`.
 
-    ``address``, ``token``, ``tls_root`` and ``tls`` are as for `Client`. ``max_concurrency`` is how many
-    assignments it takes at once, ``projects`` (ids or names) those for whose work it is; none: all. When
-    told to stop it finishes what it has, within ``drain_seconds``.
+    ``address``, ``token``, ``tls_root`` and ``tls`` are those of `Client`. ``max_concurrency`` limits the
+    concurrent assignments. ``projects`` (ids or names) limits the worker to these projects; the default is
+    all. A stopping worker has ``drain_seconds`` to finish its assignments.
     """
 
     def __init__(
@@ -95,16 +95,21 @@ class Worker:
     ) -> Callable[[Handler], Handler]:
         """Register an async function as the action ``name``.
 
-        It takes the input, and a `WorkerContext` if it has a second parameter; it returns an object. Schemas
-        that are not given are those of its type hints (`wonder_sdk.worker.schemas`); a dataclass as the
-        input's
-        type is made of the input. ``idempotent``: it may be given to another worker when this one was lost.
-        ``description`` is the function's docstring unless given. ``max_concurrency`` of 0: as many as of all.
+        The function takes the input, and a `WorkerContext` as an optional second parameter. It returns an
+        object.
+
+        - ``description`` defaults to the function's docstring.
+        - ``idempotent`` allows the server to assign the action again after it has lost a worker.
+        - ``input_schema`` and ``output_schema`` default to the schemas of the type hints
+          (`wonder_sdk.worker.schemas`). If the input's type is a dataclass, the function gets an instance.
+        - ``max_concurrency`` limits this action; 0 means the worker's own limit.
+
+        Raises ValueError for a registered ``name``, and TypeError for an unsupported function or type.
         """
 
         def register(handler: Handler) -> Handler:
             if name in self._actions:
-                raise ValueError(f"The action {name!r} is registered already.")
+                raise ValueError(f"The action {name!r} is already registered. Choose another name.")
             takes, gives, wants_context = _signature(handler)
             self._actions[name] = Action(
                 kind=v1.WorkerActionKind(
@@ -124,16 +129,16 @@ class Worker:
         return register
 
     async def run(self) -> None:
-        """Work until told to stop: by SIGTERM, by `stop`, or by being cancelled. Then finish what there is.
+        """Execute assignments until SIGTERM, `stop` or a cancellation, then finish the running ones.
 
-        A connection that is lost is sought again, for ever unless ``reconnect`` says otherwise; what was
-        in hand is lost with it and its handlers are cancelled, since the server gives it to another worker
-        or reports it. Raises `WonderError` for what does not pass, such as a refused registration.
+        The worker restores a lost connection, without a time limit by default (``reconnect``). It cancels the
+        assignments of that connection, because the server assigns them to another worker or fails them.
+        Raises `WonderError` for a permanent error, such as a rejected registration.
         """
         if not self._actions:
-            raise ValueError("Register an action first.")
+            raise ValueError(f"Worker {self.name} has no actions. Register an action first.")
         if self._serving is not None:
-            raise RuntimeError("This worker runs already.")
+            raise RuntimeError(f"Worker {self.name} is already running. Wait for run to return.")
         self._stop_requested = asyncio.Event()
         serving = self._serving = asyncio.create_task(self._serve(), name=f"wonder worker {self.name}")
         stopped = asyncio.create_task(self._stop_requested.wait())
@@ -141,7 +146,7 @@ class Worker:
             with _on_sigterm(self.stop):
                 try:
                     await asyncio.wait({serving, stopped}, return_when=asyncio.FIRST_COMPLETED)
-                finally:  # a cancel drains too; a second one does not
+                finally:  # a cancellation drains too; a second one does not
                     await self._finish(serving)
         finally:
             stopped.cancel()
@@ -152,10 +157,10 @@ class Worker:
             serving.result()
 
     def run_forever(self) -> None:
-        """`run`, for programs without asyncio: returns when SIGTERM or Ctrl-C said so and all is done.
+        """Call `run` in a program without asyncio. Return after SIGTERM or Ctrl-C and the drain.
 
-        Leaves the program with one line and exit code 1 (`SystemExit`, whose cause is the `WonderError`) if
-        the server refuses the worker.
+        If the server rejects the worker, raises `SystemExit` with a one-line message and exit code 1. Its
+        cause is the `WonderError`.
         """
         try:
             with contextlib.suppress(KeyboardInterrupt):
@@ -166,15 +171,16 @@ class Worker:
             raise SystemExit(f"worker {self.name}: {problem.message}{hint}{reason}") from problem
 
     def stop(self) -> None:
-        """Take nothing new, finish what there is, and let `run` return. Said twice: stop at once."""
+        """Stop accepting assignments, finish the running ones, and let `run` return.
+
+        A second call stops immediately.
+        """
         if self._stop_requested.is_set() and self._serving is not None:
             self._serving.cancel()
         self._stop_requested.set()
 
-    # --- pieces -----------------------------------------------------------------------------------
-
     async def _serve(self) -> None:
-        """Connect, work, and connect again."""
+        """Connect, execute assignments, and reconnect until the worker stops."""
         backoff = Backoff(self._reconnect)
         async with Client(self.address, **self._credentials) as client:
             while True:
@@ -210,10 +216,10 @@ class Worker:
 
 
 def _signature(handler: Callable[..., Any]) -> tuple[Any, Any, bool]:
-    """The types of input and output, and whether the handler wants a context."""
+    """Return the input type, the output type, and True if the handler takes a context."""
     if not inspect.iscoroutinefunction(handler):
         raise TypeError(
-            f"{handler!r} is no async function. What blocks belongs in a thread: await asyncio.to_thread(…)."
+            f"{handler!r} is not an async function. Run blocking code with: await asyncio.to_thread(…)."
         )
     parameters = [
         each
@@ -221,14 +227,20 @@ def _signature(handler: Callable[..., Any]) -> tuple[Any, Any, bool]:
         if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
     ]
     if not 1 <= len(parameters) <= 2:
-        raise TypeError(f"{handler!r} takes the input, and the context if it wants it.")
+        raise TypeError(
+            f"{handler!r} has {len(parameters)} parameters. "
+            "Use one for the input and an optional second one for the context."
+        )
     hints = get_type_hints(handler, include_extras=True)
     gives = hints.get("return", Any)
     return hints.get(parameters[0].name, Any), Any if gives is type(None) else gives, len(parameters) == 2
 
 
 def _is_transient(problem: WonderError) -> WonderError:
-    """The same, as an error that passes, if waiting helps: the worker was silent, the server is full."""
+    """Return ``problem``, as an UnavailableError if a reconnect can succeed.
+
+    That is the case if the worker was silent for too long or the server has too many workers.
+    """
     if isinstance(problem, DeadlineExceededError | ResourceExhaustedError):
         return UnavailableError(problem.message, retry_after_ms=problem.retry_after_ms)
     return problem
@@ -236,7 +248,7 @@ def _is_transient(problem: WonderError) -> WonderError:
 
 @contextlib.contextmanager
 def _on_sigterm(stop: Callable[[], None]) -> Iterator[None]:
-    """Call ``stop`` at SIGTERM, where this is possible and nobody else wants to hear of it."""
+    """Call ``stop`` at SIGTERM, in the main thread and unless the program has its own handler."""
     is_free = (
         threading.current_thread() is threading.main_thread()
         and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL

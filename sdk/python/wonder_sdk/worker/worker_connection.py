@@ -1,4 +1,4 @@
-"""One connection of a worker: what it is given, and what it answers."""
+"""One connection of a worker: its assignments and their results."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from wonder_sdk.worker.schemas import read, write
 
 _log = logging.getLogger("wonder_sdk.worker.worker")
 
-# What a server takes unless it is told otherwise. A larger answer would break the stream.
+# Default limit of a server. A larger message would break the stream.
 _MAX_RESULT_BYTES = 4 * 1024 * 1024
-# Progress that nobody can take off is dropped beyond this.
+# Maximum of unsent messages. Above it the worker drops progress.
 _MAX_BACKLOG = 1_000
-# For how long a lost connection waits for the actions that it cancelled.
+# Maximum wait for the actions that a lost connection cancels.
 _STOP_SECONDS = 5.0
 
 
 class ActionError(Exception):
-    """Raised by an action: it failed, and ``message`` says why, to whoever asked for it.
+    """Failure of an action, with a ``message`` for the caller of the action.
 
-    ``retriable``: nothing was done, and the same thing may succeed later; it is tried again as the action's
-    definition says, after ``retry_after_ms`` at the earliest.
+    ``retriable`` means that the action had no effect and may succeed later. The server retries it by the
+    retry policy of the action's definition, ``retry_after_ms`` later at the earliest.
     """
 
     def __init__(
@@ -55,10 +55,11 @@ class ActionError(Exception):
 
 
 class WorkerContext:
-    """What an action knows of its assignment.
+    """The assignment of an action.
 
-    ``operation_id`` is the same however often it is tried or given out: the key by which an effect is done
-    once. ``attempt`` counts from 1. ``deadline`` is when it is given up. The ids say on whose behalf it is.
+    ``operation_id`` is the same in every attempt: use it as the idempotency key of an effect. ``attempt``
+    counts from 1. The server cancels the action at ``deadline``. The ids name the project, agent,
+    conversation, turn and run that the action belongs to; an id is empty if there is none.
     """
 
     def __init__(self, assignment: v1.Assignment, send: Callable[[v1.WorkRequest], None]) -> None:
@@ -74,12 +75,12 @@ class WorkerContext:
         self.turn_id = scope.turn_id
         self.run_id = scope.run_id
         self.cancelled = False
-        """Whether the result is no longer wanted. The action is cancelled too, at its next ``await``."""
+        """True if the server discards the result. The action is also cancelled at its next ``await``."""
         self._lease_id = assignment.lease_id
         self._send = send
 
     def progress(self, message: str = "", fraction: float | None = None, output: str = "") -> None:
-        """Say how far it is: ``fraction`` from 0 to 1, ``output`` as more of what it prints."""
+        """Report progress: ``fraction`` from 0 to 1, ``output`` as text to append to the output."""
         progress = v1.Progress(message=message, fraction=fraction, output=output)
         report = v1.AssignmentProgress(lease_id=self._lease_id, progress=progress)
         self._send(v1.WorkRequest(progress=report))
@@ -87,7 +88,7 @@ class WorkerContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
-    """A function that carries out a kind of action; ``takes`` is the type of its input."""
+    """A function that executes a kind of action, with the type of its input."""
 
     kind: v1.WorkerActionKind
     handler: Callable[..., Awaitable[Any]]
@@ -108,11 +109,14 @@ class WorkerConnection:
         self._outgoing: StreamQueue[v1.WorkRequest] = StreamQueue()
         self._running: dict[str, asyncio.Task[None]] = {}
         self._contexts: dict[str, WorkerContext] = {}
-        # The server counts what it has given out, but not what is cancelled and takes time to stop.
+        # The server does not count cancelled actions that are still stopping.
         self._slots = asyncio.Semaphore(registration.max_concurrency or 1)
 
     async def run(self, open_: Callable[[AsyncIterator[v1.WorkRequest]], Any]) -> None:
-        """Work until the stream ends. After `drain` it ends when all work is done. Raises `WonderError`."""
+        """Execute assignments until the stream ends. After `drain` it ends with the last assignment.
+
+        Raises `WonderError`.
+        """
         self._outgoing.put(v1.WorkRequest(register=self._registration))
         call = open_(self._send())
         heartbeats: asyncio.Task[None] | None = None
@@ -131,7 +135,7 @@ class WorkerConnection:
                         self._cancel(lease_id)
                     case "settled", v1.AssignmentSettled(accepted=False) as refused:
                         reason = refused.error.message if refused.error else "no reason given"
-                        _log.warning("a result was not taken: %s", reason)
+                        _log.warning("the server rejected a result: %s", reason)
                     case "draining", v1.WorkDraining(reconnect_after_ms=self.reconnect_after_ms):
                         pass
                     case _:
@@ -144,7 +148,7 @@ class WorkerConnection:
             call.cancel()
 
     def drain(self) -> None:
-        """Take nothing new. The server ends the stream when all is done."""
+        """Stop accepting assignments. The server ends the stream after the last one."""
         self._outgoing.put(v1.WorkRequest(drain=v1.DrainWorker()))
 
     async def _send(self) -> AsyncIterator[v1.WorkRequest]:
@@ -182,12 +186,14 @@ class WorkerConnection:
             task.cancel()
 
     async def _cancel_all(self) -> None:
-        """The stream is over, and with it every lease: nobody waits for these any more."""
+        """Cancel all actions. Their leases ended with the stream, so the server discards their results."""
         tasks = list(self._running.values())
         for lease_id in list(self._running):
             self._cancel(lease_id)
         if tasks and (await asyncio.wait(tasks, timeout=_STOP_SECONDS))[1]:
-            _log.warning("actions go on after they were cancelled; nobody waits for them")
+            _log.warning(
+                "actions still run %g s after their cancellation; their results are discarded", _STOP_SECONDS
+            )
 
     async def _execute(self, assignment: v1.Assignment, context: WorkerContext) -> None:
         lease_id = assignment.lease_id
@@ -199,7 +205,7 @@ class WorkerConnection:
         except asyncio.CancelledError:
             if context.cancelled:
                 raise
-            # Nobody cancelled it but the action itself, or something that it waited for.
+            # The server did not cancel it. The action, or code that it awaited, raised the error.
             answer = _failed(lease_id, _unexpected_fault(assignment.kind))
         except Exception:
             _log.exception("the action %s failed (%s)", assignment.kind, assignment.operation_id)
@@ -210,7 +216,9 @@ class WorkerConnection:
     async def _run_action(self, assignment: v1.Assignment, context: WorkerContext) -> Any:
         action = self._actions.get(assignment.kind)
         if action is None:
-            raise ActionError(f"This worker does not carry out '{assignment.kind}'.")
+            raise ActionError(
+                f"This worker has no action '{assignment.kind}'. Register it or check its name."
+            )
         given = read(action.input_type, from_struct(assignment.input))
         arguments = (given, context) if action.wants_context else (given,)
         return await action.handler(*arguments)
@@ -221,20 +229,20 @@ class WorkerConnection:
 
 
 def _completed(lease_id: str, result: Any) -> v1.WorkRequest:
-    """The answer with what an action returned; None counts as nothing to say. Raises `ActionError`."""
+    """Return the message with an action's result. None becomes an empty object. Raises `ActionError`."""
     output = write({} if result is None else result)
     if not isinstance(output, dict):
-        raise ActionError(f"The action returned {type(result).__name__} where an object is wanted.")
+        raise ActionError(f"The action returned {type(result).__name__}. It must return an object or None.")
     try:
         request = v1.WorkRequest(
             completed=v1.AssignmentCompleted(lease_id=lease_id, output=protobuf.Struct.from_dict(output))
         )
         size = len(bytes(request))
-    except Exception:  # the library raises all sorts of things
-        raise ActionError("The action returned something that JSON cannot say.") from None
+    except Exception:  # the library raises errors of many classes
+        raise ActionError("The action returned a value that JSON cannot represent.") from None
     if size > _MAX_RESULT_BYTES:
         raise ActionError(
-            f"The output has {size} bytes; at most {_MAX_RESULT_BYTES} are taken.",
+            f"The output has {size} bytes; the maximum is {_MAX_RESULT_BYTES}.",
             reason=v1.ErrorReason.PAYLOAD_TOO_LARGE,
         )
     return request
@@ -245,8 +253,8 @@ def _failed(lease_id: str, fault: v1.Fault) -> v1.WorkRequest:
 
 
 def _unexpected_fault(kind: str) -> v1.Fault:
-    """What may be said of an exception: its text is for the worker's own log."""
+    """Return the fault of an exception, without its text, which only the worker's log contains."""
     return v1.Fault(
         reason=v1.ErrorReason.TASK_FAILED,
-        message=f"The action '{kind}' failed unexpectedly; the worker's log knows more.",
+        message=f"The action '{kind}' failed unexpectedly. See the worker's log.",
     )
