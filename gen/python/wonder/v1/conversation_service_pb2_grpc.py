@@ -28,7 +28,7 @@ if _version_not_supported:
 class ConversationServiceStub:
     """Conversations, and the agent loop that runs in them.
 
-    Paging, `request_id`, `etag` and `validate_only` are as LibraryService says.
+    Paging, `request_id`, `etag` and `validate_only` follow the rules in the comment of LibraryService.
     """
 
     def __init__(self, channel):
@@ -162,7 +162,7 @@ class ConversationServiceStub:
 class ConversationServiceServicer:
     """Conversations, and the agent loop that runs in them.
 
-    Paging, `request_id`, `etag` and `validate_only` are as LibraryService says.
+    Paging, `request_id`, `etag` and `validate_only` follow the rules in the comment of LibraryService.
     """
 
     def CreateConversation(self, request, context):
@@ -501,7 +501,7 @@ def add_ConversationServiceServicer_to_server(servicer, server):
 class ConversationService:
     """Conversations, and the agent loop that runs in them.
 
-    Paging, `request_id`, `etag` and `validate_only` are as LibraryService says.
+    Paging, `request_id`, `etag` and `validate_only` follow the rules in the comment of LibraryService.
     """
 
     @staticmethod

@@ -15,7 +15,7 @@ GRPC_VERSION: str
 class ConversationServiceStub:
     """Conversations, and the agent loop that runs in them.
 
-    Paging, `request_id`, `etag` and `validate_only` are as LibraryService says.
+    Paging, `request_id`, `etag` and `validate_only` follow the rules in the comment of LibraryService.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -124,7 +124,7 @@ class ConversationServiceStub:
 class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
     """Conversations, and the agent loop that runs in them.
 
-    Paging, `request_id`, `etag` and `validate_only` are as LibraryService says.
+    Paging, `request_id`, `etag` and `validate_only` follow the rules in the comment of LibraryService.
     """
 
     @_abc_1.abstractmethod

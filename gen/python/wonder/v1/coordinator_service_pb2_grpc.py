@@ -28,7 +28,7 @@ if _version_not_supported:
 class CoordinatorServiceStub:
     """Runs of workflows. A run is durable: after a crash it goes on from its last recorded decision.
 
-    Paging, `request_id`, `etag` and `validate_only` are as LibraryService says.
+    Paging, `request_id`, `etag` and `validate_only` follow the rules in the comment of LibraryService.
     """
 
     def __init__(self, channel):
@@ -92,7 +92,7 @@ class CoordinatorServiceStub:
 class CoordinatorServiceServicer:
     """Runs of workflows. A run is durable: after a crash it goes on from its last recorded decision.
 
-    Paging, `request_id`, `etag` and `validate_only` are as LibraryService says.
+    Paging, `request_id`, `etag` and `validate_only` follow the rules in the comment of LibraryService.
     """
 
     def StartRun(self, request, context):
@@ -238,7 +238,7 @@ def add_CoordinatorServiceServicer_to_server(servicer, server):
 class CoordinatorService:
     """Runs of workflows. A run is durable: after a crash it goes on from its last recorded decision.
 
-    Paging, `request_id`, `etag` and `validate_only` are as LibraryService says.
+    Paging, `request_id`, `etag` and `validate_only` follow the rules in the comment of LibraryService.
     """
 
     @staticmethod

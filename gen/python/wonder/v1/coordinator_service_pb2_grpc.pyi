@@ -15,7 +15,7 @@ GRPC_VERSION: str
 class CoordinatorServiceStub:
     """Runs of workflows. A run is durable: after a crash it goes on from its last recorded decision.
 
-    Paging, `request_id`, `etag` and `validate_only` are as LibraryService says.
+    Paging, `request_id`, `etag` and `validate_only` follow the rules in the comment of LibraryService.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -61,7 +61,7 @@ class CoordinatorServiceStub:
 class CoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
     """Runs of workflows. A run is durable: after a crash it goes on from its last recorded decision.
 
-    Paging, `request_id`, `etag` and `validate_only` are as LibraryService says.
+    Paging, `request_id`, `etag` and `validate_only` follow the rules in the comment of LibraryService.
     """
 
     @_abc_1.abstractmethod

@@ -26,9 +26,10 @@ if _version_not_supported:
 
 
 class ExecutorServiceStub:
-    """Tasks: linear steps of actions, run in one go, with nothing kept; and the workers that carry out actions of their own.
+    """Tasks: linear steps of actions, run in one go, with nothing kept; and the workers that carry out actions of their
+    own.
 
-    Paging and `request_id` are as LibraryService says.
+    Paging and `request_id` follow the rules in the comment of LibraryService.
     """
 
     def __init__(self, channel):
@@ -60,9 +61,10 @@ class ExecutorServiceStub:
 
 
 class ExecutorServiceServicer:
-    """Tasks: linear steps of actions, run in one go, with nothing kept; and the workers that carry out actions of their own.
+    """Tasks: linear steps of actions, run in one go, with nothing kept; and the workers that carry out actions of their
+    own.
 
-    Paging and `request_id` are as LibraryService says.
+    Paging and `request_id` follow the rules in the comment of LibraryService.
     """
 
     def ExecuteTask(self, request, context):
@@ -76,7 +78,7 @@ class ExecutorServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def StreamTask(self, request, context):
-        """Runs a task and shows its steps and their progress as they happen; the last message is the result. Errors as
+        """Runs a task and shows its steps and their progress as they happen; the last message is the result. Errors: those of
         ExecuteTask.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -136,9 +138,10 @@ def add_ExecutorServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ExecutorService:
-    """Tasks: linear steps of actions, run in one go, with nothing kept; and the workers that carry out actions of their own.
+    """Tasks: linear steps of actions, run in one go, with nothing kept; and the workers that carry out actions of their
+    own.
 
-    Paging and `request_id` are as LibraryService says.
+    Paging and `request_id` follow the rules in the comment of LibraryService.
     """
 
     @staticmethod

@@ -13,9 +13,10 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class ExecutorServiceStub:
-    """Tasks: linear steps of actions, run in one go, with nothing kept; and the workers that carry out actions of their own.
+    """Tasks: linear steps of actions, run in one go, with nothing kept; and the workers that carry out actions of their
+    own.
 
-    Paging and `request_id` are as LibraryService says.
+    Paging and `request_id` follow the rules in the comment of LibraryService.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -26,7 +27,7 @@ class ExecutorServiceStub:
     `request_id`.
     """
     StreamTask: _aio.UnaryStreamMultiCallable[_executor_service_pb2.StreamTaskRequest, _executor_service_pb2.StreamTaskResponse]
-    """Runs a task and shows its steps and their progress as they happen; the last message is the result. Errors as
+    """Runs a task and shows its steps and their progress as they happen; the last message is the result. Errors: those of
     ExecuteTask.
     """
     ListActionKinds: _aio.UnaryUnaryMultiCallable[_executor_service_pb2.ListActionKindsRequest, _executor_service_pb2.ListActionKindsResponse]
@@ -43,9 +44,10 @@ class ExecutorServiceStub:
     """
 
 class ExecutorServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Tasks: linear steps of actions, run in one go, with nothing kept; and the workers that carry out actions of their own.
+    """Tasks: linear steps of actions, run in one go, with nothing kept; and the workers that carry out actions of their
+    own.
 
-    Paging and `request_id` are as LibraryService says.
+    Paging and `request_id` follow the rules in the comment of LibraryService.
     """
 
     @_abc_1.abstractmethod
@@ -66,7 +68,7 @@ class ExecutorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _executor_service_pb2.StreamTaskRequest,
         context: _aio.ServicerContext[_executor_service_pb2.StreamTaskRequest, _abc.AsyncIterator[_executor_service_pb2.StreamTaskResponse]],
     ) -> _abc.AsyncIterator[_executor_service_pb2.StreamTaskResponse]:
-        """Runs a task and shows its steps and their progress as they happen; the last message is the result. Errors as
+        """Runs a task and shows its steps and their progress as they happen; the last message is the result. Errors: those of
         ExecuteTask.
         """
 

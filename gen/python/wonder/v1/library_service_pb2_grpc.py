@@ -26,16 +26,27 @@ if _version_not_supported:
 
 
 class LibraryServiceStub:
-    """Libraries and their definitions; agents and projects; artifacts.
+    """Libraries and their definitions, agents, projects and artifacts.
 
-    In all services of this package: `page_size` is 50 unless given and at most 500; lists begin with the newest
-    unless they say otherwise; `next_page_token` is empty on the last page. A `request_id` (at most 128 bytes) makes a
-    change idempotent: the same request sent again with it gets the first answer, another request gets
-    ERROR_REASON_REQUEST_ID_REUSED; it is remembered for 24 hours at least. It belongs to the caller: on a server with
-    tokens the same `request_id` of another token's name is another request. On such a server each method whose name
-    begins with `Delete` needs the right `admin`, else ERROR_REASON_PERMISSION_DENIED. An `etag` that is given and is no
-    longer the resource's gets ERROR_REASON_ETAG_MISMATCH; empty, the change is made whatever the resource says. With
-    `validate_only` everything is checked and answered as if it were done, and nothing is kept.
+    These rules hold in all services of this package.
+
+    Paging: `page_size` is 50 by default and at most 500. A list starts with the newest entry unless its method states
+    another order. `next_page_token` is empty on the last page.
+
+    `request_id` (at most 128 bytes) makes a change idempotent. The server answers a repeated request with the stored
+    first answer. A different request with the same `request_id` fails with ERROR_REASON_REQUEST_ID_REUSED. The server
+    remembers the id for at least 24 hours. The id belongs to the caller: on a server with tokens, the same `request_id`
+    from a token with another name is another request.
+
+    `etag`: if it is set and is not the current etag of the resource, the change fails with ERROR_REASON_ETAG_MISMATCH.
+    If it is empty, the server makes the change without this check.
+
+    `validate_only`: the server checks the request and answers as if it had made the change, but keeps nothing.
+
+    Permissions: on a server with tokens, each method whose name begins with `Delete` requires the right `admin`, else it
+    fails with ERROR_REASON_PERMISSION_DENIED.
+
+    Errors are listed without the prefix `ERROR_REASON_`.
     """
 
     def __init__(self, channel):
@@ -182,103 +193,116 @@ class LibraryServiceStub:
 
 
 class LibraryServiceServicer:
-    """Libraries and their definitions; agents and projects; artifacts.
+    """Libraries and their definitions, agents, projects and artifacts.
 
-    In all services of this package: `page_size` is 50 unless given and at most 500; lists begin with the newest
-    unless they say otherwise; `next_page_token` is empty on the last page. A `request_id` (at most 128 bytes) makes a
-    change idempotent: the same request sent again with it gets the first answer, another request gets
-    ERROR_REASON_REQUEST_ID_REUSED; it is remembered for 24 hours at least. It belongs to the caller: on a server with
-    tokens the same `request_id` of another token's name is another request. On such a server each method whose name
-    begins with `Delete` needs the right `admin`, else ERROR_REASON_PERMISSION_DENIED. An `etag` that is given and is no
-    longer the resource's gets ERROR_REASON_ETAG_MISMATCH; empty, the change is made whatever the resource says. With
-    `validate_only` everything is checked and answered as if it were done, and nothing is kept.
+    These rules hold in all services of this package.
+
+    Paging: `page_size` is 50 by default and at most 500. A list starts with the newest entry unless its method states
+    another order. `next_page_token` is empty on the last page.
+
+    `request_id` (at most 128 bytes) makes a change idempotent. The server answers a repeated request with the stored
+    first answer. A different request with the same `request_id` fails with ERROR_REASON_REQUEST_ID_REUSED. The server
+    remembers the id for at least 24 hours. The id belongs to the caller: on a server with tokens, the same `request_id`
+    from a token with another name is another request.
+
+    `etag`: if it is set and is not the current etag of the resource, the change fails with ERROR_REASON_ETAG_MISMATCH.
+    If it is empty, the server makes the change without this check.
+
+    `validate_only`: the server checks the request and answers as if it had made the change, but keeps nothing.
+
+    Permissions: on a server with tokens, each method whose name begins with `Delete` requires the right `admin`, else it
+    fails with ERROR_REASON_PERMISSION_DENIED.
+
+    Errors are listed without the prefix `ERROR_REASON_`.
     """
 
     def CreateLibrary(self, request, context):
-        """Creates an empty library. ALREADY_EXISTS, FIELD_INVALID.
+        """Creates an empty library. Errors: ALREADY_EXISTS, FIELD_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetLibrary(self, request, context):
-        """Reads a library. LIBRARY_NOT_FOUND.
+        """Reads a library. Errors: LIBRARY_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListLibraries(self, request, context):
-        """Lists libraries by name. PAGE_TOKEN_INVALID.
+        """Lists libraries by name. Errors: PAGE_TOKEN_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteLibrary(self, request, context):
-        """Deletes a library. Turns and runs in progress keep the revisions they started with. LIBRARY_NOT_FOUND,
-        ETAG_MISMATCH, RESOURCE_IN_USE.
+        """Deletes a library. Turns and runs in progress keep the revisions with which they started. Errors:
+        LIBRARY_NOT_FOUND, ETAG_MISMATCH, RESOURCE_IN_USE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def PutDefinition(self, request, context):
-        """Saves a definition: a new one as revision 1, a changed one as the next revision, an unchanged one not at all.
-        LIBRARY_NOT_FOUND, DEFINITION_INVALID with each fault's place, ETAG_MISMATCH.
+        """Saves a definition. A new definition becomes revision 1, a changed definition the next revision. An unchanged
+        definition is not saved. Errors: LIBRARY_NOT_FOUND, DEFINITION_INVALID with the path of each violation,
+        ETAG_MISMATCH.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetDefinition(self, request, context):
-        """Reads one revision of a definition. DEFINITION_NOT_FOUND.
+        """Reads one revision of a definition. Errors: DEFINITION_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListDefinitions(self, request, context):
-        """Lists the newest revision of each definition, by library and name. LIBRARY_NOT_FOUND, PAGE_TOKEN_INVALID.
+        """Lists the newest revision of each definition, by library and name. Errors: LIBRARY_NOT_FOUND, PAGE_TOKEN_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListRevisions(self, request, context):
-        """Lists the revisions of one definition. DEFINITION_NOT_FOUND, PAGE_TOKEN_INVALID.
+        """Lists the revisions of one definition. Errors: DEFINITION_NOT_FOUND, PAGE_TOKEN_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteDefinition(self, request, context):
-        """Deletes a definition with all its revisions. Turns and runs in progress keep what they started with.
-        DEFINITION_NOT_FOUND, ETAG_MISMATCH, RESOURCE_IN_USE.
+        """Deletes a definition with all its revisions. Turns and runs in progress keep the revision with which they started.
+        Errors: DEFINITION_NOT_FOUND, ETAG_MISMATCH, RESOURCE_IN_USE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ApplyDefinitions(self, request, context):
-        """Saves many definitions of one library at once, all or none, and says what changed. They may refer to each other in
-        any order. DEFINITION_INVALID with each fault's place, RESOURCE_IN_USE when pruning. With
-        tokens `prune` needs the right `admin`.
+        """Saves many definitions of one library in one commit, all or none, and returns the changes. The definitions may
+        refer to each other in any order. On a server with tokens `prune` requires the right `admin`, else
+        PERMISSION_DENIED. Errors: DEFINITION_INVALID with the path of each violation, RESOURCE_IN_USE for a pruned
+        definition that is in use.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ExportDefinitions(self, request, context):
-        """Gives the newest revision of each definition as it would stand in a file: without what the server sets.
-        LIBRARY_NOT_FOUND, PAGE_TOKEN_INVALID.
+        """Returns the newest revision of each definition in the form of a definition file: without the fields that the server
+        sets. Errors: LIBRARY_NOT_FOUND, PAGE_TOKEN_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CreateAgent(self, request, context):
-        """Creates an agent, with no memories. ALREADY_EXISTS, DEFINITION_NOT_FOUND, DEFINITION_INVALID,
+        """Creates an agent without memories. Errors: ALREADY_EXISTS, DEFINITION_NOT_FOUND, DEFINITION_INVALID,
         PROJECT_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -286,66 +310,67 @@ class LibraryServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetAgent(self, request, context):
-        """Reads an agent. AGENT_NOT_FOUND.
+        """Reads an agent. Errors: AGENT_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListAgents(self, request, context):
-        """Lists agents. PROJECT_NOT_FOUND, PAGE_TOKEN_INVALID.
+        """Lists agents. Errors: PROJECT_NOT_FOUND, PAGE_TOKEN_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UpdateAgent(self, request, context):
-        """Changes an agent; turns in progress are not affected. AGENT_NOT_FOUND, ETAG_MISMATCH, FIELD_MASK_UNSUPPORTED.
+        """Updates an agent. Turns in progress are not affected. Errors: AGENT_NOT_FOUND, ETAG_MISMATCH,
+        FIELD_MASK_UNSUPPORTED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteAgent(self, request, context):
-        """Deletes an agent and all that it remembers. AGENT_NOT_FOUND, ETAG_MISMATCH, RESOURCE_IN_USE while it takes part
-        in an active turn.
+        """Deletes an agent and all its memories. Errors: AGENT_NOT_FOUND, ETAG_MISMATCH, RESOURCE_IN_USE while the agent
+        takes part in an active turn.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CreateProject(self, request, context):
-        """Creates a project. ALREADY_EXISTS, FIELD_INVALID; PERMISSION_DENIED for a network policy or repositories without the
-        right `admin`.
+        """Creates a project. Errors: ALREADY_EXISTS, FIELD_INVALID; PERMISSION_DENIED for a network policy or repositories
+        without the right `admin`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetProject(self, request, context):
-        """Reads a project. PROJECT_NOT_FOUND.
+        """Reads a project. Errors: PROJECT_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListProjects(self, request, context):
-        """Lists projects. PAGE_TOKEN_INVALID.
+        """Lists projects. Errors: PAGE_TOKEN_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UpdateProject(self, request, context):
-        """Changes a project. PROJECT_NOT_FOUND, ETAG_MISMATCH, FIELD_MASK_UNSUPPORTED; PERMISSION_DENIED if `network` or
-        `repositories` change without the right `admin`.
+        """Updates a project. Errors: PROJECT_NOT_FOUND, ETAG_MISMATCH, FIELD_MASK_UNSUPPORTED; PERMISSION_DENIED if `network`
+        or `repositories` change without the right `admin`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteProject(self, request, context):
-        """Deletes a project and its artifacts. PROJECT_NOT_FOUND, ETAG_MISMATCH, RESOURCE_IN_USE while agents or
+        """Deletes a project and its artifacts. Errors: PROJECT_NOT_FOUND, ETAG_MISMATCH, RESOURCE_IN_USE while agents or
         conversations belong to it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -353,45 +378,46 @@ class LibraryServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ReadArtifact(self, request, context):
-        """Reads an artifact. ARTIFACT_NOT_FOUND, PROJECT_NOT_FOUND, FIELD_INVALID. All that concerns artifacts also
-        STORAGE_UNAVAILABLE, where git does not work.
+        """Reads an artifact. Errors: ARTIFACT_NOT_FOUND, PROJECT_NOT_FOUND, FIELD_INVALID. Each method for artifacts also
+        fails with STORAGE_UNAVAILABLE if git does not work.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def WriteArtifact(self, request, context):
-        """Writes or deletes an artifact, as one commit. PROJECT_NOT_FOUND, ETAG_MISMATCH, PAYLOAD_TOO_LARGE,
-        FIELD_INVALID; ARTIFACT_NOT_FOUND for deleting what is not there.
+        """Writes or deletes an artifact in one commit. Errors: PROJECT_NOT_FOUND, ETAG_MISMATCH, PAYLOAD_TOO_LARGE,
+        FIELD_INVALID, ARTIFACT_NOT_FOUND for the deletion of an artifact that does not exist.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListArtifacts(self, request, context):
-        """Lists artifacts by path. PROJECT_NOT_FOUND, PAGE_TOKEN_INVALID, ARTIFACT_NOT_FOUND for an unknown branch.
+        """Lists artifacts by path. Errors: PROJECT_NOT_FOUND, PAGE_TOKEN_INVALID, ARTIFACT_NOT_FOUND for an unknown branch.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SearchArtifacts(self, request, context):
-        """Finds lines and paths that contain words. PROJECT_NOT_FOUND, ARTIFACT_NOT_FOUND for an unknown branch.
+        """Finds the lines and paths of artifacts that contain the words of a query. Errors: PROJECT_NOT_FOUND,
+        ARTIFACT_NOT_FOUND for an unknown branch.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListArtifactRevisions(self, request, context):
-        """Lists the commits of a branch, or those that changed one artifact. PROJECT_NOT_FOUND, ARTIFACT_NOT_FOUND.
+        """Lists the commits of a branch, or those that changed one artifact. Errors: PROJECT_NOT_FOUND, ARTIFACT_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def MergeArtifacts(self, request, context):
-        """Merges one branch of artifacts into another. Conflicts are no error: they are in the answer, and then nothing was
-        merged. PROJECT_NOT_FOUND, ARTIFACT_NOT_FOUND for an unknown branch.
+        """Merges one branch of artifacts into another. A conflict is not an error: the response lists the conflicts, and the
+        server merges nothing. Errors: PROJECT_NOT_FOUND, ARTIFACT_NOT_FOUND for an unknown branch.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -544,16 +570,27 @@ def add_LibraryServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class LibraryService:
-    """Libraries and their definitions; agents and projects; artifacts.
+    """Libraries and their definitions, agents, projects and artifacts.
 
-    In all services of this package: `page_size` is 50 unless given and at most 500; lists begin with the newest
-    unless they say otherwise; `next_page_token` is empty on the last page. A `request_id` (at most 128 bytes) makes a
-    change idempotent: the same request sent again with it gets the first answer, another request gets
-    ERROR_REASON_REQUEST_ID_REUSED; it is remembered for 24 hours at least. It belongs to the caller: on a server with
-    tokens the same `request_id` of another token's name is another request. On such a server each method whose name
-    begins with `Delete` needs the right `admin`, else ERROR_REASON_PERMISSION_DENIED. An `etag` that is given and is no
-    longer the resource's gets ERROR_REASON_ETAG_MISMATCH; empty, the change is made whatever the resource says. With
-    `validate_only` everything is checked and answered as if it were done, and nothing is kept.
+    These rules hold in all services of this package.
+
+    Paging: `page_size` is 50 by default and at most 500. A list starts with the newest entry unless its method states
+    another order. `next_page_token` is empty on the last page.
+
+    `request_id` (at most 128 bytes) makes a change idempotent. The server answers a repeated request with the stored
+    first answer. A different request with the same `request_id` fails with ERROR_REASON_REQUEST_ID_REUSED. The server
+    remembers the id for at least 24 hours. The id belongs to the caller: on a server with tokens, the same `request_id`
+    from a token with another name is another request.
+
+    `etag`: if it is set and is not the current etag of the resource, the change fails with ERROR_REASON_ETAG_MISMATCH.
+    If it is empty, the server makes the change without this check.
+
+    `validate_only`: the server checks the request and answers as if it had made the change, but keeps nothing.
+
+    Permissions: on a server with tokens, each method whose name begins with `Delete` requires the right `admin`, else it
+    fails with ERROR_REASON_PERMISSION_DENIED.
+
+    Errors are listed without the prefix `ERROR_REASON_`.
     """
 
     @staticmethod

@@ -13,112 +13,140 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class LibraryServiceStub:
-    """Libraries and their definitions; agents and projects; artifacts.
+    """Libraries and their definitions, agents, projects and artifacts.
 
-    In all services of this package: `page_size` is 50 unless given and at most 500; lists begin with the newest
-    unless they say otherwise; `next_page_token` is empty on the last page. A `request_id` (at most 128 bytes) makes a
-    change idempotent: the same request sent again with it gets the first answer, another request gets
-    ERROR_REASON_REQUEST_ID_REUSED; it is remembered for 24 hours at least. It belongs to the caller: on a server with
-    tokens the same `request_id` of another token's name is another request. On such a server each method whose name
-    begins with `Delete` needs the right `admin`, else ERROR_REASON_PERMISSION_DENIED. An `etag` that is given and is no
-    longer the resource's gets ERROR_REASON_ETAG_MISMATCH; empty, the change is made whatever the resource says. With
-    `validate_only` everything is checked and answered as if it were done, and nothing is kept.
+    These rules hold in all services of this package.
+
+    Paging: `page_size` is 50 by default and at most 500. A list starts with the newest entry unless its method states
+    another order. `next_page_token` is empty on the last page.
+
+    `request_id` (at most 128 bytes) makes a change idempotent. The server answers a repeated request with the stored
+    first answer. A different request with the same `request_id` fails with ERROR_REASON_REQUEST_ID_REUSED. The server
+    remembers the id for at least 24 hours. The id belongs to the caller: on a server with tokens, the same `request_id`
+    from a token with another name is another request.
+
+    `etag`: if it is set and is not the current etag of the resource, the change fails with ERROR_REASON_ETAG_MISMATCH.
+    If it is empty, the server makes the change without this check.
+
+    `validate_only`: the server checks the request and answers as if it had made the change, but keeps nothing.
+
+    Permissions: on a server with tokens, each method whose name begins with `Delete` requires the right `admin`, else it
+    fails with ERROR_REASON_PERMISSION_DENIED.
+
+    Errors are listed without the prefix `ERROR_REASON_`.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     CreateLibrary: _aio.UnaryUnaryMultiCallable[_library_service_pb2.CreateLibraryRequest, _library_service_pb2.CreateLibraryResponse]
-    """Creates an empty library. ALREADY_EXISTS, FIELD_INVALID."""
+    """Creates an empty library. Errors: ALREADY_EXISTS, FIELD_INVALID."""
     GetLibrary: _aio.UnaryUnaryMultiCallable[_library_service_pb2.GetLibraryRequest, _library_service_pb2.GetLibraryResponse]
-    """Reads a library. LIBRARY_NOT_FOUND."""
+    """Reads a library. Errors: LIBRARY_NOT_FOUND."""
     ListLibraries: _aio.UnaryUnaryMultiCallable[_library_service_pb2.ListLibrariesRequest, _library_service_pb2.ListLibrariesResponse]
-    """Lists libraries by name. PAGE_TOKEN_INVALID."""
+    """Lists libraries by name. Errors: PAGE_TOKEN_INVALID."""
     DeleteLibrary: _aio.UnaryUnaryMultiCallable[_library_service_pb2.DeleteLibraryRequest, _library_service_pb2.DeleteLibraryResponse]
-    """Deletes a library. Turns and runs in progress keep the revisions they started with. LIBRARY_NOT_FOUND,
-    ETAG_MISMATCH, RESOURCE_IN_USE.
+    """Deletes a library. Turns and runs in progress keep the revisions with which they started. Errors:
+    LIBRARY_NOT_FOUND, ETAG_MISMATCH, RESOURCE_IN_USE.
     """
     PutDefinition: _aio.UnaryUnaryMultiCallable[_library_service_pb2.PutDefinitionRequest, _library_service_pb2.PutDefinitionResponse]
-    """Saves a definition: a new one as revision 1, a changed one as the next revision, an unchanged one not at all.
-    LIBRARY_NOT_FOUND, DEFINITION_INVALID with each fault's place, ETAG_MISMATCH.
+    """Saves a definition. A new definition becomes revision 1, a changed definition the next revision. An unchanged
+    definition is not saved. Errors: LIBRARY_NOT_FOUND, DEFINITION_INVALID with the path of each violation,
+    ETAG_MISMATCH.
     """
     GetDefinition: _aio.UnaryUnaryMultiCallable[_library_service_pb2.GetDefinitionRequest, _library_service_pb2.GetDefinitionResponse]
-    """Reads one revision of a definition. DEFINITION_NOT_FOUND."""
+    """Reads one revision of a definition. Errors: DEFINITION_NOT_FOUND."""
     ListDefinitions: _aio.UnaryUnaryMultiCallable[_library_service_pb2.ListDefinitionsRequest, _library_service_pb2.ListDefinitionsResponse]
-    """Lists the newest revision of each definition, by library and name. LIBRARY_NOT_FOUND, PAGE_TOKEN_INVALID."""
+    """Lists the newest revision of each definition, by library and name. Errors: LIBRARY_NOT_FOUND, PAGE_TOKEN_INVALID."""
     ListRevisions: _aio.UnaryUnaryMultiCallable[_library_service_pb2.ListRevisionsRequest, _library_service_pb2.ListRevisionsResponse]
-    """Lists the revisions of one definition. DEFINITION_NOT_FOUND, PAGE_TOKEN_INVALID."""
+    """Lists the revisions of one definition. Errors: DEFINITION_NOT_FOUND, PAGE_TOKEN_INVALID."""
     DeleteDefinition: _aio.UnaryUnaryMultiCallable[_library_service_pb2.DeleteDefinitionRequest, _library_service_pb2.DeleteDefinitionResponse]
-    """Deletes a definition with all its revisions. Turns and runs in progress keep what they started with.
-    DEFINITION_NOT_FOUND, ETAG_MISMATCH, RESOURCE_IN_USE.
+    """Deletes a definition with all its revisions. Turns and runs in progress keep the revision with which they started.
+    Errors: DEFINITION_NOT_FOUND, ETAG_MISMATCH, RESOURCE_IN_USE.
     """
     ApplyDefinitions: _aio.UnaryUnaryMultiCallable[_library_service_pb2.ApplyDefinitionsRequest, _library_service_pb2.ApplyDefinitionsResponse]
-    """Saves many definitions of one library at once, all or none, and says what changed. They may refer to each other in
-    any order. DEFINITION_INVALID with each fault's place, RESOURCE_IN_USE when pruning. With
-    tokens `prune` needs the right `admin`.
+    """Saves many definitions of one library in one commit, all or none, and returns the changes. The definitions may
+    refer to each other in any order. On a server with tokens `prune` requires the right `admin`, else
+    PERMISSION_DENIED. Errors: DEFINITION_INVALID with the path of each violation, RESOURCE_IN_USE for a pruned
+    definition that is in use.
     """
     ExportDefinitions: _aio.UnaryUnaryMultiCallable[_library_service_pb2.ExportDefinitionsRequest, _library_service_pb2.ExportDefinitionsResponse]
-    """Gives the newest revision of each definition as it would stand in a file: without what the server sets.
-    LIBRARY_NOT_FOUND, PAGE_TOKEN_INVALID.
+    """Returns the newest revision of each definition in the form of a definition file: without the fields that the server
+    sets. Errors: LIBRARY_NOT_FOUND, PAGE_TOKEN_INVALID.
     """
     CreateAgent: _aio.UnaryUnaryMultiCallable[_library_service_pb2.CreateAgentRequest, _library_service_pb2.CreateAgentResponse]
-    """Creates an agent, with no memories. ALREADY_EXISTS, DEFINITION_NOT_FOUND, DEFINITION_INVALID,
+    """Creates an agent without memories. Errors: ALREADY_EXISTS, DEFINITION_NOT_FOUND, DEFINITION_INVALID,
     PROJECT_NOT_FOUND.
     """
     GetAgent: _aio.UnaryUnaryMultiCallable[_library_service_pb2.GetAgentRequest, _library_service_pb2.GetAgentResponse]
-    """Reads an agent. AGENT_NOT_FOUND."""
+    """Reads an agent. Errors: AGENT_NOT_FOUND."""
     ListAgents: _aio.UnaryUnaryMultiCallable[_library_service_pb2.ListAgentsRequest, _library_service_pb2.ListAgentsResponse]
-    """Lists agents. PROJECT_NOT_FOUND, PAGE_TOKEN_INVALID."""
+    """Lists agents. Errors: PROJECT_NOT_FOUND, PAGE_TOKEN_INVALID."""
     UpdateAgent: _aio.UnaryUnaryMultiCallable[_library_service_pb2.UpdateAgentRequest, _library_service_pb2.UpdateAgentResponse]
-    """Changes an agent; turns in progress are not affected. AGENT_NOT_FOUND, ETAG_MISMATCH, FIELD_MASK_UNSUPPORTED."""
+    """Updates an agent. Turns in progress are not affected. Errors: AGENT_NOT_FOUND, ETAG_MISMATCH,
+    FIELD_MASK_UNSUPPORTED.
+    """
     DeleteAgent: _aio.UnaryUnaryMultiCallable[_library_service_pb2.DeleteAgentRequest, _library_service_pb2.DeleteAgentResponse]
-    """Deletes an agent and all that it remembers. AGENT_NOT_FOUND, ETAG_MISMATCH, RESOURCE_IN_USE while it takes part
-    in an active turn.
+    """Deletes an agent and all its memories. Errors: AGENT_NOT_FOUND, ETAG_MISMATCH, RESOURCE_IN_USE while the agent
+    takes part in an active turn.
     """
     CreateProject: _aio.UnaryUnaryMultiCallable[_library_service_pb2.CreateProjectRequest, _library_service_pb2.CreateProjectResponse]
-    """Creates a project. ALREADY_EXISTS, FIELD_INVALID; PERMISSION_DENIED for a network policy or repositories without the
-    right `admin`.
+    """Creates a project. Errors: ALREADY_EXISTS, FIELD_INVALID; PERMISSION_DENIED for a network policy or repositories
+    without the right `admin`.
     """
     GetProject: _aio.UnaryUnaryMultiCallable[_library_service_pb2.GetProjectRequest, _library_service_pb2.GetProjectResponse]
-    """Reads a project. PROJECT_NOT_FOUND."""
+    """Reads a project. Errors: PROJECT_NOT_FOUND."""
     ListProjects: _aio.UnaryUnaryMultiCallable[_library_service_pb2.ListProjectsRequest, _library_service_pb2.ListProjectsResponse]
-    """Lists projects. PAGE_TOKEN_INVALID."""
+    """Lists projects. Errors: PAGE_TOKEN_INVALID."""
     UpdateProject: _aio.UnaryUnaryMultiCallable[_library_service_pb2.UpdateProjectRequest, _library_service_pb2.UpdateProjectResponse]
-    """Changes a project. PROJECT_NOT_FOUND, ETAG_MISMATCH, FIELD_MASK_UNSUPPORTED; PERMISSION_DENIED if `network` or
-    `repositories` change without the right `admin`.
+    """Updates a project. Errors: PROJECT_NOT_FOUND, ETAG_MISMATCH, FIELD_MASK_UNSUPPORTED; PERMISSION_DENIED if `network`
+    or `repositories` change without the right `admin`.
     """
     DeleteProject: _aio.UnaryUnaryMultiCallable[_library_service_pb2.DeleteProjectRequest, _library_service_pb2.DeleteProjectResponse]
-    """Deletes a project and its artifacts. PROJECT_NOT_FOUND, ETAG_MISMATCH, RESOURCE_IN_USE while agents or
+    """Deletes a project and its artifacts. Errors: PROJECT_NOT_FOUND, ETAG_MISMATCH, RESOURCE_IN_USE while agents or
     conversations belong to it.
     """
     ReadArtifact: _aio.UnaryUnaryMultiCallable[_library_service_pb2.ReadArtifactRequest, _library_service_pb2.ReadArtifactResponse]
-    """Reads an artifact. ARTIFACT_NOT_FOUND, PROJECT_NOT_FOUND, FIELD_INVALID. All that concerns artifacts also
-    STORAGE_UNAVAILABLE, where git does not work.
+    """Reads an artifact. Errors: ARTIFACT_NOT_FOUND, PROJECT_NOT_FOUND, FIELD_INVALID. Each method for artifacts also
+    fails with STORAGE_UNAVAILABLE if git does not work.
     """
     WriteArtifact: _aio.UnaryUnaryMultiCallable[_library_service_pb2.WriteArtifactRequest, _library_service_pb2.WriteArtifactResponse]
-    """Writes or deletes an artifact, as one commit. PROJECT_NOT_FOUND, ETAG_MISMATCH, PAYLOAD_TOO_LARGE,
-    FIELD_INVALID; ARTIFACT_NOT_FOUND for deleting what is not there.
+    """Writes or deletes an artifact in one commit. Errors: PROJECT_NOT_FOUND, ETAG_MISMATCH, PAYLOAD_TOO_LARGE,
+    FIELD_INVALID, ARTIFACT_NOT_FOUND for the deletion of an artifact that does not exist.
     """
     ListArtifacts: _aio.UnaryUnaryMultiCallable[_library_service_pb2.ListArtifactsRequest, _library_service_pb2.ListArtifactsResponse]
-    """Lists artifacts by path. PROJECT_NOT_FOUND, PAGE_TOKEN_INVALID, ARTIFACT_NOT_FOUND for an unknown branch."""
+    """Lists artifacts by path. Errors: PROJECT_NOT_FOUND, PAGE_TOKEN_INVALID, ARTIFACT_NOT_FOUND for an unknown branch."""
     SearchArtifacts: _aio.UnaryUnaryMultiCallable[_library_service_pb2.SearchArtifactsRequest, _library_service_pb2.SearchArtifactsResponse]
-    """Finds lines and paths that contain words. PROJECT_NOT_FOUND, ARTIFACT_NOT_FOUND for an unknown branch."""
+    """Finds the lines and paths of artifacts that contain the words of a query. Errors: PROJECT_NOT_FOUND,
+    ARTIFACT_NOT_FOUND for an unknown branch.
+    """
     ListArtifactRevisions: _aio.UnaryUnaryMultiCallable[_library_service_pb2.ListArtifactRevisionsRequest, _library_service_pb2.ListArtifactRevisionsResponse]
-    """Lists the commits of a branch, or those that changed one artifact. PROJECT_NOT_FOUND, ARTIFACT_NOT_FOUND."""
+    """Lists the commits of a branch, or those that changed one artifact. Errors: PROJECT_NOT_FOUND, ARTIFACT_NOT_FOUND."""
     MergeArtifacts: _aio.UnaryUnaryMultiCallable[_library_service_pb2.MergeArtifactsRequest, _library_service_pb2.MergeArtifactsResponse]
-    """Merges one branch of artifacts into another. Conflicts are no error: they are in the answer, and then nothing was
-    merged. PROJECT_NOT_FOUND, ARTIFACT_NOT_FOUND for an unknown branch.
+    """Merges one branch of artifacts into another. A conflict is not an error: the response lists the conflicts, and the
+    server merges nothing. Errors: PROJECT_NOT_FOUND, ARTIFACT_NOT_FOUND for an unknown branch.
     """
 
 class LibraryServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Libraries and their definitions; agents and projects; artifacts.
+    """Libraries and their definitions, agents, projects and artifacts.
 
-    In all services of this package: `page_size` is 50 unless given and at most 500; lists begin with the newest
-    unless they say otherwise; `next_page_token` is empty on the last page. A `request_id` (at most 128 bytes) makes a
-    change idempotent: the same request sent again with it gets the first answer, another request gets
-    ERROR_REASON_REQUEST_ID_REUSED; it is remembered for 24 hours at least. It belongs to the caller: on a server with
-    tokens the same `request_id` of another token's name is another request. On such a server each method whose name
-    begins with `Delete` needs the right `admin`, else ERROR_REASON_PERMISSION_DENIED. An `etag` that is given and is no
-    longer the resource's gets ERROR_REASON_ETAG_MISMATCH; empty, the change is made whatever the resource says. With
-    `validate_only` everything is checked and answered as if it were done, and nothing is kept.
+    These rules hold in all services of this package.
+
+    Paging: `page_size` is 50 by default and at most 500. A list starts with the newest entry unless its method states
+    another order. `next_page_token` is empty on the last page.
+
+    `request_id` (at most 128 bytes) makes a change idempotent. The server answers a repeated request with the stored
+    first answer. A different request with the same `request_id` fails with ERROR_REASON_REQUEST_ID_REUSED. The server
+    remembers the id for at least 24 hours. The id belongs to the caller: on a server with tokens, the same `request_id`
+    from a token with another name is another request.
+
+    `etag`: if it is set and is not the current etag of the resource, the change fails with ERROR_REASON_ETAG_MISMATCH.
+    If it is empty, the server makes the change without this check.
+
+    `validate_only`: the server checks the request and answers as if it had made the change, but keeps nothing.
+
+    Permissions: on a server with tokens, each method whose name begins with `Delete` requires the right `admin`, else it
+    fails with ERROR_REASON_PERMISSION_DENIED.
+
+    Errors are listed without the prefix `ERROR_REASON_`.
     """
 
     @_abc_1.abstractmethod
@@ -127,7 +155,7 @@ class LibraryServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _library_service_pb2.CreateLibraryRequest,
         context: _aio.ServicerContext[_library_service_pb2.CreateLibraryRequest, _abc.Awaitable[_library_service_pb2.CreateLibraryResponse]],
     ) -> _abc.Awaitable[_library_service_pb2.CreateLibraryResponse]:
-        """Creates an empty library. ALREADY_EXISTS, FIELD_INVALID."""
+        """Creates an empty library. Errors: ALREADY_EXISTS, FIELD_INVALID."""
 
     @_abc_1.abstractmethod
     def GetLibrary(
@@ -135,7 +163,7 @@ class LibraryServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _library_service_pb2.GetLibraryRequest,
         context: _aio.ServicerContext[_library_service_pb2.GetLibraryRequest, _abc.Awaitable[_library_service_pb2.GetLibraryResponse]],
     ) -> _abc.Awaitable[_library_service_pb2.GetLibraryResponse]:
-        """Reads a library. LIBRARY_NOT_FOUND."""
+        """Reads a library. Errors: LIBRARY_NOT_FOUND."""
 
     @_abc_1.abstractmethod
     def ListLibraries(
@@ -143,7 +171,7 @@ class LibraryServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _library_service_pb2.ListLibrariesRequest,
         context: _aio.ServicerContext[_library_service_pb2.ListLibrariesRequest, _abc.Awaitable[_library_service_pb2.ListLibrariesResponse]],
     ) -> _abc.Awaitable[_library_service_pb2.ListLibrariesResponse]:
-        """Lists libraries by name. PAGE_TOKEN_INVALID."""
+        """Lists libraries by name. Errors: PAGE_TOKEN_INVALID."""
 
     @_abc_1.abstractmethod
     def DeleteLibrary(
@@ -151,8 +179,8 @@ class LibraryServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _library_service_pb2.DeleteLibraryRequest,
         context: _aio.ServicerContext[_library_service_pb2.DeleteLibraryRequest, _abc.Awaitable[_library_service_pb2.DeleteLibraryResponse]],
     ) -> _abc.Awaitable[_library_service_pb2.DeleteLibraryResponse]:
-        """Deletes a library. Turns and runs in progress keep the revisions they started with. LIBRARY_NOT_FOUND,
-        ETAG_MISMATCH, RESOURCE_IN_USE.
+        """Deletes a library. Turns and runs in progress keep the revisions with which they started. Errors:
+        LIBRARY_NOT_FOUND, ETAG_MISMATCH, RESOURCE_IN_USE.
         """
 
     @_abc_1.abstractmethod
@@ -161,8 +189,9 @@ class LibraryServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _library_service_pb2.PutDefinitionRequest,
         context: _aio.ServicerContext[_library_service_pb2.PutDefinitionRequest, _abc.Awaitable[_library_service_pb2.PutDefinitionResponse]],
     ) -> _abc.Awaitable[_library_service_pb2.PutDefinitionResponse]:
-        """Saves a definition: a new one as revision 1, a changed one as the next revision, an unchanged one not at all.
-        LIBRARY_NOT_FOUND, DEFINITION_INVALID with each fault's place, ETAG_MISMATCH.
+        """Saves a definition. A new definition becomes revision 1, a changed definition the next revision. An unchanged
+        definition is not saved. Errors: LIBRARY_NOT_FOUND, DEFINITION_INVALID with the path of each violation,
+        ETAG_MISMATCH.
         """
 
     @_abc_1.abstractmethod
@@ -171,7 +200,7 @@ class LibraryServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _library_service_pb2.GetDefinitionRequest,
         context: _aio.ServicerContext[_library_service_pb2.GetDefinitionRequest, _abc.Awaitable[_library_service_pb2.GetDefinitionResponse]],
     ) -> _abc.Awaitable[_library_service_pb2.GetDefinitionResponse]:
-        """Reads one revision of a definition. DEFINITION_NOT_FOUND."""
+        """Reads one revision of a definition. Errors: DEFINITION_NOT_FOUND."""
 
     @_abc_1.abstractmethod
     def ListDefinitions(
@@ -179,7 +208,7 @@ class LibraryServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _library_service_pb2.ListDefinitionsRequest,
         context: _aio.ServicerContext[_library_service_pb2.ListDefinitionsRequest, _abc.Awaitable[_library_service_pb2.ListDefinitionsResponse]],
     ) -> _abc.Awaitable[_library_service_pb2.ListDefinitionsResponse]:
-        """Lists the newest revision of each definition, by library and name. LIBRARY_NOT_FOUND, PAGE_TOKEN_INVALID."""
+        """Lists the newest revision of each definition, by library and name. Errors: LIBRARY_NOT_FOUND, PAGE_TOKEN_INVALID."""
 
     @_abc_1.abstractmethod
     def ListRevisions(
@@ -187,7 +216,7 @@ class LibraryServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _library_service_pb2.ListRevisionsRequest,
         context: _aio.ServicerContext[_library_service_pb2.ListRevisionsRequest, _abc.Awaitable[_library_service_pb2.ListRevisionsResponse]],
     ) -> _abc.Awaitable[_library_service_pb2.ListRevisionsResponse]:
-        """Lists the revisions of one definition. DEFINITION_NOT_FOUND, PAGE_TOKEN_INVALID."""
+        """Lists the revisions of one definition. Errors: DEFINITION_NOT_FOUND, PAGE_TOKEN_INVALID."""
 
     @_abc_1.abstractmethod
     def DeleteDefinition(
@@ -195,8 +224,8 @@ class LibraryServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _library_service_pb2.DeleteDefinitionRequest,
         context: _aio.ServicerContext[_library_service_pb2.DeleteDefinitionRequest, _abc.Awaitable[_library_service_pb2.DeleteDefinitionResponse]],
     ) -> _abc.Awaitable[_library_service_pb2.DeleteDefinitionResponse]:
-        """Deletes a definition with all its revisions. Turns and runs in progress keep what they started with.
-        DEFINITION_NOT_FOUND, ETAG_MISMATCH, RESOURCE_IN_USE.
+        """Deletes a definition with all its revisions. Turns and runs in progress keep the revision with which they started.
+        Errors: DEFINITION_NOT_FOUND, ETAG_MISMATCH, RESOURCE_IN_USE.
         """
 
     @_abc_1.abstractmethod
@@ -205,9 +234,10 @@ class LibraryServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _library_service_pb2.ApplyDefinitionsRequest,
         context: _aio.ServicerContext[_library_service_pb2.ApplyDefinitionsRequest, _abc.Awaitable[_library_service_pb2.ApplyDefinitionsResponse]],
     ) -> _abc.Awaitable[_library_service_pb2.ApplyDefinitionsResponse]:
-        """Saves many definitions of one library at once, all or none, and says what changed. They may refer to each other in
-        any order. DEFINITION_INVALID with each fault's place, RESOURCE_IN_USE when pruning. With
-        tokens `prune` needs the right `admin`.
+        """Saves many definitions of one library in one commit, all or none, and returns the changes. The definitions may
+        refer to each other in any order. On a server with tokens `prune` requires the right `admin`, else
+        PERMISSION_DENIED. Errors: DEFINITION_INVALID with the path of each violation, RESOURCE_IN_USE for a pruned
+        definition that is in use.
         """
 
     @_abc_1.abstractmethod
@@ -216,8 +246,8 @@ class LibraryServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _library_service_pb2.ExportDefinitionsRequest,
         context: _aio.ServicerContext[_library_service_pb2.ExportDefinitionsRequest, _abc.Awaitable[_library_service_pb2.ExportDefinitionsResponse]],
     ) -> _abc.Awaitable[_library_service_pb2.ExportDefinitionsResponse]:
-        """Gives the newest revision of each definition as it would stand in a file: without what the server sets.
-        LIBRARY_NOT_FOUND, PAGE_TOKEN_INVALID.
+        """Returns the newest revision of each definition in the form of a definition file: without the fields that the server
+        sets. Errors: LIBRARY_NOT_FOUND, PAGE_TOKEN_INVALID.
         """
 
     @_abc_1.abstractmethod
@@ -226,7 +256,7 @@ class LibraryServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _library_service_pb2.CreateAgentRequest,
         context: _aio.ServicerContext[_library_service_pb2.CreateAgentRequest, _abc.Awaitable[_library_service_pb2.CreateAgentResponse]],
     ) -> _abc.Awaitable[_library_service_pb2.CreateAgentResponse]:
-        """Creates an agent, with no memories. ALREADY_EXISTS, DEFINITION_NOT_FOUND, DEFINITION_INVALID,
+        """Creates an agent without memories. Errors: ALREADY_EXISTS, DEFINITION_NOT_FOUND, DEFINITION_INVALID,
         PROJECT_NOT_FOUND.
         """
 
@@ -236,7 +266,7 @@ class LibraryServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _library_service_pb2.GetAgentRequest,
         context: _aio.ServicerContext[_library_service_pb2.GetAgentRequest, _abc.Awaitable[_library_service_pb2.GetAgentResponse]],
     ) -> _abc.Awaitable[_library_service_pb2.GetAgentResponse]:
-        """Reads an agent. AGENT_NOT_FOUND."""
+        """Reads an agent. Errors: AGENT_NOT_FOUND."""
 
     @_abc_1.abstractmethod
     def ListAgents(
@@ -244,7 +274,7 @@ class LibraryServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _library_service_pb2.ListAgentsRequest,
         context: _aio.ServicerContext[_library_service_pb2.ListAgentsRequest, _abc.Awaitable[_library_service_pb2.ListAgentsResponse]],
     ) -> _abc.Awaitable[_library_service_pb2.ListAgentsResponse]:
-        """Lists agents. PROJECT_NOT_FOUND, PAGE_TOKEN_INVALID."""
+        """Lists agents. Errors: PROJECT_NOT_FOUND, PAGE_TOKEN_INVALID."""
 
     @_abc_1.abstractmethod
     def UpdateAgent(
@@ -252,7 +282,9 @@ class LibraryServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _library_service_pb2.UpdateAgentRequest,
         context: _aio.ServicerContext[_library_service_pb2.UpdateAgentRequest, _abc.Awaitable[_library_service_pb2.UpdateAgentResponse]],
     ) -> _abc.Awaitable[_library_service_pb2.UpdateAgentResponse]:
-        """Changes an agent; turns in progress are not affected. AGENT_NOT_FOUND, ETAG_MISMATCH, FIELD_MASK_UNSUPPORTED."""
+        """Updates an agent. Turns in progress are not affected. Errors: AGENT_NOT_FOUND, ETAG_MISMATCH,
+        FIELD_MASK_UNSUPPORTED.
+        """
 
     @_abc_1.abstractmethod
     def DeleteAgent(
@@ -260,8 +292,8 @@ class LibraryServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _library_service_pb2.DeleteAgentRequest,
         context: _aio.ServicerContext[_library_service_pb2.DeleteAgentRequest, _abc.Awaitable[_library_service_pb2.DeleteAgentResponse]],
     ) -> _abc.Awaitable[_library_service_pb2.DeleteAgentResponse]:
-        """Deletes an agent and all that it remembers. AGENT_NOT_FOUND, ETAG_MISMATCH, RESOURCE_IN_USE while it takes part
-        in an active turn.
+        """Deletes an agent and all its memories. Errors: AGENT_NOT_FOUND, ETAG_MISMATCH, RESOURCE_IN_USE while the agent
+        takes part in an active turn.
         """
 
     @_abc_1.abstractmethod
@@ -270,8 +302,8 @@ class LibraryServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _library_service_pb2.CreateProjectRequest,
         context: _aio.ServicerContext[_library_service_pb2.CreateProjectRequest, _abc.Awaitable[_library_service_pb2.CreateProjectResponse]],
     ) -> _abc.Awaitable[_library_service_pb2.CreateProjectResponse]:
-        """Creates a project. ALREADY_EXISTS, FIELD_INVALID; PERMISSION_DENIED for a network policy or repositories without the
-        right `admin`.
+        """Creates a project. Errors: ALREADY_EXISTS, FIELD_INVALID; PERMISSION_DENIED for a network policy or repositories
+        without the right `admin`.
         """
 
     @_abc_1.abstractmethod
@@ -280,7 +312,7 @@ class LibraryServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _library_service_pb2.GetProjectRequest,
         context: _aio.ServicerContext[_library_service_pb2.GetProjectRequest, _abc.Awaitable[_library_service_pb2.GetProjectResponse]],
     ) -> _abc.Awaitable[_library_service_pb2.GetProjectResponse]:
-        """Reads a project. PROJECT_NOT_FOUND."""
+        """Reads a project. Errors: PROJECT_NOT_FOUND."""
 
     @_abc_1.abstractmethod
     def ListProjects(
@@ -288,7 +320,7 @@ class LibraryServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _library_service_pb2.ListProjectsRequest,
         context: _aio.ServicerContext[_library_service_pb2.ListProjectsRequest, _abc.Awaitable[_library_service_pb2.ListProjectsResponse]],
     ) -> _abc.Awaitable[_library_service_pb2.ListProjectsResponse]:
-        """Lists projects. PAGE_TOKEN_INVALID."""
+        """Lists projects. Errors: PAGE_TOKEN_INVALID."""
 
     @_abc_1.abstractmethod
     def UpdateProject(
@@ -296,8 +328,8 @@ class LibraryServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _library_service_pb2.UpdateProjectRequest,
         context: _aio.ServicerContext[_library_service_pb2.UpdateProjectRequest, _abc.Awaitable[_library_service_pb2.UpdateProjectResponse]],
     ) -> _abc.Awaitable[_library_service_pb2.UpdateProjectResponse]:
-        """Changes a project. PROJECT_NOT_FOUND, ETAG_MISMATCH, FIELD_MASK_UNSUPPORTED; PERMISSION_DENIED if `network` or
-        `repositories` change without the right `admin`.
+        """Updates a project. Errors: PROJECT_NOT_FOUND, ETAG_MISMATCH, FIELD_MASK_UNSUPPORTED; PERMISSION_DENIED if `network`
+        or `repositories` change without the right `admin`.
         """
 
     @_abc_1.abstractmethod
@@ -306,7 +338,7 @@ class LibraryServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _library_service_pb2.DeleteProjectRequest,
         context: _aio.ServicerContext[_library_service_pb2.DeleteProjectRequest, _abc.Awaitable[_library_service_pb2.DeleteProjectResponse]],
     ) -> _abc.Awaitable[_library_service_pb2.DeleteProjectResponse]:
-        """Deletes a project and its artifacts. PROJECT_NOT_FOUND, ETAG_MISMATCH, RESOURCE_IN_USE while agents or
+        """Deletes a project and its artifacts. Errors: PROJECT_NOT_FOUND, ETAG_MISMATCH, RESOURCE_IN_USE while agents or
         conversations belong to it.
         """
 
@@ -316,8 +348,8 @@ class LibraryServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _library_service_pb2.ReadArtifactRequest,
         context: _aio.ServicerContext[_library_service_pb2.ReadArtifactRequest, _abc.Awaitable[_library_service_pb2.ReadArtifactResponse]],
     ) -> _abc.Awaitable[_library_service_pb2.ReadArtifactResponse]:
-        """Reads an artifact. ARTIFACT_NOT_FOUND, PROJECT_NOT_FOUND, FIELD_INVALID. All that concerns artifacts also
-        STORAGE_UNAVAILABLE, where git does not work.
+        """Reads an artifact. Errors: ARTIFACT_NOT_FOUND, PROJECT_NOT_FOUND, FIELD_INVALID. Each method for artifacts also
+        fails with STORAGE_UNAVAILABLE if git does not work.
         """
 
     @_abc_1.abstractmethod
@@ -326,8 +358,8 @@ class LibraryServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _library_service_pb2.WriteArtifactRequest,
         context: _aio.ServicerContext[_library_service_pb2.WriteArtifactRequest, _abc.Awaitable[_library_service_pb2.WriteArtifactResponse]],
     ) -> _abc.Awaitable[_library_service_pb2.WriteArtifactResponse]:
-        """Writes or deletes an artifact, as one commit. PROJECT_NOT_FOUND, ETAG_MISMATCH, PAYLOAD_TOO_LARGE,
-        FIELD_INVALID; ARTIFACT_NOT_FOUND for deleting what is not there.
+        """Writes or deletes an artifact in one commit. Errors: PROJECT_NOT_FOUND, ETAG_MISMATCH, PAYLOAD_TOO_LARGE,
+        FIELD_INVALID, ARTIFACT_NOT_FOUND for the deletion of an artifact that does not exist.
         """
 
     @_abc_1.abstractmethod
@@ -336,7 +368,7 @@ class LibraryServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _library_service_pb2.ListArtifactsRequest,
         context: _aio.ServicerContext[_library_service_pb2.ListArtifactsRequest, _abc.Awaitable[_library_service_pb2.ListArtifactsResponse]],
     ) -> _abc.Awaitable[_library_service_pb2.ListArtifactsResponse]:
-        """Lists artifacts by path. PROJECT_NOT_FOUND, PAGE_TOKEN_INVALID, ARTIFACT_NOT_FOUND for an unknown branch."""
+        """Lists artifacts by path. Errors: PROJECT_NOT_FOUND, PAGE_TOKEN_INVALID, ARTIFACT_NOT_FOUND for an unknown branch."""
 
     @_abc_1.abstractmethod
     def SearchArtifacts(
@@ -344,7 +376,9 @@ class LibraryServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _library_service_pb2.SearchArtifactsRequest,
         context: _aio.ServicerContext[_library_service_pb2.SearchArtifactsRequest, _abc.Awaitable[_library_service_pb2.SearchArtifactsResponse]],
     ) -> _abc.Awaitable[_library_service_pb2.SearchArtifactsResponse]:
-        """Finds lines and paths that contain words. PROJECT_NOT_FOUND, ARTIFACT_NOT_FOUND for an unknown branch."""
+        """Finds the lines and paths of artifacts that contain the words of a query. Errors: PROJECT_NOT_FOUND,
+        ARTIFACT_NOT_FOUND for an unknown branch.
+        """
 
     @_abc_1.abstractmethod
     def ListArtifactRevisions(
@@ -352,7 +386,7 @@ class LibraryServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _library_service_pb2.ListArtifactRevisionsRequest,
         context: _aio.ServicerContext[_library_service_pb2.ListArtifactRevisionsRequest, _abc.Awaitable[_library_service_pb2.ListArtifactRevisionsResponse]],
     ) -> _abc.Awaitable[_library_service_pb2.ListArtifactRevisionsResponse]:
-        """Lists the commits of a branch, or those that changed one artifact. PROJECT_NOT_FOUND, ARTIFACT_NOT_FOUND."""
+        """Lists the commits of a branch, or those that changed one artifact. Errors: PROJECT_NOT_FOUND, ARTIFACT_NOT_FOUND."""
 
     @_abc_1.abstractmethod
     def MergeArtifacts(
@@ -360,8 +394,8 @@ class LibraryServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _library_service_pb2.MergeArtifactsRequest,
         context: _aio.ServicerContext[_library_service_pb2.MergeArtifactsRequest, _abc.Awaitable[_library_service_pb2.MergeArtifactsResponse]],
     ) -> _abc.Awaitable[_library_service_pb2.MergeArtifactsResponse]:
-        """Merges one branch of artifacts into another. Conflicts are no error: they are in the answer, and then nothing was
-        merged. PROJECT_NOT_FOUND, ARTIFACT_NOT_FOUND for an unknown branch.
+        """Merges one branch of artifacts into another. A conflict is not an error: the response lists the conflicts, and the
+        server merges nothing. Errors: PROJECT_NOT_FOUND, ARTIFACT_NOT_FOUND for an unknown branch.
         """
 
 def add_LibraryServiceServicer_to_server(servicer: LibraryServiceServicer, server: _aio.Server) -> None: ...

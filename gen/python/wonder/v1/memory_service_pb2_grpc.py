@@ -26,9 +26,10 @@ if _version_not_supported:
 
 
 class MemoryServiceStub:
-    """Memories of agents. `agent_id` takes an agent's id or name; every call sees the memories of that agent only.
+    """Memories of agents. `agent_id` is the id or the name of an agent. A method reads and writes only the memories of that
+    agent; a search with `across_agents` is the exception.
 
-    Paging, `request_id` and `etag` are as in LibraryService.
+    Paging, `request_id` and `etag` follow the rules in the comment of LibraryService.
     """
 
     def __init__(self, channel):
@@ -80,66 +81,67 @@ class MemoryServiceStub:
 
 
 class MemoryServiceServicer:
-    """Memories of agents. `agent_id` takes an agent's id or name; every call sees the memories of that agent only.
+    """Memories of agents. `agent_id` is the id or the name of an agent. A method reads and writes only the memories of that
+    agent; a search with `across_agents` is the exception.
 
-    Paging, `request_id` and `etag` are as in LibraryService.
+    Paging, `request_id` and `etag` follow the rules in the comment of LibraryService.
     """
 
     def WriteMemory(self, request, context):
-        """Writes a memory; it can be found as soon as the call answers. AGENT_NOT_FOUND, FIELD_INVALID, PAYLOAD_TOO_LARGE,
-        PAYLOAD_TOO_DEEP, STORAGE_UNAVAILABLE.
+        """Writes a memory. A search finds it as soon as the call has returned. Errors: AGENT_NOT_FOUND, FIELD_INVALID,
+        PAYLOAD_TOO_LARGE, PAYLOAD_TOO_DEEP, STORAGE_UNAVAILABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def BatchWriteMemories(self, request, context):
-        """Writes up to 1,000 memories, all or none. Errors as WriteMemory.
+        """Writes up to 1,000 memories in one commit: all of them or none. Errors: those of WriteMemory.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetMemory(self, request, context):
-        """Reads a memory. MEMORY_NOT_FOUND, also where it is another agent's.
+        """Reads a memory. Errors: MEMORY_NOT_FOUND, also for a memory of another agent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UpdateMemory(self, request, context):
-        """Changes a memory. MEMORY_NOT_FOUND, ETAG_MISMATCH, FIELD_MASK_UNSUPPORTED, FIELD_INVALID.
+        """Updates a memory. Errors: MEMORY_NOT_FOUND, ETAG_MISMATCH, FIELD_MASK_UNSUPPORTED, FIELD_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteMemory(self, request, context):
-        """Forgets a memory: its text, vector and blob are gone everywhere, and links to it with them. What it had replaced is
-        archived, so that the old is not found again. MEMORY_NOT_FOUND, ETAG_MISMATCH.
+        """Deletes a memory with its text, vector and blob, and the links of other memories to it. A memory that it had
+        replaced is archived, so that a search does not find the old memory again. Errors: MEMORY_NOT_FOUND, ETAG_MISMATCH.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListMemories(self, request, context):
-        """Lists memories. AGENT_NOT_FOUND, PAGE_TOKEN_INVALID.
+        """Lists the memories of an agent. Errors: AGENT_NOT_FOUND, PAGE_TOKEN_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SearchMemories(self, request, context):
-        """Finds the memories that best fit a query, by words and by meaning, and says why. AGENT_NOT_FOUND, FIELD_INVALID,
-        PERMISSION_DENIED for `across_agents` without the right `memory.search_all`.
+        """Searches memories by words and by meaning. Returns the best matches with the parts of their scores. Errors:
+        AGENT_NOT_FOUND, FIELD_INVALID, PERMISSION_DENIED for `across_agents` without the right `memory.search_all`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SupersedeMemory(self, request, context):
-        """Writes a memory that replaces another: the old one stays readable and is no longer found. MEMORY_NOT_FOUND,
-        ETAG_MISMATCH, FIELD_INVALID, also for one that was replaced already.
+        """Writes a memory that replaces another memory. The old memory stays readable by id; a search does not find it any
+        more. Errors: MEMORY_NOT_FOUND, ETAG_MISMATCH, FIELD_INVALID, also for a memory that was replaced before.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -197,9 +199,10 @@ def add_MemoryServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class MemoryService:
-    """Memories of agents. `agent_id` takes an agent's id or name; every call sees the memories of that agent only.
+    """Memories of agents. `agent_id` is the id or the name of an agent. A method reads and writes only the memories of that
+    agent; a search with `across_agents` is the exception.
 
-    Paging, `request_id` and `etag` are as in LibraryService.
+    Paging, `request_id` and `etag` follow the rules in the comment of LibraryService.
     """
 
     @staticmethod

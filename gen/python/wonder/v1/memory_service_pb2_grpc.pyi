@@ -13,41 +13,43 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class MemoryServiceStub:
-    """Memories of agents. `agent_id` takes an agent's id or name; every call sees the memories of that agent only.
+    """Memories of agents. `agent_id` is the id or the name of an agent. A method reads and writes only the memories of that
+    agent; a search with `across_agents` is the exception.
 
-    Paging, `request_id` and `etag` are as in LibraryService.
+    Paging, `request_id` and `etag` follow the rules in the comment of LibraryService.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     WriteMemory: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.WriteMemoryRequest, _memory_service_pb2.WriteMemoryResponse]
-    """Writes a memory; it can be found as soon as the call answers. AGENT_NOT_FOUND, FIELD_INVALID, PAYLOAD_TOO_LARGE,
-    PAYLOAD_TOO_DEEP, STORAGE_UNAVAILABLE.
+    """Writes a memory. A search finds it as soon as the call has returned. Errors: AGENT_NOT_FOUND, FIELD_INVALID,
+    PAYLOAD_TOO_LARGE, PAYLOAD_TOO_DEEP, STORAGE_UNAVAILABLE.
     """
     BatchWriteMemories: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.BatchWriteMemoriesRequest, _memory_service_pb2.BatchWriteMemoriesResponse]
-    """Writes up to 1,000 memories, all or none. Errors as WriteMemory."""
+    """Writes up to 1,000 memories in one commit: all of them or none. Errors: those of WriteMemory."""
     GetMemory: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.GetMemoryRequest, _memory_service_pb2.GetMemoryResponse]
-    """Reads a memory. MEMORY_NOT_FOUND, also where it is another agent's."""
+    """Reads a memory. Errors: MEMORY_NOT_FOUND, also for a memory of another agent."""
     UpdateMemory: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.UpdateMemoryRequest, _memory_service_pb2.UpdateMemoryResponse]
-    """Changes a memory. MEMORY_NOT_FOUND, ETAG_MISMATCH, FIELD_MASK_UNSUPPORTED, FIELD_INVALID."""
+    """Updates a memory. Errors: MEMORY_NOT_FOUND, ETAG_MISMATCH, FIELD_MASK_UNSUPPORTED, FIELD_INVALID."""
     DeleteMemory: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.DeleteMemoryRequest, _memory_service_pb2.DeleteMemoryResponse]
-    """Forgets a memory: its text, vector and blob are gone everywhere, and links to it with them. What it had replaced is
-    archived, so that the old is not found again. MEMORY_NOT_FOUND, ETAG_MISMATCH.
+    """Deletes a memory with its text, vector and blob, and the links of other memories to it. A memory that it had
+    replaced is archived, so that a search does not find the old memory again. Errors: MEMORY_NOT_FOUND, ETAG_MISMATCH.
     """
     ListMemories: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.ListMemoriesRequest, _memory_service_pb2.ListMemoriesResponse]
-    """Lists memories. AGENT_NOT_FOUND, PAGE_TOKEN_INVALID."""
+    """Lists the memories of an agent. Errors: AGENT_NOT_FOUND, PAGE_TOKEN_INVALID."""
     SearchMemories: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.SearchMemoriesRequest, _memory_service_pb2.SearchMemoriesResponse]
-    """Finds the memories that best fit a query, by words and by meaning, and says why. AGENT_NOT_FOUND, FIELD_INVALID,
-    PERMISSION_DENIED for `across_agents` without the right `memory.search_all`.
+    """Searches memories by words and by meaning. Returns the best matches with the parts of their scores. Errors:
+    AGENT_NOT_FOUND, FIELD_INVALID, PERMISSION_DENIED for `across_agents` without the right `memory.search_all`.
     """
     SupersedeMemory: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.SupersedeMemoryRequest, _memory_service_pb2.SupersedeMemoryResponse]
-    """Writes a memory that replaces another: the old one stays readable and is no longer found. MEMORY_NOT_FOUND,
-    ETAG_MISMATCH, FIELD_INVALID, also for one that was replaced already.
+    """Writes a memory that replaces another memory. The old memory stays readable by id; a search does not find it any
+    more. Errors: MEMORY_NOT_FOUND, ETAG_MISMATCH, FIELD_INVALID, also for a memory that was replaced before.
     """
 
 class MemoryServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Memories of agents. `agent_id` takes an agent's id or name; every call sees the memories of that agent only.
+    """Memories of agents. `agent_id` is the id or the name of an agent. A method reads and writes only the memories of that
+    agent; a search with `across_agents` is the exception.
 
-    Paging, `request_id` and `etag` are as in LibraryService.
+    Paging, `request_id` and `etag` follow the rules in the comment of LibraryService.
     """
 
     @_abc_1.abstractmethod
@@ -56,8 +58,8 @@ class MemoryServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _memory_service_pb2.WriteMemoryRequest,
         context: _aio.ServicerContext[_memory_service_pb2.WriteMemoryRequest, _abc.Awaitable[_memory_service_pb2.WriteMemoryResponse]],
     ) -> _abc.Awaitable[_memory_service_pb2.WriteMemoryResponse]:
-        """Writes a memory; it can be found as soon as the call answers. AGENT_NOT_FOUND, FIELD_INVALID, PAYLOAD_TOO_LARGE,
-        PAYLOAD_TOO_DEEP, STORAGE_UNAVAILABLE.
+        """Writes a memory. A search finds it as soon as the call has returned. Errors: AGENT_NOT_FOUND, FIELD_INVALID,
+        PAYLOAD_TOO_LARGE, PAYLOAD_TOO_DEEP, STORAGE_UNAVAILABLE.
         """
 
     @_abc_1.abstractmethod
@@ -66,7 +68,7 @@ class MemoryServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _memory_service_pb2.BatchWriteMemoriesRequest,
         context: _aio.ServicerContext[_memory_service_pb2.BatchWriteMemoriesRequest, _abc.Awaitable[_memory_service_pb2.BatchWriteMemoriesResponse]],
     ) -> _abc.Awaitable[_memory_service_pb2.BatchWriteMemoriesResponse]:
-        """Writes up to 1,000 memories, all or none. Errors as WriteMemory."""
+        """Writes up to 1,000 memories in one commit: all of them or none. Errors: those of WriteMemory."""
 
     @_abc_1.abstractmethod
     def GetMemory(
@@ -74,7 +76,7 @@ class MemoryServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _memory_service_pb2.GetMemoryRequest,
         context: _aio.ServicerContext[_memory_service_pb2.GetMemoryRequest, _abc.Awaitable[_memory_service_pb2.GetMemoryResponse]],
     ) -> _abc.Awaitable[_memory_service_pb2.GetMemoryResponse]:
-        """Reads a memory. MEMORY_NOT_FOUND, also where it is another agent's."""
+        """Reads a memory. Errors: MEMORY_NOT_FOUND, also for a memory of another agent."""
 
     @_abc_1.abstractmethod
     def UpdateMemory(
@@ -82,7 +84,7 @@ class MemoryServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _memory_service_pb2.UpdateMemoryRequest,
         context: _aio.ServicerContext[_memory_service_pb2.UpdateMemoryRequest, _abc.Awaitable[_memory_service_pb2.UpdateMemoryResponse]],
     ) -> _abc.Awaitable[_memory_service_pb2.UpdateMemoryResponse]:
-        """Changes a memory. MEMORY_NOT_FOUND, ETAG_MISMATCH, FIELD_MASK_UNSUPPORTED, FIELD_INVALID."""
+        """Updates a memory. Errors: MEMORY_NOT_FOUND, ETAG_MISMATCH, FIELD_MASK_UNSUPPORTED, FIELD_INVALID."""
 
     @_abc_1.abstractmethod
     def DeleteMemory(
@@ -90,8 +92,8 @@ class MemoryServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _memory_service_pb2.DeleteMemoryRequest,
         context: _aio.ServicerContext[_memory_service_pb2.DeleteMemoryRequest, _abc.Awaitable[_memory_service_pb2.DeleteMemoryResponse]],
     ) -> _abc.Awaitable[_memory_service_pb2.DeleteMemoryResponse]:
-        """Forgets a memory: its text, vector and blob are gone everywhere, and links to it with them. What it had replaced is
-        archived, so that the old is not found again. MEMORY_NOT_FOUND, ETAG_MISMATCH.
+        """Deletes a memory with its text, vector and blob, and the links of other memories to it. A memory that it had
+        replaced is archived, so that a search does not find the old memory again. Errors: MEMORY_NOT_FOUND, ETAG_MISMATCH.
         """
 
     @_abc_1.abstractmethod
@@ -100,7 +102,7 @@ class MemoryServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _memory_service_pb2.ListMemoriesRequest,
         context: _aio.ServicerContext[_memory_service_pb2.ListMemoriesRequest, _abc.Awaitable[_memory_service_pb2.ListMemoriesResponse]],
     ) -> _abc.Awaitable[_memory_service_pb2.ListMemoriesResponse]:
-        """Lists memories. AGENT_NOT_FOUND, PAGE_TOKEN_INVALID."""
+        """Lists the memories of an agent. Errors: AGENT_NOT_FOUND, PAGE_TOKEN_INVALID."""
 
     @_abc_1.abstractmethod
     def SearchMemories(
@@ -108,8 +110,8 @@ class MemoryServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _memory_service_pb2.SearchMemoriesRequest,
         context: _aio.ServicerContext[_memory_service_pb2.SearchMemoriesRequest, _abc.Awaitable[_memory_service_pb2.SearchMemoriesResponse]],
     ) -> _abc.Awaitable[_memory_service_pb2.SearchMemoriesResponse]:
-        """Finds the memories that best fit a query, by words and by meaning, and says why. AGENT_NOT_FOUND, FIELD_INVALID,
-        PERMISSION_DENIED for `across_agents` without the right `memory.search_all`.
+        """Searches memories by words and by meaning. Returns the best matches with the parts of their scores. Errors:
+        AGENT_NOT_FOUND, FIELD_INVALID, PERMISSION_DENIED for `across_agents` without the right `memory.search_all`.
         """
 
     @_abc_1.abstractmethod
@@ -118,8 +120,8 @@ class MemoryServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _memory_service_pb2.SupersedeMemoryRequest,
         context: _aio.ServicerContext[_memory_service_pb2.SupersedeMemoryRequest, _abc.Awaitable[_memory_service_pb2.SupersedeMemoryResponse]],
     ) -> _abc.Awaitable[_memory_service_pb2.SupersedeMemoryResponse]:
-        """Writes a memory that replaces another: the old one stays readable and is no longer found. MEMORY_NOT_FOUND,
-        ETAG_MISMATCH, FIELD_INVALID, also for one that was replaced already.
+        """Writes a memory that replaces another memory. The old memory stays readable by id; a search does not find it any
+        more. Errors: MEMORY_NOT_FOUND, ETAG_MISMATCH, FIELD_INVALID, also for a memory that was replaced before.
         """
 
 def add_MemoryServiceServicer_to_server(servicer: MemoryServiceServicer, server: _aio.Server) -> None: ...

@@ -13,7 +13,8 @@ from .wonder import v1
 class ConversationServiceStub:
     """Conversations, and the agent loop that runs in them.
 
-    Paging, `request_id`, `etag` and `validate_only` are as LibraryService says.
+    Paging, `request_id`, `etag` and `validate_only` follow the rules in the comment of
+    LibraryService.
     """
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
@@ -282,7 +283,8 @@ class ConversationServiceStub:
 class CoordinatorServiceStub:
     """Runs of workflows. A run is durable: after a crash it goes on from its last recorded decision.
 
-    Paging, `request_id`, `etag` and `validate_only` are as LibraryService says.
+    Paging, `request_id`, `etag` and `validate_only` follow the rules in the comment of
+    LibraryService.
     """
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
@@ -390,7 +392,7 @@ class ExecutorServiceStub:
     """Tasks: linear steps of actions, run in one go, with nothing kept; and the workers that carry out
     actions of their own.
 
-    Paging and `request_id` are as LibraryService says.
+    Paging and `request_id` follow the rules in the comment of LibraryService.
     """
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
@@ -414,7 +416,7 @@ class ExecutorServiceStub:
             )
         )
         """Runs a task and shows its steps and their progress as they happen; the last message is the
-        result. Errors as ExecuteTask.
+        result. Errors: those of ExecuteTask.
         """
         self.list_action_kinds: grpc.aio.UnaryUnaryMultiCallable[
             v1.ListActionKindsRequest, v1.ListActionKindsResponse
@@ -446,18 +448,29 @@ class ExecutorServiceStub:
 
 
 class LibraryServiceStub:
-    """Libraries and their definitions; agents and projects; artifacts.
+    """Libraries and their definitions, agents, projects and artifacts.
 
-    In all services of this package: `page_size` is 50 unless given and at most 500; lists begin
-    with the newest unless they say otherwise; `next_page_token` is empty on the last page. A
-    `request_id` (at most 128 bytes) makes a change idempotent: the same request sent again with it
-    gets the first answer, another request gets ERROR_REASON_REQUEST_ID_REUSED; it is remembered for
-    24 hours at least. It belongs to the caller: on a server with tokens the same `request_id` of
-    another token's name is another request. On such a server each method whose name begins with
-    `Delete` needs the right `admin`, else ERROR_REASON_PERMISSION_DENIED. An `etag` that is given
-    and is no longer the resource's gets ERROR_REASON_ETAG_MISMATCH; empty, the change is made
-    whatever the resource says. With `validate_only` everything is checked and answered as if it
-    were done, and nothing is kept.
+    These rules hold in all services of this package.
+
+    Paging: `page_size` is 50 by default and at most 500. A list starts with the newest entry unless
+    its method states another order. `next_page_token` is empty on the last page.
+
+    `request_id` (at most 128 bytes) makes a change idempotent. The server answers a repeated
+    request with the stored first answer. A different request with the same `request_id` fails with
+    ERROR_REASON_REQUEST_ID_REUSED. The server remembers the id for at least 24 hours. The id
+    belongs to the caller: on a server with tokens, the same `request_id` from a token with another
+    name is another request.
+
+    `etag`: if it is set and is not the current etag of the resource, the change fails with
+    ERROR_REASON_ETAG_MISMATCH. If it is empty, the server makes the change without this check.
+
+    `validate_only`: the server checks the request and answers as if it had made the change, but
+    keeps nothing.
+
+    Permissions: on a server with tokens, each method whose name begins with `Delete` requires the
+    right `admin`, else it fails with ERROR_REASON_PERMISSION_DENIED.
+
+    Errors are listed without the prefix `ERROR_REASON_`.
     """
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
@@ -468,7 +481,7 @@ class LibraryServiceStub:
             Encoder(v1.CreateLibraryRequest),
             v1.CreateLibraryResponse.FromString,
         )
-        """Creates an empty library. ALREADY_EXISTS, FIELD_INVALID."""
+        """Creates an empty library. Errors: ALREADY_EXISTS, FIELD_INVALID."""
         self.get_library: grpc.aio.UnaryUnaryMultiCallable[v1.GetLibraryRequest, v1.GetLibraryResponse] = (
             channel.unary_unary(
                 "/wonder.v1.LibraryService/GetLibrary",
@@ -476,7 +489,7 @@ class LibraryServiceStub:
                 v1.GetLibraryResponse.FromString,
             )
         )
-        """Reads a library. LIBRARY_NOT_FOUND."""
+        """Reads a library. Errors: LIBRARY_NOT_FOUND."""
         self.list_libraries: grpc.aio.UnaryUnaryMultiCallable[
             v1.ListLibrariesRequest, v1.ListLibrariesResponse
         ] = channel.unary_unary(
@@ -484,7 +497,7 @@ class LibraryServiceStub:
             Encoder(v1.ListLibrariesRequest),
             v1.ListLibrariesResponse.FromString,
         )
-        """Lists libraries by name. PAGE_TOKEN_INVALID."""
+        """Lists libraries by name. Errors: PAGE_TOKEN_INVALID."""
         self.delete_library: grpc.aio.UnaryUnaryMultiCallable[
             v1.DeleteLibraryRequest, v1.DeleteLibraryResponse
         ] = channel.unary_unary(
@@ -492,8 +505,8 @@ class LibraryServiceStub:
             Encoder(v1.DeleteLibraryRequest),
             v1.DeleteLibraryResponse.FromString,
         )
-        """Deletes a library. Turns and runs in progress keep the revisions they started with.
-        LIBRARY_NOT_FOUND, ETAG_MISMATCH, RESOURCE_IN_USE.
+        """Deletes a library. Turns and runs in progress keep the revisions with which they started.
+        Errors: LIBRARY_NOT_FOUND, ETAG_MISMATCH, RESOURCE_IN_USE.
         """
         self.put_definition: grpc.aio.UnaryUnaryMultiCallable[
             v1.PutDefinitionRequest, v1.PutDefinitionResponse
@@ -502,8 +515,9 @@ class LibraryServiceStub:
             Encoder(v1.PutDefinitionRequest),
             v1.PutDefinitionResponse.FromString,
         )
-        """Saves a definition: a new one as revision 1, a changed one as the next revision, an unchanged
-        one not at all. LIBRARY_NOT_FOUND, DEFINITION_INVALID with each fault's place, ETAG_MISMATCH.
+        """Saves a definition. A new definition becomes revision 1, a changed definition the next revision.
+        An unchanged definition is not saved. Errors: LIBRARY_NOT_FOUND, DEFINITION_INVALID with the
+        path of each violation, ETAG_MISMATCH.
         """
         self.get_definition: grpc.aio.UnaryUnaryMultiCallable[
             v1.GetDefinitionRequest, v1.GetDefinitionResponse
@@ -512,7 +526,7 @@ class LibraryServiceStub:
             Encoder(v1.GetDefinitionRequest),
             v1.GetDefinitionResponse.FromString,
         )
-        """Reads one revision of a definition. DEFINITION_NOT_FOUND."""
+        """Reads one revision of a definition. Errors: DEFINITION_NOT_FOUND."""
         self.list_definitions: grpc.aio.UnaryUnaryMultiCallable[
             v1.ListDefinitionsRequest, v1.ListDefinitionsResponse
         ] = channel.unary_unary(
@@ -520,7 +534,7 @@ class LibraryServiceStub:
             Encoder(v1.ListDefinitionsRequest),
             v1.ListDefinitionsResponse.FromString,
         )
-        """Lists the newest revision of each definition, by library and name. LIBRARY_NOT_FOUND,
+        """Lists the newest revision of each definition, by library and name. Errors: LIBRARY_NOT_FOUND,
         PAGE_TOKEN_INVALID.
         """
         self.list_revisions: grpc.aio.UnaryUnaryMultiCallable[
@@ -530,7 +544,7 @@ class LibraryServiceStub:
             Encoder(v1.ListRevisionsRequest),
             v1.ListRevisionsResponse.FromString,
         )
-        """Lists the revisions of one definition. DEFINITION_NOT_FOUND, PAGE_TOKEN_INVALID."""
+        """Lists the revisions of one definition. Errors: DEFINITION_NOT_FOUND, PAGE_TOKEN_INVALID."""
         self.delete_definition: grpc.aio.UnaryUnaryMultiCallable[
             v1.DeleteDefinitionRequest, v1.DeleteDefinitionResponse
         ] = channel.unary_unary(
@@ -538,8 +552,8 @@ class LibraryServiceStub:
             Encoder(v1.DeleteDefinitionRequest),
             v1.DeleteDefinitionResponse.FromString,
         )
-        """Deletes a definition with all its revisions. Turns and runs in progress keep what they started
-        with. DEFINITION_NOT_FOUND, ETAG_MISMATCH, RESOURCE_IN_USE.
+        """Deletes a definition with all its revisions. Turns and runs in progress keep the revision with
+        which they started. Errors: DEFINITION_NOT_FOUND, ETAG_MISMATCH, RESOURCE_IN_USE.
         """
         self.apply_definitions: grpc.aio.UnaryUnaryMultiCallable[
             v1.ApplyDefinitionsRequest, v1.ApplyDefinitionsResponse
@@ -548,9 +562,10 @@ class LibraryServiceStub:
             Encoder(v1.ApplyDefinitionsRequest),
             v1.ApplyDefinitionsResponse.FromString,
         )
-        """Saves many definitions of one library at once, all or none, and says what changed. They may
-        refer to each other in any order. DEFINITION_INVALID with each fault's place, RESOURCE_IN_USE
-        when pruning. With tokens `prune` needs the right `admin`.
+        """Saves many definitions of one library in one commit, all or none, and returns the changes. The
+        definitions may refer to each other in any order. On a server with tokens `prune` requires the
+        right `admin`, else PERMISSION_DENIED. Errors: DEFINITION_INVALID with the path of each
+        violation, RESOURCE_IN_USE for a pruned definition that is in use.
         """
         self.export_definitions: grpc.aio.UnaryUnaryMultiCallable[
             v1.ExportDefinitionsRequest, v1.ExportDefinitionsResponse
@@ -559,8 +574,8 @@ class LibraryServiceStub:
             Encoder(v1.ExportDefinitionsRequest),
             v1.ExportDefinitionsResponse.FromString,
         )
-        """Gives the newest revision of each definition as it would stand in a file: without what the
-        server sets. LIBRARY_NOT_FOUND, PAGE_TOKEN_INVALID.
+        """Returns the newest revision of each definition in the form of a definition file: without the
+        fields that the server sets. Errors: LIBRARY_NOT_FOUND, PAGE_TOKEN_INVALID.
         """
         self.create_agent: grpc.aio.UnaryUnaryMultiCallable[v1.CreateAgentRequest, v1.CreateAgentResponse] = (
             channel.unary_unary(
@@ -569,8 +584,8 @@ class LibraryServiceStub:
                 v1.CreateAgentResponse.FromString,
             )
         )
-        """Creates an agent, with no memories. ALREADY_EXISTS, DEFINITION_NOT_FOUND, DEFINITION_INVALID,
-        PROJECT_NOT_FOUND.
+        """Creates an agent without memories. Errors: ALREADY_EXISTS, DEFINITION_NOT_FOUND,
+        DEFINITION_INVALID, PROJECT_NOT_FOUND.
         """
         self.get_agent: grpc.aio.UnaryUnaryMultiCallable[v1.GetAgentRequest, v1.GetAgentResponse] = (
             channel.unary_unary(
@@ -579,7 +594,7 @@ class LibraryServiceStub:
                 v1.GetAgentResponse.FromString,
             )
         )
-        """Reads an agent. AGENT_NOT_FOUND."""
+        """Reads an agent. Errors: AGENT_NOT_FOUND."""
         self.list_agents: grpc.aio.UnaryUnaryMultiCallable[v1.ListAgentsRequest, v1.ListAgentsResponse] = (
             channel.unary_unary(
                 "/wonder.v1.LibraryService/ListAgents",
@@ -587,7 +602,7 @@ class LibraryServiceStub:
                 v1.ListAgentsResponse.FromString,
             )
         )
-        """Lists agents. PROJECT_NOT_FOUND, PAGE_TOKEN_INVALID."""
+        """Lists agents. Errors: PROJECT_NOT_FOUND, PAGE_TOKEN_INVALID."""
         self.update_agent: grpc.aio.UnaryUnaryMultiCallable[v1.UpdateAgentRequest, v1.UpdateAgentResponse] = (
             channel.unary_unary(
                 "/wonder.v1.LibraryService/UpdateAgent",
@@ -595,7 +610,7 @@ class LibraryServiceStub:
                 v1.UpdateAgentResponse.FromString,
             )
         )
-        """Changes an agent; turns in progress are not affected. AGENT_NOT_FOUND, ETAG_MISMATCH,
+        """Updates an agent. Turns in progress are not affected. Errors: AGENT_NOT_FOUND, ETAG_MISMATCH,
         FIELD_MASK_UNSUPPORTED.
         """
         self.delete_agent: grpc.aio.UnaryUnaryMultiCallable[v1.DeleteAgentRequest, v1.DeleteAgentResponse] = (
@@ -605,8 +620,8 @@ class LibraryServiceStub:
                 v1.DeleteAgentResponse.FromString,
             )
         )
-        """Deletes an agent and all that it remembers. AGENT_NOT_FOUND, ETAG_MISMATCH, RESOURCE_IN_USE
-        while it takes part in an active turn.
+        """Deletes an agent and all its memories. Errors: AGENT_NOT_FOUND, ETAG_MISMATCH, RESOURCE_IN_USE
+        while the agent takes part in an active turn.
         """
         self.create_project: grpc.aio.UnaryUnaryMultiCallable[
             v1.CreateProjectRequest, v1.CreateProjectResponse
@@ -615,8 +630,8 @@ class LibraryServiceStub:
             Encoder(v1.CreateProjectRequest),
             v1.CreateProjectResponse.FromString,
         )
-        """Creates a project. ALREADY_EXISTS, FIELD_INVALID; PERMISSION_DENIED for a network policy or
-        repositories without the right `admin`.
+        """Creates a project. Errors: ALREADY_EXISTS, FIELD_INVALID; PERMISSION_DENIED for a network policy
+        or repositories without the right `admin`.
         """
         self.get_project: grpc.aio.UnaryUnaryMultiCallable[v1.GetProjectRequest, v1.GetProjectResponse] = (
             channel.unary_unary(
@@ -625,7 +640,7 @@ class LibraryServiceStub:
                 v1.GetProjectResponse.FromString,
             )
         )
-        """Reads a project. PROJECT_NOT_FOUND."""
+        """Reads a project. Errors: PROJECT_NOT_FOUND."""
         self.list_projects: grpc.aio.UnaryUnaryMultiCallable[
             v1.ListProjectsRequest, v1.ListProjectsResponse
         ] = channel.unary_unary(
@@ -633,7 +648,7 @@ class LibraryServiceStub:
             Encoder(v1.ListProjectsRequest),
             v1.ListProjectsResponse.FromString,
         )
-        """Lists projects. PAGE_TOKEN_INVALID."""
+        """Lists projects. Errors: PAGE_TOKEN_INVALID."""
         self.update_project: grpc.aio.UnaryUnaryMultiCallable[
             v1.UpdateProjectRequest, v1.UpdateProjectResponse
         ] = channel.unary_unary(
@@ -641,8 +656,8 @@ class LibraryServiceStub:
             Encoder(v1.UpdateProjectRequest),
             v1.UpdateProjectResponse.FromString,
         )
-        """Changes a project. PROJECT_NOT_FOUND, ETAG_MISMATCH, FIELD_MASK_UNSUPPORTED; PERMISSION_DENIED
-        if `network` or `repositories` change without the right `admin`.
+        """Updates a project. Errors: PROJECT_NOT_FOUND, ETAG_MISMATCH, FIELD_MASK_UNSUPPORTED;
+        PERMISSION_DENIED if `network` or `repositories` change without the right `admin`.
         """
         self.delete_project: grpc.aio.UnaryUnaryMultiCallable[
             v1.DeleteProjectRequest, v1.DeleteProjectResponse
@@ -651,8 +666,8 @@ class LibraryServiceStub:
             Encoder(v1.DeleteProjectRequest),
             v1.DeleteProjectResponse.FromString,
         )
-        """Deletes a project and its artifacts. PROJECT_NOT_FOUND, ETAG_MISMATCH, RESOURCE_IN_USE while
-        agents or conversations belong to it.
+        """Deletes a project and its artifacts. Errors: PROJECT_NOT_FOUND, ETAG_MISMATCH, RESOURCE_IN_USE
+        while agents or conversations belong to it.
         """
         self.read_artifact: grpc.aio.UnaryUnaryMultiCallable[
             v1.ReadArtifactRequest, v1.ReadArtifactResponse
@@ -661,8 +676,8 @@ class LibraryServiceStub:
             Encoder(v1.ReadArtifactRequest),
             v1.ReadArtifactResponse.FromString,
         )
-        """Reads an artifact. ARTIFACT_NOT_FOUND, PROJECT_NOT_FOUND, FIELD_INVALID. All that concerns
-        artifacts also STORAGE_UNAVAILABLE, where git does not work.
+        """Reads an artifact. Errors: ARTIFACT_NOT_FOUND, PROJECT_NOT_FOUND, FIELD_INVALID. Each method for
+        artifacts also fails with STORAGE_UNAVAILABLE if git does not work.
         """
         self.write_artifact: grpc.aio.UnaryUnaryMultiCallable[
             v1.WriteArtifactRequest, v1.WriteArtifactResponse
@@ -671,8 +686,9 @@ class LibraryServiceStub:
             Encoder(v1.WriteArtifactRequest),
             v1.WriteArtifactResponse.FromString,
         )
-        """Writes or deletes an artifact, as one commit. PROJECT_NOT_FOUND, ETAG_MISMATCH,
-        PAYLOAD_TOO_LARGE, FIELD_INVALID; ARTIFACT_NOT_FOUND for deleting what is not there.
+        """Writes or deletes an artifact in one commit. Errors: PROJECT_NOT_FOUND, ETAG_MISMATCH,
+        PAYLOAD_TOO_LARGE, FIELD_INVALID, ARTIFACT_NOT_FOUND for the deletion of an artifact that does
+        not exist.
         """
         self.list_artifacts: grpc.aio.UnaryUnaryMultiCallable[
             v1.ListArtifactsRequest, v1.ListArtifactsResponse
@@ -681,8 +697,8 @@ class LibraryServiceStub:
             Encoder(v1.ListArtifactsRequest),
             v1.ListArtifactsResponse.FromString,
         )
-        """Lists artifacts by path. PROJECT_NOT_FOUND, PAGE_TOKEN_INVALID, ARTIFACT_NOT_FOUND for an
-        unknown branch.
+        """Lists artifacts by path. Errors: PROJECT_NOT_FOUND, PAGE_TOKEN_INVALID, ARTIFACT_NOT_FOUND for
+        an unknown branch.
         """
         self.search_artifacts: grpc.aio.UnaryUnaryMultiCallable[
             v1.SearchArtifactsRequest, v1.SearchArtifactsResponse
@@ -691,8 +707,8 @@ class LibraryServiceStub:
             Encoder(v1.SearchArtifactsRequest),
             v1.SearchArtifactsResponse.FromString,
         )
-        """Finds lines and paths that contain words. PROJECT_NOT_FOUND, ARTIFACT_NOT_FOUND for an unknown
-        branch.
+        """Finds the lines and paths of artifacts that contain the words of a query. Errors:
+        PROJECT_NOT_FOUND, ARTIFACT_NOT_FOUND for an unknown branch.
         """
         self.list_artifact_revisions: grpc.aio.UnaryUnaryMultiCallable[
             v1.ListArtifactRevisionsRequest, v1.ListArtifactRevisionsResponse
@@ -701,7 +717,7 @@ class LibraryServiceStub:
             Encoder(v1.ListArtifactRevisionsRequest),
             v1.ListArtifactRevisionsResponse.FromString,
         )
-        """Lists the commits of a branch, or those that changed one artifact. PROJECT_NOT_FOUND,
+        """Lists the commits of a branch, or those that changed one artifact. Errors: PROJECT_NOT_FOUND,
         ARTIFACT_NOT_FOUND.
         """
         self.merge_artifacts: grpc.aio.UnaryUnaryMultiCallable[
@@ -711,16 +727,17 @@ class LibraryServiceStub:
             Encoder(v1.MergeArtifactsRequest),
             v1.MergeArtifactsResponse.FromString,
         )
-        """Merges one branch of artifacts into another. Conflicts are no error: they are in the answer, and
-        then nothing was merged. PROJECT_NOT_FOUND, ARTIFACT_NOT_FOUND for an unknown branch.
+        """Merges one branch of artifacts into another. A conflict is not an error: the response lists the
+        conflicts, and the server merges nothing. Errors: PROJECT_NOT_FOUND, ARTIFACT_NOT_FOUND for an
+        unknown branch.
         """
 
 
 class MemoryServiceStub:
-    """Memories of agents. `agent_id` takes an agent's id or name; every call sees the memories of that
-    agent only.
+    """Memories of agents. `agent_id` is the id or the name of an agent. A method reads and writes only
+    the memories of that agent; a search with `across_agents` is the exception.
 
-    Paging, `request_id` and `etag` are as in LibraryService.
+    Paging, `request_id` and `etag` follow the rules in the comment of LibraryService.
     """
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
@@ -731,8 +748,8 @@ class MemoryServiceStub:
                 v1.WriteMemoryResponse.FromString,
             )
         )
-        """Writes a memory; it can be found as soon as the call answers. AGENT_NOT_FOUND, FIELD_INVALID,
-        PAYLOAD_TOO_LARGE, PAYLOAD_TOO_DEEP, STORAGE_UNAVAILABLE.
+        """Writes a memory. A search finds it as soon as the call has returned. Errors: AGENT_NOT_FOUND,
+        FIELD_INVALID, PAYLOAD_TOO_LARGE, PAYLOAD_TOO_DEEP, STORAGE_UNAVAILABLE.
         """
         self.batch_write_memories: grpc.aio.UnaryUnaryMultiCallable[
             v1.BatchWriteMemoriesRequest, v1.BatchWriteMemoriesResponse
@@ -741,7 +758,7 @@ class MemoryServiceStub:
             Encoder(v1.BatchWriteMemoriesRequest),
             v1.BatchWriteMemoriesResponse.FromString,
         )
-        """Writes up to 1,000 memories, all or none. Errors as WriteMemory."""
+        """Writes up to 1,000 memories in one commit: all of them or none. Errors: those of WriteMemory."""
         self.get_memory: grpc.aio.UnaryUnaryMultiCallable[v1.GetMemoryRequest, v1.GetMemoryResponse] = (
             channel.unary_unary(
                 "/wonder.v1.MemoryService/GetMemory",
@@ -749,7 +766,7 @@ class MemoryServiceStub:
                 v1.GetMemoryResponse.FromString,
             )
         )
-        """Reads a memory. MEMORY_NOT_FOUND, also where it is another agent's."""
+        """Reads a memory. Errors: MEMORY_NOT_FOUND, also for a memory of another agent."""
         self.update_memory: grpc.aio.UnaryUnaryMultiCallable[
             v1.UpdateMemoryRequest, v1.UpdateMemoryResponse
         ] = channel.unary_unary(
@@ -757,7 +774,9 @@ class MemoryServiceStub:
             Encoder(v1.UpdateMemoryRequest),
             v1.UpdateMemoryResponse.FromString,
         )
-        """Changes a memory. MEMORY_NOT_FOUND, ETAG_MISMATCH, FIELD_MASK_UNSUPPORTED, FIELD_INVALID."""
+        """Updates a memory. Errors: MEMORY_NOT_FOUND, ETAG_MISMATCH, FIELD_MASK_UNSUPPORTED,
+        FIELD_INVALID.
+        """
         self.delete_memory: grpc.aio.UnaryUnaryMultiCallable[
             v1.DeleteMemoryRequest, v1.DeleteMemoryResponse
         ] = channel.unary_unary(
@@ -765,9 +784,9 @@ class MemoryServiceStub:
             Encoder(v1.DeleteMemoryRequest),
             v1.DeleteMemoryResponse.FromString,
         )
-        """Forgets a memory: its text, vector and blob are gone everywhere, and links to it with them. What
-        it had replaced is archived, so that the old is not found again. MEMORY_NOT_FOUND,
-        ETAG_MISMATCH.
+        """Deletes a memory with its text, vector and blob, and the links of other memories to it. A memory
+        that it had replaced is archived, so that a search does not find the old memory again. Errors:
+        MEMORY_NOT_FOUND, ETAG_MISMATCH.
         """
         self.list_memories: grpc.aio.UnaryUnaryMultiCallable[
             v1.ListMemoriesRequest, v1.ListMemoriesResponse
@@ -776,7 +795,7 @@ class MemoryServiceStub:
             Encoder(v1.ListMemoriesRequest),
             v1.ListMemoriesResponse.FromString,
         )
-        """Lists memories. AGENT_NOT_FOUND, PAGE_TOKEN_INVALID."""
+        """Lists the memories of an agent. Errors: AGENT_NOT_FOUND, PAGE_TOKEN_INVALID."""
         self.search_memories: grpc.aio.UnaryUnaryMultiCallable[
             v1.SearchMemoriesRequest, v1.SearchMemoriesResponse
         ] = channel.unary_unary(
@@ -784,9 +803,9 @@ class MemoryServiceStub:
             Encoder(v1.SearchMemoriesRequest),
             v1.SearchMemoriesResponse.FromString,
         )
-        """Finds the memories that best fit a query, by words and by meaning, and says why.
-        AGENT_NOT_FOUND, FIELD_INVALID, PERMISSION_DENIED for `across_agents` without the right
-        `memory.search_all`.
+        """Searches memories by words and by meaning. Returns the best matches with the parts of their
+        scores. Errors: AGENT_NOT_FOUND, FIELD_INVALID, PERMISSION_DENIED for `across_agents` without
+        the right `memory.search_all`.
         """
         self.supersede_memory: grpc.aio.UnaryUnaryMultiCallable[
             v1.SupersedeMemoryRequest, v1.SupersedeMemoryResponse
@@ -795,6 +814,7 @@ class MemoryServiceStub:
             Encoder(v1.SupersedeMemoryRequest),
             v1.SupersedeMemoryResponse.FromString,
         )
-        """Writes a memory that replaces another: the old one stays readable and is no longer found.
-        MEMORY_NOT_FOUND, ETAG_MISMATCH, FIELD_INVALID, also for one that was replaced already.
+        """Writes a memory that replaces another memory. The old memory stays readable by id; a search does
+        not find it any more. Errors: MEMORY_NOT_FOUND, ETAG_MISMATCH, FIELD_INVALID, also for a memory
+        that was replaced before.
         """

@@ -488,22 +488,22 @@ class DefinitionChangeAction(betterproto2.Enum):
 
     CREATED = 1
     """
-    It is new.
+    The definition is new.
     """
 
     UPDATED = 2
     """
-    It has a new revision.
+    The definition has a new revision.
     """
 
     UNCHANGED = 3
     """
-    It was the same already.
+    The definition is unchanged.
     """
 
     DELETED = 4
     """
-    The file was deleted.
+    The definition was deleted.
     """
 
     @classmethod
@@ -2423,7 +2423,7 @@ class AddParticipantRequest(betterproto2.Message):
 
     request_id: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
     """
-    Makes the call idempotent.
+    Id of this request, chosen by the client, at most 128 bytes. It makes the call idempotent. Empty: not idempotent.
     """
 
 
@@ -2461,27 +2461,28 @@ class Agent(betterproto2.Message):
 
     name: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Name, unique on the server: 1 to 100 of `a-z 0-9 _ - .`, starting with a letter. In a conversation the agent
-    is addressed by it. Required.
+    Name, unique on the server: 1 to 100 characters of `a-z 0-9 _ - .`, starting with a letter. Participants of a
+    conversation address the agent by this name. Required.
     """
 
     project_ids: "list[str]" = betterproto2.field(3, betterproto2.TYPE_STRING, repeated=True)
     """
-    The projects whose repositories, artifacts and agents it sees. Empty when created: `default`.
+    Projects whose repositories, artifacts and agents the agent can use. Empty in CreateAgent: `default`.
     """
 
     persona_id: "str | None" = betterproto2.field(
         4, betterproto2.TYPE_STRING, optional=True, group="identity"
     )
     """
-    Reference to a persona. With `@revision` it stays with that; else each turn starts with the newest.
+    Reference to a persona. With `@revision` the agent always uses that revision. Without it, each turn starts with
+    the newest revision.
     """
 
     persona: "PersonaSpec | None" = betterproto2.field(
         5, betterproto2.TYPE_MESSAGE, optional=True, group="identity"
     )
     """
-    A persona written down here. Its references must name their library.
+    Persona defined in the agent itself. Its references must name their library.
     """
 
     description: "str" = betterproto2.field(6, betterproto2.TYPE_STRING)
@@ -2493,18 +2494,18 @@ class Agent(betterproto2.Message):
         7, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    Anything the client wants to keep with it. At most 64 KiB.
+    Data of the client's own. Empty: none. At most 64 KiB.
     """
 
     budget: "Budget | None" = betterproto2.field(8, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    Limits of the agent's total spending, over all conversations. Concurrent turns each count their own time, when they
-    end. A change applies to turns that start later.
+    Limits of the agent's total usage in all conversations. Each turn adds its own duration when it ends, also if turns
+    run at the same time. A change applies to turns that start later. Unset: no limits.
     """
 
     usage: "Usage | None" = betterproto2.field(9, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    Total spending, including agents that it called and deleted conversations. Set by the server.
+    Total usage of the agent. It includes the usage of called agents and of deleted conversations. Set by the server.
     """
 
     create_time: "datetime.datetime | None" = betterproto2.field(
@@ -2523,7 +2524,7 @@ class Agent(betterproto2.Message):
 
     etag: "str" = betterproto2.field(12, betterproto2.TYPE_STRING)
     """
-    Changes with every update. Set by the server.
+    Etag. It differs after every update. Set by the server.
     """
 
 
@@ -2621,27 +2622,27 @@ class ApplyDefinitionsRequest(betterproto2.Message):
 
     library: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
     """
-    Name of the library, which is created if there is none. Required.
+    Name of the library. The server creates the library if it does not exist. Required.
     """
 
     definitions: "list[Definition]" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, repeated=True)
     """
-    The definitions, at most 1,000. Two of one name are refused.
+    Definitions to save, at most 1,000. Two definitions with the same name are refused.
     """
 
     prune: "bool" = betterproto2.field(3, betterproto2.TYPE_BOOL)
     """
-    If true, definitions of the library that are not among these are deleted.
+    If true, the server deletes the definitions of the library that are not in the request.
     """
 
     validate_only: "bool" = betterproto2.field(4, betterproto2.TYPE_BOOL)
     """
-    Only check, and show the diff.
+    If true, the server checks the request and returns the changes with their diffs, but keeps nothing.
     """
 
     request_id: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
     """
-    Makes the call idempotent.
+    Id of this request, chosen by the client, at most 128 bytes. It makes the call idempotent. Empty: not idempotent.
     """
 
 
@@ -2656,12 +2657,12 @@ class ApplyDefinitionsResponse(betterproto2.Message):
 
     changes: "list[DefinitionChange]" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, repeated=True)
     """
-    Changes, in the order of the request, then the pruned definitions by name.
+    Changes in the order of the request, followed by the pruned definitions by name.
     """
 
     library: "Library | None" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    The library as it is now.
+    Library after the changes.
     """
 
 
@@ -2671,27 +2672,27 @@ default_message_pool.register_message("wonder.v1", "ApplyDefinitionsResponse", A
 @dataclass(eq=False, repr=False)
 class Artifact(betterproto2.Message):
     """
-    One document of a project's artifacts, as it is on one branch in one revision. Artifacts live in git.
+    One document of a project, on one branch in one revision. The server stores artifacts in git.
     """
 
     project_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
     """
-    Project it belongs to, `proj_…`.
+    Id of the project that the artifact belongs to, `proj_…`.
     """
 
     path: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Path in the project's artifacts, such as `designs/auth.md`: relative, without `..`, at most 512 bytes.
+    Path of the artifact, such as `designs/auth.md`. It is relative, contains no `..` and has at most 512 bytes.
     """
 
     branch: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
     """
-    Branch it was read from.
+    Branch from which the artifact was read.
     """
 
     revision: "ArtifactRevision | None" = betterproto2.field(4, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    The newest revision that changed it.
+    The newest revision that changed the artifact.
     """
 
     size_bytes: "int" = betterproto2.field(5, betterproto2.TYPE_INT64)
@@ -2701,18 +2702,19 @@ class Artifact(betterproto2.Message):
 
     content: "bytes" = betterproto2.field(6, betterproto2.TYPE_BYTES)
     """
-    Content; empty in lists. At most 4 MiB. A request as a whole has at most the server's `max_request_bytes`, which is
-    4 MiB too unless it was set otherwise: content of the full size needs a larger one.
+    Content, at most 4 MiB. Empty in lists. The server's setting `max_request_bytes` limits the whole request; its
+    default is also 4 MiB. Content of the full size needs a larger setting.
     """
 
     etag: "str" = betterproto2.field(7, betterproto2.TYPE_STRING)
     """
-    Hash of the content; changes with it.
+    Hash of the content. It differs after every change of the content.
     """
 
     damaged: "bool" = betterproto2.field(8, betterproto2.TYPE_BOOL)
     """
-    In lists: true if the stored content is damaged. `size_bytes` is then 0, and reading it answers STORAGE_UNAVAILABLE.
+    In lists: true if the stored content is damaged. `size_bytes` is then 0, and ReadArtifact fails with
+    STORAGE_UNAVAILABLE.
     """
 
 
@@ -2732,12 +2734,12 @@ class ArtifactMatch(betterproto2.Message):
 
     line: "int" = betterproto2.field(2, betterproto2.TYPE_INT32)
     """
-    Number of the line, from 1; 0 where the path matches.
+    Number of the line, from 1. 0: the path itself matches.
     """
 
     text: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
     """
-    The line, cut to 500 characters.
+    Text of the line, truncated to 500 characters.
     """
 
 
@@ -2774,7 +2776,7 @@ class ArtifactRevision(betterproto2.Message):
 
     paths: "list[str]" = betterproto2.field(5, betterproto2.TYPE_STRING, repeated=True)
     """
-    Paths it changed.
+    Paths that the commit changed.
     """
 
 
@@ -2955,17 +2957,19 @@ class BatchWriteMemoriesRequest(betterproto2.Message):
 
     memories: "list[Memory]" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, repeated=True)
     """
-    The memories, 1 to 1,000.
+    Memories to write, 1 to 1,000. `type` and `content` of each are required.
     """
 
     unless_known: "bool" = betterproto2.field(3, betterproto2.TYPE_BOOL)
     """
-    As in WriteMemoryRequest, for each of them.
+    If true, the server writes no memory that the agent already has, as described at `unless_known` of
+    WriteMemoryRequest.
     """
 
     request_id: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
     """
-    Makes the call idempotent, for as long as the memories exist.
+    Id of this request, chosen by the client, at most 128 bytes. It makes the call idempotent as long as the memories
+    exist. Empty: not idempotent.
     """
 
 
@@ -3220,12 +3224,12 @@ class CancelRunRequest(betterproto2.Message):
 
     etag: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
     """
-    The run's etag, if it must not have changed.
+    Etag that the run must still have, else ETAG_MISMATCH. Empty: not checked.
     """
 
     request_id: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
     """
-    Makes the call idempotent.
+    Id of this request, chosen by the client, at most 128 bytes. It makes the call idempotent. Empty: not idempotent.
     """
 
 
@@ -3265,7 +3269,7 @@ class CancelTurnRequest(betterproto2.Message):
 
     request_id: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
     """
-    Makes the call idempotent.
+    Id of this request, chosen by the client, at most 128 bytes. It makes the call idempotent. Empty: not idempotent.
     """
 
 
@@ -3320,12 +3324,12 @@ class CompleteConversationRequest(betterproto2.Message):
 
     etag: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
     """
-    The conversation's etag, if it must not have changed.
+    Etag that the conversation must still have, else ETAG_MISMATCH. Empty: not checked.
     """
 
     request_id: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
     """
-    Makes the call idempotent.
+    Id of this request, chosen by the client, at most 128 bytes. It makes the call idempotent. Empty: not idempotent.
     """
 
 
@@ -3536,7 +3540,7 @@ class Conversation(betterproto2.Message):
         7, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    Anything the client wants to keep with it. At most 64 KiB.
+    Data of the client's own. Empty: none. At most 64 KiB.
     """
 
     last_sequence: "int" = betterproto2.field(8, betterproto2.TYPE_INT64)
@@ -4009,17 +4013,17 @@ class CreateAgentRequest(betterproto2.Message):
 
     agent: "Agent | None" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    The agent; `name` and a persona are required.
+    Agent to create. `name` and a persona are required.
     """
 
     request_id: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Makes the call idempotent.
+    Id of this request, chosen by the client, at most 128 bytes. It makes the call idempotent. Empty: not idempotent.
     """
 
     validate_only: "bool" = betterproto2.field(3, betterproto2.TYPE_BOOL)
     """
-    Only check.
+    If true, the server checks the request and answers as if it had made the change, but keeps nothing.
     """
 
 
@@ -4054,12 +4058,12 @@ class CreateConversationRequest(betterproto2.Message):
 
     request_id: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Makes the call idempotent.
+    Id of this request, chosen by the client, at most 128 bytes. It makes the call idempotent. Empty: not idempotent.
     """
 
     validate_only: "bool" = betterproto2.field(3, betterproto2.TYPE_BOOL)
     """
-    Only check.
+    If true, the server checks the request and answers as if it had made the change, but keeps nothing.
     """
 
     return_existing: "bool" = betterproto2.field(4, betterproto2.TYPE_BOOL)
@@ -4100,17 +4104,17 @@ class CreateLibraryRequest(betterproto2.Message):
 
     library: "Library | None" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    The library; `name` is required.
+    Library to create. `name` is required.
     """
 
     request_id: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Makes the call idempotent.
+    Id of this request, chosen by the client, at most 128 bytes. It makes the call idempotent. Empty: not idempotent.
     """
 
     validate_only: "bool" = betterproto2.field(3, betterproto2.TYPE_BOOL)
     """
-    Only check.
+    If true, the server checks the request and answers as if it had made the change, but keeps nothing.
     """
 
 
@@ -4140,17 +4144,17 @@ class CreateProjectRequest(betterproto2.Message):
 
     project: "Project | None" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    The project; `name` is required.
+    Project to create. `name` is required.
     """
 
     request_id: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Makes the call idempotent.
+    Id of this request, chosen by the client, at most 128 bytes. It makes the call idempotent. Empty: not idempotent.
     """
 
     validate_only: "bool" = betterproto2.field(3, betterproto2.TYPE_BOOL)
     """
-    Only check.
+    If true, the server checks the request and answers as if it had made the change, but keeps nothing.
     """
 
 
@@ -4334,17 +4338,17 @@ class DefinitionChange(betterproto2.Message):
 
     old_revision: "int" = betterproto2.field(4, betterproto2.TYPE_INT32)
     """
-    Newest revision before; 0 where there was none.
+    Newest revision before the change. 0: there was none.
     """
 
     new_revision: "int" = betterproto2.field(5, betterproto2.TYPE_INT32)
     """
-    Newest revision now; 0 where it is deleted.
+    Newest revision after the change. 0: the definition was deleted.
     """
 
     diff: "list[str]" = betterproto2.field(6, betterproto2.TYPE_STRING, repeated=True)
     """
-    Lines of a unified diff of the YAML form, without file headers; empty where nothing changed.
+    Lines of a unified diff of the YAML form, without file headers. Empty if nothing changed.
     """
 
 
@@ -4364,12 +4368,12 @@ class DeleteAgentRequest(betterproto2.Message):
 
     etag: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    The agent's etag, if it must not have changed.
+    Etag that the agent must still have, else ETAG_MISMATCH. Empty: not checked.
     """
 
     request_id: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
     """
-    Makes the call idempotent.
+    Id of this request, chosen by the client, at most 128 bytes. It makes the call idempotent. Empty: not idempotent.
     """
 
 
@@ -4401,12 +4405,12 @@ class DeleteConversationRequest(betterproto2.Message):
 
     etag: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    The conversation's etag, if it must not have changed.
+    Etag that the conversation must still have, else ETAG_MISMATCH. Empty: not checked.
     """
 
     request_id: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
     """
-    Makes the call idempotent.
+    Id of this request, chosen by the client, at most 128 bytes. It makes the call idempotent. Empty: not idempotent.
     """
 
 
@@ -4438,12 +4442,12 @@ class DeleteDefinitionRequest(betterproto2.Message):
 
     etag: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    The newest revision's etag, if it must not have changed.
+    Etag that the newest revision must still have, else ETAG_MISMATCH. Empty: not checked.
     """
 
     request_id: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
     """
-    Makes the call idempotent.
+    Id of this request, chosen by the client, at most 128 bytes. It makes the call idempotent. Empty: not idempotent.
     """
 
 
@@ -4475,18 +4479,19 @@ class DeleteLibraryRequest(betterproto2.Message):
 
     force: "bool" = betterproto2.field(2, betterproto2.TYPE_BOOL)
     """
-    If true, its definitions go with it; else a library that holds any is refused with RESOURCE_IN_USE. One that
-    agents or other libraries refer to is refused in any case.
+    If true, the server also deletes the definitions of the library. If false, a library that has definitions is
+    refused with RESOURCE_IN_USE. A library that agents or other libraries refer to is always refused with
+    RESOURCE_IN_USE.
     """
 
     etag: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
     """
-    The library's etag, if it must not have changed.
+    Etag that the library must still have, else ETAG_MISMATCH. Empty: not checked.
     """
 
     request_id: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
     """
-    Makes the call idempotent.
+    Id of this request, chosen by the client, at most 128 bytes. It makes the call idempotent. Empty: not idempotent.
     """
 
 
@@ -4523,12 +4528,12 @@ class DeleteMemoryRequest(betterproto2.Message):
 
     etag: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
     """
-    The memory's etag, if it must not have changed.
+    Etag that the memory must still have, else ETAG_MISMATCH. Empty: not checked.
     """
 
     request_id: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
     """
-    Makes the call idempotent.
+    Id of this request, chosen by the client, at most 128 bytes. It makes the call idempotent. Empty: not idempotent.
     """
 
 
@@ -4560,12 +4565,12 @@ class DeleteProjectRequest(betterproto2.Message):
 
     etag: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    The project's etag, if it must not have changed.
+    Etag that the project must still have, else ETAG_MISMATCH. Empty: not checked.
     """
 
     request_id: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
     """
-    Makes the call idempotent.
+    Id of this request, chosen by the client, at most 128 bytes. It makes the call idempotent. Empty: not idempotent.
     """
 
 
@@ -4984,7 +4989,7 @@ class ExecuteTaskRequest(betterproto2.Message):
 
     validate_only: "bool" = betterproto2.field(6, betterproto2.TYPE_BOOL)
     """
-    Only check reference and input.
+    If true, the server only checks the reference and the input.
     """
 
 
@@ -5060,12 +5065,12 @@ class ExportDefinitionsRequest(betterproto2.Message):
 
     page_size: "int" = betterproto2.field(2, betterproto2.TYPE_INT32)
     """
-    Most definitions on the page.
+    Maximum number of definitions on the page, at most 500. 0: 50.
     """
 
     page_token: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
     """
-    Token of the page, from the previous one.
+    `next_page_token` of the previous page. Empty: the first page.
     """
 
 
@@ -5080,12 +5085,12 @@ class ExportDefinitionsResponse(betterproto2.Message):
 
     definitions: "list[Definition]" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, repeated=True)
     """
-    The definitions by name, without what the server sets; applying them again changes nothing.
+    Definitions by name, without the fields that the server sets. Applying them again changes nothing.
     """
 
     next_page_token: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Token of the next page.
+    Token of the next page. Empty on the last page.
     """
 
 
@@ -5331,7 +5336,7 @@ class ForkRunRequest(betterproto2.Message):
 
     request_id: "str" = betterproto2.field(7, betterproto2.TYPE_STRING)
     """
-    Makes the call idempotent.
+    Id of this request, chosen by the client, at most 128 bytes. It makes the call idempotent. Empty: not idempotent.
     """
 
 
@@ -5831,8 +5836,9 @@ class Library(betterproto2.Message):
 
     name: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Name, unique on the server: one or two parts with a slash between, each 1 to 100 of `a-z 0-9 _ - .`, starting with
-    a letter, such as `wonder/std`. Required; cannot be changed. `wonder/std` comes with the server.
+    Name, unique on the server, such as `wonder/std`. It has one or two parts, separated by a slash. Each part has 1 to
+    100 characters of `a-z 0-9 _ - .` and starts with a letter. Required. It cannot be changed. The library
+    `wonder/std` is part of the server.
     """
 
     description: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
@@ -5861,7 +5867,7 @@ class Library(betterproto2.Message):
 
     etag: "str" = betterproto2.field(7, betterproto2.TYPE_STRING)
     """
-    Changes with every change of the library or its definitions. Set by the server.
+    Etag of the library. It differs after every change of the library or of its definitions. Set by the server.
     """
 
 
@@ -5896,12 +5902,12 @@ class ListActionKindsRequest(betterproto2.Message):
 
     page_size: "int" = betterproto2.field(1, betterproto2.TYPE_INT32)
     """
-    Most kinds on the page.
+    Maximum number of kinds on the page, at most 500. 0: 50.
     """
 
     page_token: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Token of the page, from the previous one.
+    `next_page_token` of the previous page. Empty: the first page.
     """
 
 
@@ -5921,7 +5927,7 @@ class ListActionKindsResponse(betterproto2.Message):
 
     next_page_token: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Token of the next page.
+    Token of the next page. Empty on the last page.
     """
 
 
@@ -5936,17 +5942,17 @@ class ListAgentsRequest(betterproto2.Message):
 
     project_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
     """
-    Only agents in this project, by id or name. Empty: all.
+    Id or name of the project of the agents. Empty: all.
     """
 
     page_size: "int" = betterproto2.field(2, betterproto2.TYPE_INT32)
     """
-    Most agents on the page.
+    Maximum number of agents on the page, at most 500. 0: 50.
     """
 
     page_token: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
     """
-    Token of the page, from the previous one.
+    `next_page_token` of the previous page. Empty: the first page.
     """
 
 
@@ -5966,7 +5972,7 @@ class ListAgentsResponse(betterproto2.Message):
 
     next_page_token: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Token of the next page.
+    Token of the next page. Empty on the last page.
     """
 
 
@@ -5986,22 +5992,22 @@ class ListArtifactRevisionsRequest(betterproto2.Message):
 
     path: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Only commits that changed this artifact.
+    Path of the artifact that the commits changed. Empty: all commits of the branch.
     """
 
     branch: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
     """
-    Branch. Empty: `main`.
+    Branch to read from. Empty: `main`.
     """
 
     page_size: "int" = betterproto2.field(4, betterproto2.TYPE_INT32)
     """
-    Most revisions on the page.
+    Maximum number of revisions on the page, at most 500. 0: 50.
     """
 
     page_token: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
     """
-    Token of the page, from the previous one.
+    `next_page_token` of the previous page. Empty: the first page.
     """
 
 
@@ -6023,7 +6029,7 @@ class ListArtifactRevisionsResponse(betterproto2.Message):
 
     next_page_token: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Token of the next page.
+    Token of the next page. Empty on the last page.
     """
 
 
@@ -6045,22 +6051,22 @@ class ListArtifactsRequest(betterproto2.Message):
 
     branch: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Branch. Empty: `main`.
+    Branch to read from. Empty: `main`.
     """
 
     path_prefix: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
     """
-    Only paths that begin so, such as `designs/`.
+    Prefix of the paths, such as `designs/`. Empty: all paths.
     """
 
     page_size: "int" = betterproto2.field(4, betterproto2.TYPE_INT32)
     """
-    Most artifacts on the page.
+    Maximum number of artifacts on the page, at most 500. 0: 50.
     """
 
     page_token: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
     """
-    Token of the page, from the previous one.
+    `next_page_token` of the previous page. Empty: the first page.
     """
 
 
@@ -6080,7 +6086,7 @@ class ListArtifactsResponse(betterproto2.Message):
 
     next_page_token: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Token of the next page.
+    Token of the next page. Empty on the last page.
     """
 
 
@@ -6120,12 +6126,12 @@ class ListConversationsRequest(betterproto2.Message):
 
     page_size: "int" = betterproto2.field(6, betterproto2.TYPE_INT32)
     """
-    Most conversations on the page.
+    Maximum number of conversations on the page, at most 500. 0: 50.
     """
 
     page_token: "str" = betterproto2.field(7, betterproto2.TYPE_STRING)
     """
-    Token of the page, from the previous one.
+    `next_page_token` of the previous page. Empty: the first page.
     """
 
 
@@ -6145,7 +6151,7 @@ class ListConversationsResponse(betterproto2.Message):
 
     next_page_token: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Token of the next page.
+    Token of the next page. Empty on the last page.
     """
 
 
@@ -6165,7 +6171,7 @@ class ListDefinitionsRequest(betterproto2.Message):
 
     kinds: "list[DefinitionKind]" = betterproto2.field(2, betterproto2.TYPE_ENUM, repeated=True)
     """
-    Only these kinds. Empty: all.
+    Kinds of the definitions. Empty: all.
     """
 
     labels: "dict[str, str]" = betterproto2.field(
@@ -6174,17 +6180,17 @@ class ListDefinitionsRequest(betterproto2.Message):
         map_meta=betterproto2.map_meta(betterproto2.TYPE_STRING, betterproto2.TYPE_STRING),
     )
     """
-    Only definitions that carry all of these labels.
+    Labels that each definition must have, with these values. Empty: no filter.
     """
 
     page_size: "int" = betterproto2.field(4, betterproto2.TYPE_INT32)
     """
-    Most definitions on the page.
+    Maximum number of definitions on the page, at most 500. 0: 50.
     """
 
     page_token: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
     """
-    Token of the page, from the previous one.
+    `next_page_token` of the previous page. Empty: the first page.
     """
 
 
@@ -6204,7 +6210,7 @@ class ListDefinitionsResponse(betterproto2.Message):
 
     next_page_token: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Token of the next page.
+    Token of the next page. Empty on the last page.
     """
 
 
@@ -6258,12 +6264,12 @@ class ListEventsRequest(betterproto2.Message):
 
     page_size: "int" = betterproto2.field(8, betterproto2.TYPE_INT32)
     """
-    Most events on the page.
+    Maximum number of events on the page, at most 500. 0: 50.
     """
 
     page_token: "str" = betterproto2.field(9, betterproto2.TYPE_STRING)
     """
-    Token of the page, from the previous one.
+    `next_page_token` of the previous page. Empty: the first page.
     """
 
 
@@ -6283,7 +6289,7 @@ class ListEventsResponse(betterproto2.Message):
 
     next_page_token: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Token of the next page.
+    Token of the next page. Empty on the last page.
     """
 
 
@@ -6318,12 +6324,12 @@ class ListGatesRequest(betterproto2.Message):
 
     page_size: "int" = betterproto2.field(5, betterproto2.TYPE_INT32)
     """
-    Most gates on the page.
+    Maximum number of gates on the page, at most 500. 0: 50.
     """
 
     page_token: "str" = betterproto2.field(6, betterproto2.TYPE_STRING)
     """
-    Token of the page, from the previous one.
+    `next_page_token` of the previous page. Empty: the first page.
     """
 
 
@@ -6343,7 +6349,7 @@ class ListGatesResponse(betterproto2.Message):
 
     next_page_token: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Token of the next page.
+    Token of the next page. Empty on the last page.
     """
 
 
@@ -6358,12 +6364,12 @@ class ListLibrariesRequest(betterproto2.Message):
 
     page_size: "int" = betterproto2.field(1, betterproto2.TYPE_INT32)
     """
-    Most libraries on the page.
+    Maximum number of libraries on the page, at most 500. 0: 50.
     """
 
     page_token: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Token of the page, from the previous one.
+    `next_page_token` of the previous page. Empty: the first page.
     """
 
 
@@ -6383,7 +6389,7 @@ class ListLibrariesResponse(betterproto2.Message):
 
     next_page_token: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Token of the next page.
+    Token of the next page. Empty on the last page.
     """
 
 
@@ -6403,17 +6409,18 @@ class ListMemoriesRequest(betterproto2.Message):
 
     filter: "MemoryFilter | None" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    Filter.
+    Filter. Unset: no filter.
     """
 
     page_size: "int" = betterproto2.field(3, betterproto2.TYPE_INT32)
     """
-    Most memories on the page. It ends before that where their contents together exceed 3 MiB.
+    Maximum number of memories on the page, at most 500. 0: 50. The page is shorter if the contents of its memories
+    would exceed 3 MiB together.
     """
 
     page_token: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
     """
-    Token of the page, from the previous one.
+    `next_page_token` of the previous page. Empty: the first page.
     """
 
 
@@ -6433,7 +6440,7 @@ class ListMemoriesResponse(betterproto2.Message):
 
     next_page_token: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Token of the next page.
+    Token of the next page. Empty on the last page.
     """
 
 
@@ -6463,12 +6470,12 @@ class ListMessagesRequest(betterproto2.Message):
 
     page_size: "int" = betterproto2.field(4, betterproto2.TYPE_INT32)
     """
-    Most messages on the page.
+    Maximum number of messages on the page, at most 500. 0: 50.
     """
 
     page_token: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
     """
-    Token of the page, from the previous one.
+    `next_page_token` of the previous page. Empty: the first page.
     """
 
 
@@ -6488,7 +6495,7 @@ class ListMessagesResponse(betterproto2.Message):
 
     next_page_token: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Token of the next page.
+    Token of the next page. Empty on the last page.
     """
 
 
@@ -6523,7 +6530,7 @@ class ListMovesRequest(betterproto2.Message):
 
     page_token: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
     """
-    Token of the page, from the previous one.
+    `next_page_token` of the previous page. Empty: the first page.
     """
 
 
@@ -6543,7 +6550,7 @@ class ListMovesResponse(betterproto2.Message):
 
     next_page_token: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Token of the next page.
+    Token of the next page. Empty on the last page.
     """
 
 
@@ -6558,12 +6565,12 @@ class ListProjectsRequest(betterproto2.Message):
 
     page_size: "int" = betterproto2.field(1, betterproto2.TYPE_INT32)
     """
-    Most projects on the page.
+    Maximum number of projects on the page, at most 500. 0: 50.
     """
 
     page_token: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Token of the page, from the previous one.
+    `next_page_token` of the previous page. Empty: the first page.
     """
 
 
@@ -6583,7 +6590,7 @@ class ListProjectsResponse(betterproto2.Message):
 
     next_page_token: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Token of the next page.
+    Token of the next page. Empty on the last page.
     """
 
 
@@ -6603,12 +6610,12 @@ class ListRevisionsRequest(betterproto2.Message):
 
     page_size: "int" = betterproto2.field(2, betterproto2.TYPE_INT32)
     """
-    Most revisions on the page.
+    Maximum number of revisions on the page, at most 500. 0: 50.
     """
 
     page_token: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
     """
-    Token of the page, from the previous one.
+    `next_page_token` of the previous page. Empty: the first page.
     """
 
 
@@ -6628,7 +6635,7 @@ class ListRevisionsResponse(betterproto2.Message):
 
     next_page_token: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Token of the next page.
+    Token of the next page. Empty on the last page.
     """
 
 
@@ -6688,12 +6695,12 @@ class ListRunsRequest(betterproto2.Message):
 
     page_size: "int" = betterproto2.field(9, betterproto2.TYPE_INT32)
     """
-    Most runs on the page.
+    Maximum number of runs on the page, at most 500. 0: 50.
     """
 
     page_token: "str" = betterproto2.field(10, betterproto2.TYPE_STRING)
     """
-    Token of the page, from the previous one.
+    `next_page_token` of the previous page. Empty: the first page.
     """
 
 
@@ -6713,7 +6720,7 @@ class ListRunsResponse(betterproto2.Message):
 
     next_page_token: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Token of the next page.
+    Token of the next page. Empty on the last page.
     """
 
 
@@ -6743,12 +6750,12 @@ class ListTurnsRequest(betterproto2.Message):
 
     page_size: "int" = betterproto2.field(4, betterproto2.TYPE_INT32)
     """
-    Most turns on the page.
+    Maximum number of turns on the page, at most 500. 0: 50.
     """
 
     page_token: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
     """
-    Token of the page, from the previous one.
+    `next_page_token` of the previous page. Empty: the first page.
     """
 
 
@@ -6768,7 +6775,7 @@ class ListTurnsResponse(betterproto2.Message):
 
     next_page_token: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Token of the next page.
+    Token of the next page. Empty on the last page.
     """
 
 
@@ -6778,7 +6785,7 @@ default_message_pool.register_message("wonder.v1", "ListTurnsResponse", ListTurn
 @dataclass(eq=False, repr=False)
 class Memory(betterproto2.Message):
     """
-    One thing that an agent knows. It belongs to that agent alone.
+    One memory of an agent. It belongs to that agent alone.
     """
 
     id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
@@ -6788,17 +6795,17 @@ class Memory(betterproto2.Message):
 
     agent_id: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Agent it belongs to, `agt_…`. Set by the server.
+    Id of the agent that the memory belongs to, `agt_…`. Set by the server.
     """
 
     type: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
     """
-    Type of the memory, a word of the library such as `fact` or `decision`; at most 128 characters. Required.
+    Type of the memory, chosen by the library, such as `fact` or `decision`. At most 128 characters. Required.
     """
 
     content: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
     """
-    Text of the memory. Required; at most 1 MiB, best under 1 KiB. Reads return the text as it was written.
+    Text of the memory, at most 1 MiB; below 1 KiB is recommended. Reads return the text as it was written. Required.
     """
 
     significance: "float | None" = betterproto2.field(5, betterproto2.TYPE_DOUBLE, optional=True)
@@ -6810,27 +6817,29 @@ class Memory(betterproto2.Message):
         6, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    Structured data, by the library's own conventions. At most 64 KiB.
+    Structured data that follows the library's own conventions. At most 64 KiB. Empty: none.
     """
 
     source: "MemorySource | None" = betterproto2.field(7, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    Source.
+    Source of the memory. Unset: unknown.
     """
 
     supersedes_id: "str" = betterproto2.field(8, betterproto2.TYPE_STRING)
     """
-    Memory that it replaced, `mem_…`; empty if none. Set by SupersedeMemory.
+    Id of the memory that this memory replaced, `mem_…`. Empty if none. Set by SupersedeMemory.
     """
 
     superseded_by_id: "str" = betterproto2.field(9, betterproto2.TYPE_STRING)
     """
-    Memory that replaced it; empty if none. It is then no longer found by search. Set by SupersedeMemory.
+    Id of the memory that replaced this memory. Empty if none. A search does not find a replaced memory. Set by
+    SupersedeMemory.
     """
 
     contradicts_ids: "list[str]" = betterproto2.field(10, betterproto2.TYPE_STRING, repeated=True)
     """
-    Memories of the same agent that say the contrary, at most 100; each of them says so of this one too.
+    Ids of memories of the same agent that contradict this memory, at most 100. The relation is symmetric: each of
+    those memories lists this one too.
     """
 
     size_bytes: "int" = betterproto2.field(11, betterproto2.TYPE_INT64)
@@ -6842,15 +6851,15 @@ class Memory(betterproto2.Message):
         12, betterproto2.TYPE_MESSAGE, unwrap=lambda: __google__protobuf__.Timestamp, optional=True
     )
     """
-    Time at which a retention rule archived it; search does not find it afterwards. Unset if it is not archived. Set by
-    the server.
+    Time at which a retention rule archived the memory. A search does not find it afterwards. Unset if it is not
+    archived. Set by the server.
     """
 
     create_time: "datetime.datetime | None" = betterproto2.field(
         13, betterproto2.TYPE_MESSAGE, unwrap=lambda: __google__protobuf__.Timestamp, optional=True
     )
     """
-    Time of the write. Set by the server.
+    Time at which the memory was written. Set by the server.
     """
 
     update_time: "datetime.datetime | None" = betterproto2.field(
@@ -6862,7 +6871,7 @@ class Memory(betterproto2.Message):
 
     etag: "str" = betterproto2.field(15, betterproto2.TYPE_STRING)
     """
-    Changes with every change. Set by the server.
+    Etag of the memory. It differs after every change. Set by the server.
     """
 
 
@@ -6872,48 +6881,48 @@ default_message_pool.register_message("wonder.v1", "Memory", Memory)
 @dataclass(eq=False, repr=False)
 class MemoryFilter(betterproto2.Message):
     """
-    Filter of a list or search. Empty fields do not filter.
+    Filter of a list or search. A memory must match every field that is set.
     """
 
     types: "list[str]" = betterproto2.field(1, betterproto2.TYPE_STRING, repeated=True)
     """
-    Only these types.
+    Types of the memories. Empty: all.
     """
 
     metadata: "__google__protobuf__.Struct | None" = betterproto2.field(
         2, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    Only memories whose metadata has all of these fields with these values; nested objects likewise.
+    Fields and values that the metadata of a memory must contain. Nested objects are compared in the same way.
     """
 
     conversation_id: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
     """
-    Only memories that came from this conversation.
+    Id of the conversation that the memories came from. Empty: any.
     """
 
     turn_id: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
     """
-    Only memories that came from this turn.
+    Id of the turn that the memories came from. Empty: any.
     """
 
     start_time: "datetime.datetime | None" = betterproto2.field(
         5, betterproto2.TYPE_MESSAGE, unwrap=lambda: __google__protobuf__.Timestamp, optional=True
     )
     """
-    Only memories written at or after this time.
+    Earliest time at which the memories were written. Unset: no limit.
     """
 
     end_time: "datetime.datetime | None" = betterproto2.field(
         6, betterproto2.TYPE_MESSAGE, unwrap=lambda: __google__protobuf__.Timestamp, optional=True
     )
     """
-    Only memories written before this time.
+    Time before which the memories were written. Unset: no limit.
     """
 
     include_superseded: "bool" = betterproto2.field(7, betterproto2.TYPE_BOOL)
     """
-    If set, superseded and archived memories are included.
+    If true, the result includes superseded and archived memories.
     """
 
 
@@ -6928,22 +6937,22 @@ class MemorySource(betterproto2.Message):
 
     conversation_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
     """
-    Conversation.
+    Id of the conversation, `conv_…`.
     """
 
     turn_id: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Turn.
+    Id of the turn, `turn_…`.
     """
 
     move_id: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
     """
-    Move.
+    Id of the move.
     """
 
     run_id: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
     """
-    Run of the memory-extraction workflow.
+    Id of the run of the memory-extraction workflow, `run_…`.
     """
 
     speaker: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
@@ -6953,7 +6962,8 @@ class MemorySource(betterproto2.Message):
 
     ordinal: "int" = betterproto2.field(6, betterproto2.TYPE_INT64)
     """
-    Place among what was said there, from 1; 0 if not known. Search takes it to find what was said just before and after.
+    Position of the text in its source, from 1. 0: unknown. A search uses it to find the texts immediately before and
+    after.
     """
 
 
@@ -7000,12 +7010,12 @@ class MergeArtifactsRequest(betterproto2.Message):
 
     source_branch: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Branch whose work is merged. Required.
+    Branch to merge. Required.
     """
 
     target_branch: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
     """
-    Branch that it is merged into. Empty: `main`.
+    Branch to merge into. Empty: `main`.
     """
 
     author: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
@@ -7021,18 +7031,20 @@ class MergeArtifactsRequest(betterproto2.Message):
 
     validate_only: "bool" = betterproto2.field(6, betterproto2.TYPE_BOOL)
     """
-    Only show what would conflict.
+    If true, the server merges nothing and returns the conflicts that a merge would have.
     """
 
     request_id: "str" = betterproto2.field(7, betterproto2.TYPE_STRING)
     """
-    Makes the call idempotent: the merge commit remembers it. Where nothing was merged, for there was nothing to merge
-    or something was in conflict, nothing is remembered: the same request is a new attempt.
+    Id of this request, chosen by the client, at most 128 bytes. It makes the call idempotent. The merge commit stores
+    the id. If the call merged nothing, because there was nothing to merge or because of a conflict, the server stores
+    no id and a repeated request is a new attempt.
     """
 
     resolutions: "list[MergeResolution]" = betterproto2.field(8, betterproto2.TYPE_MESSAGE, repeated=True)
     """
-    Resolutions of the files in conflict: all of them, each once. FIELD_INVALID for a file that is not in conflict.
+    Resolutions of the conflicts: one for each file in conflict. A resolution of a file that is not in conflict is
+    refused with FIELD_INVALID. Empty: none.
     """
 
 
@@ -7047,22 +7059,22 @@ class MergeArtifactsResponse(betterproto2.Message):
 
     merged: "bool" = betterproto2.field(1, betterproto2.TYPE_BOOL)
     """
-    Set if the branch was merged; with `validate_only`, if it would be.
+    True if the server merged the branch. With `validate_only`: true if it would merge the branch.
     """
 
     revision: "ArtifactRevision | None" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    The merge commit, or the target's newest where there was nothing to merge.
+    The merge commit. If there was nothing to merge, the newest commit of the target branch.
     """
 
     conflicts: "list[MergeConflict]" = betterproto2.field(3, betterproto2.TYPE_MESSAGE, repeated=True)
     """
-    Conflicts; empty if merged.
+    Conflicts. Empty if the branch was merged.
     """
 
     nothing_to_merge: "bool" = betterproto2.field(4, betterproto2.TYPE_BOOL)
     """
-    Set if there was nothing to merge: the target has all commits.
+    True if there was nothing to merge because the target branch already has all commits of the source branch.
     """
 
 
@@ -7529,9 +7541,9 @@ class NetworkPolicy(betterproto2.Message):
 
     http_allow: "list[str]" = betterproto2.field(1, betterproto2.TYPE_STRING, repeated=True)
     """
-    Hosts or CIDR ranges that `http`, `mcp`, `shell` and the project's repositories may reach although they are private or
-    loopback, such as `10.0.0.0/8` or `ci.internal:8080`. Link-local addresses and the metadata services of
-    clouds are never reached.
+    Private or loopback hosts and CIDR ranges that `http`, `mcp`, `shell` and the project's repositories may reach,
+    such as `10.0.0.0/8` or `ci.internal:8080`. The server never allows link-local addresses and the metadata services
+    of clouds.
     """
 
     http_only_allowed: "bool" = betterproto2.field(2, betterproto2.TYPE_BOOL)
@@ -7541,7 +7553,7 @@ class NetworkPolicy(betterproto2.Message):
 
     shell_network: "bool" = betterproto2.field(3, betterproto2.TYPE_BOOL)
     """
-    If set, commands in the sandbox can use HTTP and CONNECT through the server's proxy, within the rest of this
+    If true, commands in the sandbox can use HTTP and CONNECT through the server's proxy, within the rest of this
     policy.
     """
 
@@ -8056,7 +8068,7 @@ default_message_pool.register_message("wonder.v1", "Progress", Progress)
 @dataclass(eq=False, repr=False)
 class Project(betterproto2.Message):
     """
-    A scope for agents, conversations, artifacts and repositories. `default` comes with the server.
+    A scope for agents, conversations, artifacts and repositories. The project `default` is part of the server.
     """
 
     id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
@@ -8066,7 +8078,7 @@ class Project(betterproto2.Message):
 
     name: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Name, unique on the server: 1 to 100 of `a-z 0-9 _ - .`, starting with a letter. Required.
+    Name, unique on the server: 1 to 100 characters of `a-z 0-9 _ - .`, starting with a letter. Required.
     """
 
     description: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
@@ -8076,7 +8088,7 @@ class Project(betterproto2.Message):
 
     repositories: "list[Repository]" = betterproto2.field(4, betterproto2.TYPE_MESSAGE, repeated=True)
     """
-    Its code repositories.
+    Code repositories of the project. Empty: none.
     """
 
     network: "NetworkPolicy | None" = betterproto2.field(5, betterproto2.TYPE_MESSAGE, optional=True)
@@ -8088,7 +8100,7 @@ class Project(betterproto2.Message):
         6, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    Anything the client wants to keep with it. At most 64 KiB.
+    Data of the client's own. Empty: none. At most 64 KiB.
     """
 
     create_time: "datetime.datetime | None" = betterproto2.field(
@@ -8107,7 +8119,7 @@ class Project(betterproto2.Message):
 
     etag: "str" = betterproto2.field(9, betterproto2.TYPE_STRING)
     """
-    Changes with every update. Set by the server.
+    Etag. It differs after every update. Set by the server.
     """
 
 
@@ -8127,23 +8139,23 @@ class PutDefinitionRequest(betterproto2.Message):
 
     definition: "Definition | None" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    The definition; `name` and `spec` are required. A definition keeps its kind for life. What the server sets is
-    ignored.
+    Definition to save. `name` and `spec` are required. The kind of an existing definition cannot change. The server
+    ignores the fields that it sets itself.
     """
 
     etag: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
     """
-    The newest revision's etag, if it must not have changed.
+    Etag that the newest revision must still have, else ETAG_MISMATCH. Empty: not checked.
     """
 
     request_id: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
     """
-    Makes the call idempotent.
+    Id of this request, chosen by the client, at most 128 bytes. It makes the call idempotent. Empty: not idempotent.
     """
 
     validate_only: "bool" = betterproto2.field(5, betterproto2.TYPE_BOOL)
     """
-    Only check.
+    If true, the server checks the request and answers as if it had made the change, but keeps nothing.
     """
 
 
@@ -8158,12 +8170,12 @@ class PutDefinitionResponse(betterproto2.Message):
 
     definition: "Definition | None" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    The definition as it is now.
+    Definition after the save.
     """
 
     change: "DefinitionChange | None" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    Payload.
+    Change that the save made.
     """
 
 
@@ -8193,7 +8205,7 @@ class ReadArtifactRequest(betterproto2.Message):
 
     revision_id: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
     """
-    Commit to read instead of the branch's newest.
+    Id of the commit to read. Empty: the newest commit of the branch.
     """
 
 
@@ -8326,7 +8338,7 @@ class RemoveParticipantRequest(betterproto2.Message):
 
     request_id: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
     """
-    Makes the call idempotent.
+    Id of this request, chosen by the client, at most 128 bytes. It makes the call idempotent. Empty: not idempotent.
     """
 
 
@@ -8361,12 +8373,12 @@ class ReopenConversationRequest(betterproto2.Message):
 
     etag: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    The conversation's etag, if it must not have changed.
+    Etag that the conversation must still have, else ETAG_MISMATCH. Empty: not checked.
     """
 
     request_id: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
     """
-    Makes the call idempotent.
+    Id of this request, chosen by the client, at most 128 bytes. It makes the call idempotent. Empty: not idempotent.
     """
 
 
@@ -8472,19 +8484,20 @@ class Repository(betterproto2.Message):
 
     name: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
     """
-    Name, unique in the project, by which `repo.*` actions and branches refer to it. Required.
+    Name, unique in the project. `repo.*` actions and branches refer to the repository by this name. Required.
     """
 
     url: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    A folder on the server's machine or a URL that git can clone. Required. A URL with a password
-    (`https://user:password@...`) is FIELD_INVALID: store the password in the .netrc file or git's credential
-    helper of the user that runs the server. One that an older version saved is shown with `***`.
+    Folder on the server's machine, or a URL that git can clone. Required. A URL with a password
+    (`https://user:password@...`) is refused with FIELD_INVALID. Store the password in the .netrc file or in git's
+    credential helper of the user that runs the server. In a URL that an older version saved, reads show the password
+    as `***`.
     """
 
     default_branch: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
     """
-    Branch on which conversations' branches begin. Empty: what the repository's HEAD names.
+    Branch from which the branches of conversations start. Empty: the branch that HEAD of the repository names.
     """
 
 
@@ -8510,12 +8523,12 @@ class ResetConversationRequest(betterproto2.Message):
 
     etag: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
     """
-    The conversation's etag, if it must not have changed.
+    Etag that the conversation must still have, else ETAG_MISMATCH. Empty: not checked.
     """
 
     request_id: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
     """
-    Makes the call idempotent.
+    Id of this request, chosen by the client, at most 128 bytes. It makes the call idempotent. Empty: not idempotent.
     """
 
 
@@ -8580,7 +8593,7 @@ class ResolveGateRequest(betterproto2.Message):
 
     request_id: "str" = betterproto2.field(7, betterproto2.TYPE_STRING)
     """
-    Makes the call idempotent.
+    Id of this request, chosen by the client, at most 128 bytes. It makes the call idempotent. Empty: not idempotent.
     """
 
 
@@ -8758,7 +8771,7 @@ class Run(betterproto2.Message):
         17, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    Anything the client wants to keep with it.
+    Data of the client's own. Empty: none.
     """
 
     forked_from_run_id: "str" = betterproto2.field(18, betterproto2.TYPE_STRING)
@@ -8998,22 +9011,22 @@ class SearchArtifactsRequest(betterproto2.Message):
 
     query: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Words to look for; upper and lower case are the same. Required.
+    Words to search for. The search ignores case. Required.
     """
 
     branch: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
     """
-    Branch. Empty: `main`.
+    Branch to read from. Empty: `main`.
     """
 
     path_prefix: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
     """
-    Only paths that begin so.
+    Prefix of the paths, such as `designs/`. Empty: all paths.
     """
 
     limit: "int" = betterproto2.field(5, betterproto2.TYPE_INT32)
     """
-    Most matches, 1 to 500; 0: 50.
+    Maximum number of matches, 1 to 500. 0: 50.
     """
 
 
@@ -9033,7 +9046,7 @@ class SearchArtifactsResponse(betterproto2.Message):
 
     truncated: "bool" = betterproto2.field(2, betterproto2.TYPE_BOOL)
     """
-    Set if there were more than `limit`.
+    True if the artifacts contain more matches than `limit`.
     """
 
 
@@ -9043,7 +9056,7 @@ default_message_pool.register_message("wonder.v1", "SearchArtifactsResponse", Se
 @dataclass(eq=False, repr=False)
 class SearchHit(betterproto2.Message):
     """
-    A memory that a search found, and why.
+    A memory that a search found, with the parts of its score.
     """
 
     memory: "Memory | None" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, optional=True)
@@ -9053,7 +9066,7 @@ class SearchHit(betterproto2.Message):
 
     score: "float" = betterproto2.field(2, betterproto2.TYPE_DOUBLE)
     """
-    Rank, from 0 to 1: the weighted mean of the parts.
+    Score of the hit, from 0 to 1: the weighted mean of the parts.
     """
 
     relevance: "float" = betterproto2.field(3, betterproto2.TYPE_DOUBLE)
@@ -9088,17 +9101,17 @@ class SearchMemoriesRequest(betterproto2.Message):
 
     query: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Query in natural language. Required; at most 64 KiB.
+    Query in natural language, at most 64 KiB. Required.
     """
 
     limit: "int" = betterproto2.field(3, betterproto2.TYPE_INT32)
     """
-    Most hits, 1 to 100; 0: 10.
+    Maximum number of hits, 1 to 100. 0: 10.
     """
 
     filter: "MemoryFilter | None" = betterproto2.field(4, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    Filter.
+    Filter. Unset: no filter.
     """
 
     weights: "SearchWeights | None" = betterproto2.field(5, betterproto2.TYPE_MESSAGE, optional=True)
@@ -9108,18 +9121,18 @@ class SearchMemoriesRequest(betterproto2.Message):
 
     across_agents: "bool" = betterproto2.field(6, betterproto2.TYPE_BOOL)
     """
-    If true, all agents' memories are searched, or those of `project_id`'s agents, at most 1,000 agents; needs a right
-    of its own.
+    If true, the server searches the memories of all agents, or of the agents of `project_id`; at most 1,000 agents.
+    Requires the right `memory.search_all`, else PERMISSION_DENIED.
     """
 
     project_id: "str" = betterproto2.field(7, betterproto2.TYPE_STRING)
     """
-    Id or name of the project whose agents are searched, with `across_agents`.
+    Id or name of the project whose agents are searched. Only with `across_agents`. Empty: all agents.
     """
 
     min_score: "float" = betterproto2.field(8, betterproto2.TYPE_DOUBLE)
     """
-    Hits with a smaller score are left out.
+    Minimum score of a hit. Hits below it are omitted. Default 0.
     """
 
 
@@ -9134,7 +9147,8 @@ class SearchMemoriesResponse(betterproto2.Message):
 
     hits: "list[SearchHit]" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, repeated=True)
     """
-    The hits, best first. Those are left out with which the contents together would exceed 3 MiB, the first never.
+    The hits, best first. The server omits hits that would raise the total size of the contents above 3 MiB. It never
+    omits the first hit.
     """
 
 
@@ -9144,28 +9158,28 @@ default_message_pool.register_message("wonder.v1", "SearchMemoriesResponse", Sea
 @dataclass(eq=False, repr=False)
 class SearchWeights(betterproto2.Message):
     """
-    Weights of the parts of a hit's score. Only their proportions matter; none may be negative.
+    Weights of the parts of a hit's score. Only the proportions of the weights matter. No weight may be negative.
     """
 
     relevance: "float | None" = betterproto2.field(1, betterproto2.TYPE_DOUBLE, optional=True)
     """
-    Fit to the query. Default 0.7.
+    Weight of the match with the query. Default 0.7.
     """
 
     significance: "float | None" = betterproto2.field(2, betterproto2.TYPE_DOUBLE, optional=True)
     """
-    Importance in itself. Default 0.2.
+    Weight of the significance of the memory. Default 0.2.
     """
 
     recency: "float | None" = betterproto2.field(3, betterproto2.TYPE_DOUBLE, optional=True)
     """
-    Recency. Default 0.1.
+    Weight of the recency of the memory. Default 0.1.
     """
 
     vector: "float | None" = betterproto2.field(4, betterproto2.TYPE_DOUBLE, optional=True)
     """
-    Share of vectors in the relevance, from 0 (words only) to 1 (vectors only). Default: by the quality of the
-    embedder, 0.15 for the built-in one; less for short memories.
+    Share of the vectors in the relevance, from 0 (words only) to 1 (vectors only). The default depends on the quality
+    of the embedder: 0.15 for the built-in embedder. It is smaller for short memories.
     """
 
 
@@ -9262,7 +9276,7 @@ class SignalRunRequest(betterproto2.Message):
 
     request_id: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
     """
-    Makes the call idempotent.
+    Id of this request, chosen by the client, at most 128 bytes. It makes the call idempotent. Empty: not idempotent.
     """
 
 
@@ -9311,7 +9325,7 @@ class StartRunRequest(betterproto2.Message):
         4, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    Anything the client wants to keep with the run. At most 64 KiB.
+    Data of the client's own. Empty: none. At most 64 KiB.
     """
 
     timeout_ms: "int" = betterproto2.field(5, betterproto2.TYPE_INT64)
@@ -9321,12 +9335,12 @@ class StartRunRequest(betterproto2.Message):
 
     request_id: "str" = betterproto2.field(6, betterproto2.TYPE_STRING)
     """
-    Makes the call idempotent.
+    Id of this request, chosen by the client, at most 128 bytes. It makes the call idempotent. Empty: not idempotent.
     """
 
     validate_only: "bool" = betterproto2.field(7, betterproto2.TYPE_BOOL)
     """
-    Only check reference and input.
+    If true, the server only checks the reference and the input.
     """
 
     wait_ms: "int" = betterproto2.field(8, betterproto2.TYPE_INT64)
@@ -9731,22 +9745,22 @@ class SupersedeMemoryRequest(betterproto2.Message):
 
     memory_id: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Id of the memory that is replaced. Required.
+    Id of the memory to replace. Required.
     """
 
     memory: "Memory | None" = betterproto2.field(3, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    Memory that replaces it. An empty `type` keeps the old type.
+    Memory that replaces it. `content` is required. An empty `type` keeps the old type.
     """
 
     etag: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
     """
-    The old memory's etag, if it must not have changed.
+    Etag that the old memory must still have, else ETAG_MISMATCH. Empty: not checked.
     """
 
     request_id: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
     """
-    Makes the call idempotent.
+    Id of this request, chosen by the client, at most 128 bytes. It makes the call idempotent. Empty: not idempotent.
     """
 
 
@@ -9766,7 +9780,7 @@ class SupersedeMemoryResponse(betterproto2.Message):
 
     superseded: "Memory | None" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    The old one, as it is now.
+    The old memory after the change.
     """
 
 
@@ -10387,7 +10401,8 @@ class UpdateAgentRequest(betterproto2.Message):
 
     agent: "Agent | None" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    The agent with its new values; `id` (id or name) is required, `etag` if it must not have changed.
+    The agent with its new values. `id` (id or name) is required. If `etag` is set and is not the current etag, the
+    call fails with ETAG_MISMATCH.
     """
 
     update_mask: "__google__protobuf__.FieldMask | None" = betterproto2.field(
@@ -10395,17 +10410,17 @@ class UpdateAgentRequest(betterproto2.Message):
     )
     """
     Fields to change: `name`, `project_ids`, `persona_id`, `persona`, `description`, `metadata` and `budget`. Empty:
-    the fields that are set.
+    all fields that are set in the request.
     """
 
     request_id: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
     """
-    Makes the call idempotent.
+    Id of this request, chosen by the client, at most 128 bytes. It makes the call idempotent. Empty: not idempotent.
     """
 
     validate_only: "bool" = betterproto2.field(4, betterproto2.TYPE_BOOL)
     """
-    Only check.
+    If true, the server checks the request and answers as if it had made the change, but keeps nothing.
     """
 
 
@@ -10420,7 +10435,7 @@ class UpdateAgentResponse(betterproto2.Message):
 
     agent: "Agent | None" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    The agent as it is now.
+    The agent after the update.
     """
 
 
@@ -10447,7 +10462,7 @@ class UpdateConversationRequest(betterproto2.Message):
 
     request_id: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
     """
-    Makes the call idempotent.
+    Id of this request, chosen by the client, at most 128 bytes. It makes the call idempotent. Empty: not idempotent.
     """
 
 
@@ -10482,20 +10497,21 @@ class UpdateMemoryRequest(betterproto2.Message):
 
     memory: "Memory | None" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    The memory with its new values; `id` is required, `etag` if it must not have changed.
+    Memory with its new values. `id` is required. If `etag` is set and is not the current etag, the call fails with
+    ETAG_MISMATCH.
     """
 
     update_mask: "__google__protobuf__.FieldMask | None" = betterproto2.field(
         3, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    Fields to change: `type`, `content`, `significance`, `metadata` and `contradicts_ids`. Empty: the fields that are
-    set.
+    Fields to change: `type`, `content`, `significance`, `metadata` and `contradicts_ids`. Empty: all fields that are
+    set in the request.
     """
 
     request_id: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
     """
-    Makes the call idempotent.
+    Id of this request, chosen by the client, at most 128 bytes. It makes the call idempotent. Empty: not idempotent.
     """
 
 
@@ -10510,7 +10526,7 @@ class UpdateMemoryResponse(betterproto2.Message):
 
     memory: "Memory | None" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    The memory as it is now.
+    Memory after the update.
     """
 
 
@@ -10525,24 +10541,26 @@ class UpdateProjectRequest(betterproto2.Message):
 
     project: "Project | None" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    The project with its new values; `id` (id or name) is required, `etag` if it must not have changed.
+    The project with its new values. `id` (id or name) is required. If `etag` is set and is not the current etag, the
+    call fails with ETAG_MISMATCH.
     """
 
     update_mask: "__google__protobuf__.FieldMask | None" = betterproto2.field(
         2, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    Fields to change: `name`, `description`, `repositories`, `network` and `metadata`. Empty: the fields that are set.
+    Fields to change: `name`, `description`, `repositories`, `network` and `metadata`. Empty: all fields that are set
+    in the request.
     """
 
     request_id: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
     """
-    Makes the call idempotent.
+    Id of this request, chosen by the client, at most 128 bytes. It makes the call idempotent. Empty: not idempotent.
     """
 
     validate_only: "bool" = betterproto2.field(4, betterproto2.TYPE_BOOL)
     """
-    Only check.
+    If true, the server checks the request and answers as if it had made the change, but keeps nothing.
     """
 
 
@@ -10557,7 +10575,7 @@ class UpdateProjectResponse(betterproto2.Message):
 
     project: "Project | None" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    The project as it is now.
+    The project after the update.
     """
 
 
@@ -11082,18 +11100,19 @@ class WriteArtifactRequest(betterproto2.Message):
 
     branch: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
     """
-    Branch to write to, begun at `main` if there is none. Empty: `main`.
+    Branch to write to. The server creates a missing branch from `main`. Empty: `main`.
     """
 
     content: "bytes | None" = betterproto2.field(4, betterproto2.TYPE_BYTES, optional=True, group="change")
     """
-    The new content, at most 4 MiB less 64 KiB, and the whole request at most the server's `max_request_bytes`:
-    4 MiB, unless it was set otherwise.
+    New content, at most 4 MiB less 64 KiB. The whole request is limited by the server's setting `max_request_bytes`,
+    4 MiB by default.
     """
 
     deletion: "bool | None" = betterproto2.field(5, betterproto2.TYPE_BOOL, optional=True, group="change")
     """
-    If true, the artifact is deleted. On a server with tokens that needs the right `admin`, else PERMISSION_DENIED.
+    If true, the server deletes the artifact. On a server with tokens a deletion requires the right `admin`, else
+    PERMISSION_DENIED.
     """
 
     author: "str" = betterproto2.field(6, betterproto2.TYPE_STRING)
@@ -11109,12 +11128,13 @@ class WriteArtifactRequest(betterproto2.Message):
 
     etag: "str" = betterproto2.field(8, betterproto2.TYPE_STRING)
     """
-    The artifact's etag, if it must not have changed; `none` if it must not exist.
+    Etag that the artifact must still have, else ETAG_MISMATCH. `none`: the artifact must not exist. Empty: not
+    checked.
     """
 
     request_id: "str" = betterproto2.field(9, betterproto2.TYPE_STRING)
     """
-    Makes the call idempotent.
+    Id of this request, chosen by the client, at most 128 bytes. It makes the call idempotent. Empty: not idempotent.
     """
 
 
@@ -11129,7 +11149,7 @@ class WriteArtifactResponse(betterproto2.Message):
 
     artifact: "Artifact | None" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    The artifact as it is now, without its content.
+    Artifact after the change, without its content.
     """
 
 
@@ -11149,18 +11169,19 @@ class WriteMemoryRequest(betterproto2.Message):
 
     memory: "Memory | None" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    The memory; `type` and `content` are required.
+    Memory to write. `type` and `content` are required.
     """
 
     unless_known: "bool" = betterproto2.field(3, betterproto2.TYPE_BOOL)
     """
-    If true and the agent has a memory of this type whose content is the same but for case and white space, that one is
-    answered and nothing is written.
+    If true, the server writes nothing when the agent already has a memory of the same type and content. It returns
+    that memory. The comparison of contents ignores case and white space.
     """
 
     request_id: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
     """
-    Makes the call idempotent, for as long as the memory exists.
+    Id of this request, chosen by the client, at most 128 bytes. It makes the call idempotent as long as the memory
+    exists. Empty: not idempotent.
     """
 
 
