@@ -395,17 +395,17 @@ class ContextWindowStrategy(betterproto2.Enum):
 
     UNSPECIFIED = 0
     """
-    CONTEXT_WINDOW_STRATEGY_SLIDING_WINDOW.
+    The same as CONTEXT_WINDOW_STRATEGY_SLIDING_WINDOW.
     """
 
     SLIDING_WINDOW = 1
     """
-    The system message and the newest messages stay, with a notice of how many were left out.
+    The system message and the newest messages stay. A notice states the number of omitted messages.
     """
 
     SUMMARIZE = 2
     """
-    A summary takes the place of the older messages.
+    A summary replaces the older messages.
     """
 
     @classmethod
@@ -594,11 +594,11 @@ class DefinitionKind(betterproto2.Enum):
 
 class ErrorReason(betterproto2.Enum):
     """
-    Every reason for which Wonder refuses a call or reports that work has failed.
+    Reasons for refused calls and failed work.
 
-    Each comment gives an example message, the metadata keys in braces where there are any, and the gRPC
-    status of a call that is refused for this reason. A client must treat a value it does not know by the
-    gRPC status, or inside a stream as ERROR_REASON_INTERNAL.
+    Each comment gives an example message, the metadata keys in braces if there are any, and the gRPC status of a call
+    that is refused for this reason. A client must treat an unknown value by the gRPC status, and inside a stream as
+    ERROR_REASON_INTERNAL.
     """
 
     UNSPECIFIED = 0
@@ -608,7 +608,7 @@ class ErrorReason(betterproto2.Enum):
 
     MALFORMED_REQUEST = 1
     """
-    The bytes are no message of the kind the method expects. "The request cannot be decoded: it is not
+    The request is not a valid message of the type that the method expects. "The request cannot be decoded: it is not
     valid UTF-8." INVALID_ARGUMENT.
     """
 
@@ -626,140 +626,138 @@ class ErrorReason(betterproto2.Enum):
 
     PAGE_TOKEN_INVALID = 4
     """
-    `page_token` was not made by this server for this list and these filters. "page_token belongs to
-    another query; start again without it." INVALID_ARGUMENT with `BadRequest`.
+    The server did not issue `page_token` for this list and these filters. "page_token belongs to another query; start
+    again without it." INVALID_ARGUMENT with `BadRequest`.
     """
 
     PAYLOAD_TOO_DEEP = 5
     """
-    A JSON payload is nested more than 30 levels deep. "input is nested 41 levels deep; at most 30 are
-    possible." {limit} INVALID_ARGUMENT with `BadRequest`. Only of what is sent: in answers, what lies
-    deeper than 30 levels in a payload stands in its place as text, the JSON of it.
+    A JSON payload is nested more than 30 levels deep. "input is nested 41 levels deep; at most 30 are possible."
+    {limit} INVALID_ARGUMENT with `BadRequest`. The limit applies only to requests. In a response, the server replaces
+    a value below level 30 by its JSON text.
     """
 
     NUMBER_OUT_OF_RANGE = 6
     """
-    A number in a JSON payload cannot be kept exactly (an integer beyond 2^53) or is not finite.
-    "input.count is beyond 2^53; send it as a string." INVALID_ARGUMENT with `BadRequest`. In answers such
-    a number is text.
+    A number in a JSON payload cannot be kept exactly (an integer beyond 2^53) or is not finite. "input.count is beyond
+    2^53; send it as a string." INVALID_ARGUMENT with `BadRequest`. In a response, the server sends such a number as
+    text.
     """
 
     REQUEST_ID_REUSED = 7
     """
-    A `request_id` came again with a different request. "request_id r-17 was used for another message;
-    choose a new one." {request_id} INVALID_ARGUMENT with `BadRequest`.
+    The client repeated a `request_id` with a different request. "request_id r-17 was used for another message; choose
+    a new one." {request_id} INVALID_ARGUMENT with `BadRequest`.
     """
 
     DEFINITION_INVALID = 8
     """
-    A definition cannot be saved. "nodes[2].condition: column 9: unknown name `inptu`." {kind, name}
-    INVALID_ARGUMENT with `BadRequest`, one violation for each fault found.
+    A definition cannot be saved. "nodes[2].condition: column 9: unknown name `inptu`." {kind, name} INVALID_ARGUMENT
+    with `BadRequest`, one violation for each problem found.
     """
 
     INPUT_INVALID = 9
     """
-    Input does not match the schema of the tool, task or workflow. "input.city is required." {schema_path}
+    The input does not match the schema of the tool, task or workflow. "input.city is required." {schema_path}
     INVALID_ARGUMENT with `BadRequest`.
     """
 
     CONVERSATION_NOT_FOUND = 20
     """
-    No such conversation. "There is no conversation conv_01J9…." {id} NOT_FOUND.
+    The conversation does not exist. "There is no conversation conv_01J9…." {id} NOT_FOUND.
     """
 
     TURN_NOT_FOUND = 21
     """
-    No such turn. "There is no turn turn_01J9… in this conversation." {id} NOT_FOUND.
+    The turn does not exist. "There is no turn turn_01J9… in this conversation." {id} NOT_FOUND.
     """
 
     MESSAGE_NOT_FOUND = 22
     """
-    No such message. "reply_to_message_id: there is no message msg_01J9… in this conversation." {id}
+    The message does not exist. "reply_to_message_id: there is no message msg_01J9… in this conversation." {id}
     NOT_FOUND.
     """
 
     AGENT_NOT_FOUND = 23
     """
-    No such agent, by id or by name. "There is no agent `architect`." {id} NOT_FOUND.
+    No agent has this id or name. "There is no agent `architect`." {id} NOT_FOUND.
     """
 
     PROJECT_NOT_FOUND = 24
     """
-    No such project. "There is no project `website`." {id} NOT_FOUND.
+    The project does not exist. "There is no project `website`." {id} NOT_FOUND.
     """
 
     LIBRARY_NOT_FOUND = 25
     """
-    No such library. "There is no library `acme/tools`." {id} NOT_FOUND.
+    The library does not exist. "There is no library `acme/tools`." {id} NOT_FOUND.
     """
 
     DEFINITION_NOT_FOUND = 26
     """
-    No such definition, or not in that revision. "There is no definition `wonder/std/recall@7`." {id}
-    NOT_FOUND.
+    The definition or its revision does not exist. "There is no definition `wonder/std/recall@7`." {id} NOT_FOUND.
     """
 
     MEMORY_NOT_FOUND = 27
     """
-    No such memory of this agent; another agent's memory is not found either. "There is no memory
+    The agent has no memory with this id. A memory of another agent is not found either. "There is no memory
     mem_01J9…." {id} NOT_FOUND.
     """
 
     RUN_NOT_FOUND = 28
     """
-    No such workflow run. "There is no run run_01J9…." {id} NOT_FOUND.
+    The workflow run does not exist. "There is no run run_01J9…." {id} NOT_FOUND.
     """
 
     GATE_NOT_FOUND = 29
     """
-    No such human gate. "There is no gate gate_01J9…." {id} NOT_FOUND.
+    The human gate does not exist. "There is no gate gate_01J9…." {id} NOT_FOUND.
     """
 
     ARTIFACT_NOT_FOUND = 30
     """
-    No such artifact, or not on that branch or in that revision. "There is no artifact
-    `designs/auth.md`." {id} NOT_FOUND.
+    The artifact does not exist, or not on that branch or in that revision. "There is no artifact `designs/auth.md`."
+    {id} NOT_FOUND.
     """
 
     ALREADY_EXISTS = 40
     """
-    The name or reference is taken. "There is already an agent `architect`." {id, name} ALREADY_EXISTS.
+    The name or reference is in use. "There is already an agent `architect`." {id, name} ALREADY_EXISTS.
     """
 
     ETAG_MISMATCH = 50
     """
-    The resource was changed since this `etag` was read. "The agent was changed meanwhile; read it again."
-    {id, etag} ABORTED.
+    The resource has changed since the client read this `etag`. "The agent was changed meanwhile; read it again." {id,
+    etag} ABORTED.
     """
 
     MERGE_CONFLICT = 51
     """
-    A merge that had to be clean met conflicts. "2 files conflict with main." {files} ABORTED. MergeBranch
-    and MergeArtifacts report conflicts as data; this reason is for work that merges when it completes.
+    A merge that must not have conflicts has conflicts. "2 files conflict with main." {files} ABORTED. MergeBranch and
+    MergeArtifacts report conflicts as data; this reason is for work that merges when it completes.
     """
 
     CONVERSATION_NOT_ACTIVE = 60
     """
-    The conversation takes no messages: it is completed or failed. "This conversation is completed; reopen
-    it to go on." {id, status} FAILED_PRECONDITION.
+    The conversation accepts no messages because it is completed or failed. "This conversation is completed; reopen it
+    to go on." {id, status} FAILED_PRECONDITION.
     """
 
     TURN_NOT_ACTIVE = 61
     """
-    The turn has ended already. "Turn turn_01J9… is completed; there is nothing to cancel." {id, status}
+    The turn has already ended. "Turn turn_01J9… is completed; there is nothing to cancel." {id, status}
     FAILED_PRECONDITION.
     """
 
     RUN_NOT_ACTIVE = 62
     """
-    The run has ended already. "Run run_01J9… is failed; it takes no signals." {id, status}
-    FAILED_PRECONDITION.
+    The run has already ended. "Run run_01J9… is failed; it takes no signals." {id, status} FAILED_PRECONDITION.
     """
 
     NOT_ATTACHED = 63
     """
-    The first message of a Converse stream must attach, and only the first, and within the server's
-    `attach_seconds`. "Attach to a conversation first." FAILED_PRECONDITION.
+    The first message of a Converse stream, and only the first, must attach. The client must send it within the
+    server's setting `attach_seconds`. "Attach to a conversation first." FAILED_PRECONDITION.
     """
 
     NO_AGENT = 64
@@ -769,134 +767,134 @@ class ErrorReason(betterproto2.Enum):
 
     RESOURCE_IN_USE = 65
     """
-    Something else still needs the resource. "The persona is used by agent `architect`." {id, used_by}
+    Another resource or active work uses the resource. "The persona is used by agent `architect`." {id, used_by}
     FAILED_PRECONDITION.
     """
 
     GATE_RESOLVED = 66
     """
-    The gate has been answered, has expired, or what was shown has changed. "This gate was approved by
-    ada." {id, status} FAILED_PRECONDITION.
+    The gate has been answered, has expired, or the shown content has changed. "This gate was approved by ada." {id,
+    status} FAILED_PRECONDITION.
     """
 
     SANDBOX_UNAVAILABLE = 67
     """
-    No sandbox can be had on this machine, so shell is refused. "Commands cannot be
-    run: bubblewrap is not installed." FAILED_PRECONDITION.
+    The server's machine has no working sandbox, so the server refuses shell commands. "Commands cannot be run:
+    bubblewrap is not installed." FAILED_PRECONDITION.
     """
 
     LIMIT_EXCEEDED = 80
     """
-    A count or rate of the server is at its limit. "1,000 turns are active; try again in a second."
-    {limit} RESOURCE_EXHAUSTED, with `RetryInfo` where waiting helps.
+    A count or rate has reached a limit of the server. "1,000 turns are active; try again in a second." {limit}
+    RESOURCE_EXHAUSTED, with `RetryInfo` if a later retry can succeed.
     """
 
     PAYLOAD_TOO_LARGE = 81
     """
-    A message or field has too many bytes. "content has 5,242,880 bytes; at most 1,048,576 are taken."
-    {limit} RESOURCE_EXHAUSTED.
+    A message or field exceeds its maximum size. "content has 5,242,880 bytes; at most 1,048,576 are taken." {limit}
+    RESOURCE_EXHAUSTED.
     """
 
     SLOW_READER = 82
     """
-    The client does not read its stream. "You are 5,000 events behind; attach again after sequence 812."
-    {resume_after_sequence} RESOURCE_EXHAUSTED.
+    The client reads its stream too slowly and exceeds the backlog limit. "You are 5,000 events behind; attach again
+    after sequence 812." {resume_after_sequence} RESOURCE_EXHAUSTED.
     """
 
     MAX_MOVES_REACHED = 83
     """
-    A turn has used up its moves. "The turn reached its limit of 20 moves." {limit} RESOURCE_EXHAUSTED; as
-    a rule on a turn.
+    A turn has used up its moves. "The turn reached its limit of 20 moves." {limit} RESOURCE_EXHAUSTED; usually
+    recorded on a turn.
     """
 
     BUDGET_EXHAUSTED = 84
     """
-    A turn, conversation or agent has used up its tokens, cost or time. "The turn used 100,412 of 100,000
-    tokens." {budget, limit, used} RESOURCE_EXHAUSTED; as a rule on a turn.
+    A turn, conversation or agent has used up its tokens, cost or time. "The turn used 100,412 of 100,000 tokens."
+    {budget, limit, used} RESOURCE_EXHAUSTED; usually recorded on a turn.
     """
 
     UNAUTHENTICATED = 100
     """
-    The caller did not say, or not credibly, who they are. "Send a key as `authorization: Bearer …`."
-    UNAUTHENTICATED.
+    The request has no valid credentials. "Send a key as `authorization: Bearer …`." UNAUTHENTICATED.
     """
 
     PERMISSION_DENIED = 101
     """
-    The caller, or the agent on whose behalf work is done, lacks the right. "Searching across agents needs
-    the right memory.search_all." {permission} PERMISSION_DENIED.
+    The caller or the agent for which the work is done lacks the right. "Searching across agents needs the right
+    memory.search_all." {permission} PERMISSION_DENIED.
     """
 
     CURSOR_OUT_OF_RANGE = 110
     """
-    A cursor lies beyond the record. "after_sequence is 900; the conversation's last event is 812."
-    {last_sequence} OUT_OF_RANGE.
+    The cursor is beyond the last event. "after_sequence is 900; the conversation's last event is 812." {last_sequence}
+    OUT_OF_RANGE.
     """
 
     CANCELLED = 120
     """
-    A request cancelled it. "The turn was cancelled by ada." CANCELLED; as a rule on a turn, run or tool call.
+    A request cancelled the work. "The turn was cancelled by ada." CANCELLED; usually recorded on a turn, run or tool
+    call.
     """
 
     TIMEOUT = 121
     """
-    It took longer than allowed. "The task did not end within 60,000 ms." {timeout_ms} DEADLINE_EXCEEDED;
-    as a rule on a turn, run or tool call.
+    The work exceeded its timeout. "The task did not end within 60,000 ms." {timeout_ms} DEADLINE_EXCEEDED; usually
+    recorded on a turn, run or tool call.
     """
 
     CONTEXT_ASSEMBLY_FAILED = 140
     """
-    The context-assembly workflow failed, after its retries, so the turn did. "No context could be
-    assembled: the memory store does not answer." {run_id} FAILED_PRECONDITION; as a rule on a turn.
+    The context-assembly workflow failed after its retries, so the turn failed. "No context could be assembled: the
+    memory store does not answer." {run_id} FAILED_PRECONDITION; usually recorded on a turn.
     """
 
     MEMORY_EXTRACTION_FAILED = 141
     """
-    The memory-extraction workflow failed, after its retries; the turn stands. "Nothing was remembered of
-    this turn: step `write` failed." {run_id} FAILED_PRECONDITION; only in events.
+    The memory-extraction workflow failed after its retries. The turn is not affected. "Nothing was remembered of this
+    turn: step `write` failed." {run_id} FAILED_PRECONDITION; only in events.
     """
 
     MODEL_FAILED = 142
     """
-    The model's provider refused the request or answered nonsense. "The provider refused the request: the
-    key is not valid." {provider, model, status} FAILED_PRECONDITION; as a rule on a turn.
+    The model's provider refused the request or sent an invalid answer. "The provider refused the request: the key is
+    not valid." {provider, model, status} FAILED_PRECONDITION; usually recorded on a turn.
     """
 
     TASK_FAILED = 143
     """
-    A task failed. "Step `fetch` failed: the server answered 404." {task, step_id} FAILED_PRECONDITION; as
-    a rule on a task, node or tool call.
+    A task failed. "Step `fetch` failed: the server answered 404." {task, step_id} FAILED_PRECONDITION; usually
+    recorded on a task, node or tool call.
     """
 
     RUN_FAILED = 144
     """
-    A workflow run failed. "Node `score` failed: ...." {run_id, node_id} FAILED_PRECONDITION; as a rule on a
-    run or tool call.
+    A workflow run failed. "Node `score` failed: ...." {run_id, node_id} FAILED_PRECONDITION; usually recorded on a run
+    or tool call.
     """
 
     ASSERTION_FAILED = 145
     """
-    An `assert` action did not hold. "The file does not contain the new line." {step_id}
-    FAILED_PRECONDITION; as a rule on a task.
+    The condition of an `assert` action was false. "The file does not contain the new line." {step_id}
+    FAILED_PRECONDITION; usually recorded on a task.
     """
 
     EXPRESSION_FAILED = 146
     """
-    An expression could not be evaluated, or cost too much. "steps[1].input_mapping.text: `state.note`
-    is not there." {expression} FAILED_PRECONDITION; as a rule on a task or run.
+    An expression could not be evaluated or exceeded its cost limit. "steps[1].input_mapping.text: `state.note` is not
+    there." {expression} FAILED_PRECONDITION; usually recorded on a task or run.
     """
 
     OUTCOME_UNKNOWN = 147
     """
     The server or a worker stopped during an action that must not be executed twice. It is unknown if the action took
-    effect. "The request to api.example.com may or may not have arrived." {operation_id} ABORTED; as a rule on a task,
-    node or tool call.
+    effect. "The request to api.example.com may or may not have arrived." {operation_id} ABORTED; usually recorded on a
+    task, node or tool call.
     """
 
     SERVER_DRAINING = 160
     """
-    The server is about to stop and takes nothing new. "The server is draining; connect again." UNAVAILABLE
-    with `RetryInfo`.
+    The server is draining and accepts no new work. "The server is draining; connect again." UNAVAILABLE with
+    `RetryInfo`.
     """
 
     STORAGE_UNAVAILABLE = 161
@@ -906,14 +904,14 @@ class ErrorReason(betterproto2.Enum):
 
     MODEL_UNAVAILABLE = 162
     """
-    The model's provider does not answer, after the platform's retries. "The provider sent nothing for
-    60,000 ms." {provider, model} UNAVAILABLE; as a rule on a turn.
+    The model's provider does not answer after the server's retries. "The provider sent nothing for 60,000 ms."
+    {provider, model} UNAVAILABLE; usually recorded on a turn.
     """
 
     NOT_IMPLEMENTED = 180
     """
-    The method, or one option of it, is part of the contract, but not of this server yet. "ForkRun is not
-    available yet." {method} UNIMPLEMENTED.
+    The contract contains the method or option, but this server does not implement it yet. "ForkRun is not available
+    yet." {method} UNIMPLEMENTED.
     """
 
     INTERNAL = 200
@@ -1050,12 +1048,12 @@ class FanInMode(betterproto2.Enum):
 
     UNSPECIFIED = 0
     """
-    FAN_IN_MODE_ALL.
+    The same as FAN_IN_MODE_ALL.
     """
 
     ALL = 1
     """
-    All branches have arrived, or have ended before without failing; at least one must arrive.
+    All branches have arrived or have ended earlier without a failure. At least one branch must arrive.
     """
 
     ANY = 2
@@ -1089,12 +1087,12 @@ class FanInMode(betterproto2.Enum):
 
 class FanInTimeoutPolicy(betterproto2.Enum):
     """
-    Policies for branches that are late.
+    Policies for branches that have not arrived when the timeout expires.
     """
 
     UNSPECIFIED = 0
     """
-    FAN_IN_TIMEOUT_POLICY_FAIL.
+    The same as FAN_IN_TIMEOUT_POLICY_FAIL.
     """
 
     FAIL = 1
@@ -1104,7 +1102,7 @@ class FanInTimeoutPolicy(betterproto2.Enum):
 
     PROCEED = 2
     """
-    It goes on with what has arrived; the others are cancelled.
+    The node executes with the branches that have arrived. The server cancels the others.
     """
 
     @classmethod
@@ -1219,7 +1217,7 @@ class GateExpiryPolicy(betterproto2.Enum):
 
     UNSPECIFIED = 0
     """
-    GATE_EXPIRY_POLICY_FAIL.
+    The same as GATE_EXPIRY_POLICY_FAIL.
     """
 
     FAIL = 1
@@ -1229,12 +1227,12 @@ class GateExpiryPolicy(betterproto2.Enum):
 
     APPROVE = 2
     """
-    As if approved.
+    The server continues as after an approval.
     """
 
     REJECT = 3
     """
-    As if rejected.
+    The server continues as after a rejection.
     """
 
     @classmethod
@@ -1406,12 +1404,13 @@ class MergeConflictKind(betterproto2.Enum):
 
 class MergeStrategy(betterproto2.Enum):
     """
-    Ways to join the values of branches. Order is that of the branches, not of arrival, except for LAST_WINS.
+    Ways to join the values of branches. The values are in the order of the branches, not of their arrival, except for
+    MERGE_STRATEGY_LAST_WINS.
     """
 
     UNSPECIFIED = 0
     """
-    MERGE_STRATEGY_COLLECT.
+    The same as MERGE_STRATEGY_COLLECT.
     """
 
     COLLECT = 1
@@ -1421,12 +1420,13 @@ class MergeStrategy(betterproto2.Enum):
 
     APPEND = 2
     """
-    The values are lists; they are put one behind the other.
+    The values are lists. The server concatenates them.
     """
 
     MERGE_OBJECT = 3
     """
-    The values are objects; their fields are put together, later branches winning.
+    The values are objects. The server merges their fields. A field of a later branch overrides the same field of an
+    earlier branch.
     """
 
     KEYED_BY_BRANCH = 4
@@ -1506,12 +1506,12 @@ class ModelFormat(betterproto2.Enum):
 
     UNSPECIFIED = 0
     """
-    The provider's usual one.
+    The provider's usual format.
     """
 
     OPENAI_CHAT = 1
     """
-    OpenAI chat completions, which most others speak too.
+    OpenAI chat completions. Most other providers support this format too.
     """
 
     OPENAI_RESPONSES = 2
@@ -1608,7 +1608,7 @@ class OnFailure(betterproto2.Enum):
 
     UNSPECIFIED = 0
     """
-    ON_FAILURE_ABORT.
+    The same as ON_FAILURE_ABORT.
     """
 
     ABORT = 1
@@ -1618,7 +1618,7 @@ class OnFailure(betterproto2.Enum):
 
     RETRY = 2
     """
-    The task starts again with fresh context, as often as its retry policy allows.
+    The task starts again with a fresh context, up to the maximum number of attempts of its retry policy.
     """
 
     CONTINUE = 3
@@ -1775,22 +1775,23 @@ class RetentionAction(betterproto2.Enum):
 
     UNSPECIFIED = 0
     """
-    RETENTION_ACTION_KEEP.
+    The same as RETENTION_ACTION_KEEP.
     """
 
     KEEP = 1
     """
-    They stay until contradicted, superseded or deleted.
+    The memories stay until they are contradicted, superseded or deleted.
     """
 
     CONSOLIDATE = 2
     """
-    A workflow sums them up, and they are archived: no longer found by search, still readable by id.
+    A workflow summarizes the memories, and the server archives them. A search does not find archived memories; they
+    stay readable by id.
     """
 
     DELETE = 3
     """
-    They are deleted everywhere.
+    The server deletes the memories everywhere.
     """
 
     @classmethod
@@ -1882,22 +1883,22 @@ class StepStatus(betterproto2.Enum):
 
     RUNNING = 1
     """
-    It runs. Only while progress is streamed.
+    The step is running. Only sent in streams of progress.
     """
 
     COMPLETED = 2
     """
-    It worked.
+    The step succeeded.
     """
 
     FAILED = 3
     """
-    It failed; what that did to the task its `on_failure` says.
+    The step failed. `on_failure` of the step determines the effect on the task.
     """
 
     SKIPPED = 4
     """
-    Its condition was false.
+    The step was skipped because its condition was false.
     """
 
     @classmethod
@@ -2037,17 +2038,17 @@ class TargetType(betterproto2.Enum):
 
     UNSPECIFIED = 0
     """
-    Not said; refused.
+    Unspecified. Refused.
     """
 
     TASK = 1
     """
-    A task, run by the executor.
+    A task. The executor runs it.
     """
 
     WORKFLOW = 2
     """
-    A workflow, run by a coordinator.
+    A workflow. A coordinator runs it.
     """
 
     AGENT = 3
@@ -2317,40 +2318,40 @@ class ActionKind(betterproto2.Message):
         3, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    JSON Schema of its settings and input together.
+    JSON Schema of the settings and the input of the action together.
     """
 
     output_schema: "__google__protobuf__.Struct | None" = betterproto2.field(
         4, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    JSON Schema of its result.
+    JSON Schema of the result.
     """
 
     idempotent: "bool" = betterproto2.field(5, betterproto2.TYPE_BOOL)
     """
-    Set if the action can safely be executed twice. The server never repeats another action whose outcome is unknown.
+    True if the action can safely be executed twice. The server never repeats another action whose outcome is unknown.
     """
 
     requires_commit: "bool" = betterproto2.field(6, betterproto2.TYPE_BOOL)
     """
-    Set if the action must not start before the commit of its cause. An action without it can start again after a
+    True if the action must not start before the commit of its cause. If false, the action can start again after a
     crash.
     """
 
     remote: "bool" = betterproto2.field(7, betterproto2.TYPE_BOOL)
     """
-    Set if remote workers execute it.
+    True if remote workers execute the action.
     """
 
     worker_count: "int" = betterproto2.field(8, betterproto2.TYPE_INT32)
     """
-    Remote workers that are connected now and carry it out.
+    Number of connected remote workers that execute the action.
     """
 
     available: "bool" = betterproto2.field(9, betterproto2.TYPE_BOOL)
     """
-    Set if this server can execute it; else `unavailable_reason` has the cause.
+    True if this server can execute the action. If false, `unavailable_reason` states the cause.
     """
 
     unavailable_reason: "str" = betterproto2.field(10, betterproto2.TYPE_STRING)
@@ -2370,35 +2371,36 @@ class ActionSpec(betterproto2.Message):
 
     kind: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
     """
-    Kind, as ListActionKinds names it, such as `memory.search` or `http`. Required.
+    Name of the action kind in ListActionKinds, such as `memory.search` or `http`. Required.
     """
 
     config: "__google__protobuf__.Struct | None" = betterproto2.field(
         2, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    Settings by the kind's schema. Where a step's input has the same field, the input wins.
+    Settings that match the schema of the kind. A field of the step's input overrides the setting of the same name.
     """
 
     timeout_ms: "int | None" = betterproto2.field(3, betterproto2.TYPE_INT32, optional=True)
     """
-    Milliseconds that one attempt may take. Default 30,000.
+    Timeout of one attempt in milliseconds. Default 30,000.
     """
 
     max_attempts: "int | None" = betterproto2.field(4, betterproto2.TYPE_INT32, optional=True)
     """
-    Attempts in all at infrastructure errors, unseen by the task. 1 to 10; default 3. An action that is not
-    idempotent is only tried again when it surely had no effect.
+    Maximum number of attempts after infrastructure errors, including the first. The task does not see these errors. 1
+    to 10. Default 3. The server repeats an action that is not idempotent only if the failed attempt certainly had no
+    effect.
     """
 
     backoff_ms: "int | None" = betterproto2.field(5, betterproto2.TYPE_INT32, optional=True)
     """
-    Milliseconds before the second attempt, doubled before each further one. Default 100.
+    Milliseconds before the second attempt. The time doubles before each further attempt. Default 100.
     """
 
     idempotent: "bool | None" = betterproto2.field(6, betterproto2.TYPE_BOOL, optional=True)
     """
-    Set if the action can safely be executed twice. Unset: as its kind declares.
+    True if the action can safely be executed twice. Unset: the value that its kind declares.
     """
 
 
@@ -2494,7 +2496,7 @@ class Agent(betterproto2.Message):
         7, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    Data of the client's own. Empty: none. At most 64 KiB.
+    Data of the client's own, at most 64 KiB. Empty: none.
     """
 
     budget: "Budget | None" = betterproto2.field(8, betterproto2.TYPE_MESSAGE, optional=True)
@@ -3361,42 +3363,44 @@ class Constraints(betterproto2.Message):
 
     max_moves_per_turn: "int | None" = betterproto2.field(1, betterproto2.TYPE_INT32, optional=True)
     """
-    Most iterations of the loop in one turn; the model is asked to finish on the last. Default 20.
+    Maximum number of moves in one turn. The server asks the model to finish on the last move. Default 20.
     """
 
     allowed_actions: "list[str]" = betterproto2.field(2, betterproto2.TYPE_STRING, repeated=True)
     """
-    Kinds of action (`memory.*`, `http`) that its tools' tasks and workflows may use. Empty: all.
+    Kinds of action (`memory.*`, `http`) that the tasks and workflows of the persona's tools may use. Empty: all.
     """
 
     max_tokens_per_turn: "int" = betterproto2.field(3, betterproto2.TYPE_INT64)
     """
-    Most tokens of one turn, requests and answers together.
+    Maximum number of tokens of one turn, requests and answers together. 0: no limit.
     """
 
     max_cost_micros_per_turn: "int" = betterproto2.field(4, betterproto2.TYPE_INT64)
     """
-    Most cost of one turn in millionths of a US dollar.
+    Maximum cost of one turn in millionths of a US dollar. 0: no limit.
     """
 
     max_turn_ms: "int" = betterproto2.field(5, betterproto2.TYPE_INT64)
     """
-    Longest time of one turn in milliseconds, waiting for tools included.
+    Maximum duration of one turn in milliseconds, including the time spent waiting for tools. 0: no limit.
     """
 
     max_delegation_depth: "int | None" = betterproto2.field(6, betterproto2.TYPE_INT32, optional=True)
     """
-    Maximum depth of delegation from one of its turns. Default 5.
+    Maximum depth of delegation from a turn of the persona. Default 5.
     """
 
     max_tool_calls_per_answer: "int | None" = betterproto2.field(7, betterproto2.TYPE_INT32, optional=True)
     """
-    Most tool calls that are carried out of one answer of the model; the others are answered as refused. Default 64.
+    Maximum number of tool calls that the server executes from one answer of the model. The server answers further
+    calls as refused. Default 64.
     """
 
     max_tool_calls_per_turn: "int | None" = betterproto2.field(8, betterproto2.TYPE_INT32, optional=True)
     """
-    Most tool calls that are carried out in one turn; the others are answered as refused. Default 256.
+    Maximum number of tool calls that the server executes in one turn. The server answers further calls as refused.
+    Default 256.
     """
 
 
@@ -3480,17 +3484,17 @@ class ContextWindow(betterproto2.Message):
         1, betterproto2.TYPE_ENUM, default_factory=lambda: ContextWindowStrategy(0)
     )
     """
-    Strategy.
+    Strategy for making the conversation fit. Default CONTEXT_WINDOW_STRATEGY_SLIDING_WINDOW.
     """
 
     threshold: "float | None" = betterproto2.field(2, betterproto2.TYPE_DOUBLE, optional=True)
     """
-    Part of the model's limit from which on something is left out, above 0 and at most 1. Default 0.8.
+    Share of the model's limit above which the server omits or summarizes messages, above 0 and at most 1. Default 0.8.
     """
 
     keep_recent_messages: "int | None" = betterproto2.field(3, betterproto2.TYPE_INT32, optional=True)
     """
-    Number of the newest messages that stay unchanged. Default 10.
+    Number of newest messages that stay unchanged. Default 10.
     """
 
 
@@ -3540,7 +3544,7 @@ class Conversation(betterproto2.Message):
         7, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    Data of the client's own. Empty: none. At most 64 KiB.
+    Data of the client's own, at most 64 KiB. Empty: none.
     """
 
     last_sequence: "int" = betterproto2.field(8, betterproto2.TYPE_INT64)
@@ -4179,20 +4183,20 @@ default_message_pool.register_message("wonder.v1", "CreateProjectResponse", Crea
 @dataclass(eq=False, repr=False)
 class Definition(betterproto2.Message):
     """
-    One thing that a library holds, in one revision: a persona, tool, workflow, task, action or model profile.
+    One revision of a library resource: a persona, tool, workflow, task, action or model profile.
 
-    Revisions are numbered from 1 and never change. A definition file is the JSON form of this message with
-    snake_case names, written as YAML; in it enum values may be short and in lower case (`target_type: task`).
+    Revisions are numbered from 1 and never change. A definition file is the JSON form of this message with snake_case
+    names, written as YAML. In a definition file an enum value may be short and in lower case (`target_type: task`).
 
-    A reference to a definition is a string: an id (`def_…`), a `library/name` (`wonder/std/recall`: the part
-    after the last slash is the name), or a bare `name` for the same library; each may end in `@revision`
-    (`recall@3`) and otherwise means the newest revision at the moment when a turn or run starts, which then
-    stays with it. A field that ends in `_id` and is said to be a reference takes any of these.
+    A reference to a definition is a string: an id (`def_…`), a `library/name`, or a bare `name` for the same library. In
+    `wonder/std/recall` the part after the last slash is the name. A reference may end in `@revision` (`recall@3`).
+    Without it, the reference means the newest revision at the moment when a turn or run starts; the turn or run keeps
+    that revision. A field that ends in `_id` and is documented as a reference accepts all these forms.
 
-    A mapping is a map from a field name to an expression; expressions and conditions are CEL, at most 4,096
-    characters each, checked when the definition is saved.
+    A mapping is a map from a field name to an expression. Expressions and conditions are CEL, at most 4,096 characters
+    each. The server checks them when it saves the definition.
 
-    A field with a default other than zero is optional: left out, it has the default.
+    A field with a default other than zero is optional. An omitted field has its default.
 
     Oneofs:
         - spec: Content of the definition. Required.
@@ -4217,17 +4221,18 @@ class Definition(betterproto2.Message):
         4, betterproto2.TYPE_ENUM, default_factory=lambda: DefinitionKind(0)
     )
     """
-    Kind. Optional when saving: `spec` determines it.
+    Kind. Optional in a request to save the definition: `spec` determines it.
     """
 
     name: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
     """
-    Name, unique in the library over all kinds. Required: 1 to 100 of `a-z 0-9 _ - .`, starting with a letter.
+    Name, unique in the library over all kinds: 1 to 100 characters of `a-z 0-9 _ - .`, starting with a letter.
+    Required.
     """
 
     description: "str" = betterproto2.field(6, betterproto2.TYPE_STRING)
     """
-    Purpose, for people. At most 4,096 bytes.
+    Purpose of the definition, for people. At most 4,096 bytes.
     """
 
     revision: "int" = betterproto2.field(7, betterproto2.TYPE_INT32)
@@ -4237,8 +4242,8 @@ class Definition(betterproto2.Message):
 
     content_hash: "str" = betterproto2.field(8, betterproto2.TYPE_STRING)
     """
-    SHA-256 of kind, name, description, labels and spec, in hexadecimal. Equal content, equal hash. Set by the
-    server.
+    SHA-256 of kind, name, description, labels and spec, in hexadecimal. Revisions with equal content have equal
+    hashes. Set by the server.
     """
 
     labels: "dict[str, str]" = betterproto2.field(
@@ -4247,7 +4252,7 @@ class Definition(betterproto2.Message):
         map_meta=betterproto2.map_meta(betterproto2.TYPE_STRING, betterproto2.TYPE_STRING),
     )
     """
-    Keys and values of the author's own, for finding things. At most 64.
+    Labels chosen by the author, which ListDefinitions can filter by. At most 64.
     """
 
     create_time: "datetime.datetime | None" = betterproto2.field(
@@ -4266,7 +4271,7 @@ class Definition(betterproto2.Message):
 
     etag: "str" = betterproto2.field(12, betterproto2.TYPE_STRING)
     """
-    Changes with every revision. Set by the server.
+    Etag of the definition. It differs after every new revision. Set by the server.
     """
 
     persona: "PersonaSpec | None" = betterproto2.field(
@@ -5014,38 +5019,41 @@ default_message_pool.register_message("wonder.v1", "ExecuteTaskResponse", Execut
 @dataclass(eq=False, repr=False)
 class ExecutionContext(betterproto2.Message):
     """
-    On whose behalf and where work is done. In a request to a server with tokens `agent_id` needs the right `admin`, and
-    `conversation_id`, `turn_id` and `run_id` need the right `act_as`, else PERMISSION_DENIED.
+    Project, agent, conversation, turn and run for which the server executes work. In a request to a server with tokens,
+    `agent_id` requires the right `admin`, and `conversation_id`, `turn_id` and `run_id` require the right `act_as`, else
+    PERMISSION_DENIED.
     """
 
     project_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
     """
-    Project, by id or name; its permissions apply. Empty: `default`.
+    Id or name of the project. The permissions of the project apply. Empty: `default`.
     """
 
     agent_id: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Agent, by id or name; `memory.*` actions read and write its memories, and without it they are refused.
+    Id or name of the agent. `memory.*` actions read and write the memories of this agent. Empty: the server refuses
+    `memory.*` actions.
     """
 
     conversation_id: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
     """
-    Conversation that the work is for; its branch and sandbox are used.
+    Id of the conversation. The work uses the branch and the sandbox of the conversation. Empty: none.
     """
 
     turn_id: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
     """
-    Turn that the work is for.
+    Id of the turn to which the work belongs. Empty: none.
     """
 
     run_id: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
     """
-    Run that the work is part of.
+    Id of the run to which the work belongs. Empty: none.
     """
 
     branch: "str" = betterproto2.field(6, betterproto2.TYPE_STRING)
     """
-    Branch of the project's repositories to work on. Empty: the conversation's; of a run without one, its own.
+    Branch of the project's repositories. Empty: the branch of the conversation. A run without a conversation has a
+    branch of its own.
     """
 
 
@@ -5100,16 +5108,16 @@ default_message_pool.register_message("wonder.v1", "ExportDefinitionsResponse", 
 @dataclass(eq=False, repr=False)
 class FanIn(betterproto2.Message):
     """
-    Joins the branches of the nearest fan-out that is not joined yet. All its branches must meet at one node. A token
-    without a fan-out continues directly.
+    Fan-in that joins the branches of the nearest fan-out that is not joined yet. All its branches must meet at one node.
+    A token without a fan-out continues directly.
 
-    A failed branch fails the enclosing branch or run. In the modes ANY and M_OF_N it only counts as absent, while enough
-    other branches can still arrive.
+    A failed branch fails the enclosing branch or run. In the modes ANY and M_OF_N a failed branch counts as absent as
+    long as enough other branches can still arrive.
     """
 
     mode: "FanInMode" = betterproto2.field(1, betterproto2.TYPE_ENUM, default_factory=lambda: FanInMode(0))
     """
-    Condition under which the node executes.
+    Condition under which the node executes. Default FAN_IN_MODE_ALL.
     """
 
     count: "int" = betterproto2.field(2, betterproto2.TYPE_INT32)
@@ -5126,17 +5134,17 @@ class FanIn(betterproto2.Message):
         4, betterproto2.TYPE_ENUM, default_factory=lambda: FanInTimeoutPolicy(0)
     )
     """
-    Policy at that time.
+    Policy when the time expires. Default: fail.
     """
 
     merges: "list[Merge]" = betterproto2.field(5, betterproto2.TYPE_MESSAGE, repeated=True)
     """
-    Values of the branches to keep.
+    Values of the branches to store. Empty: none.
     """
 
     fan_out_node_id: "str" = betterproto2.field(6, betterproto2.TYPE_STRING)
     """
-    Id of the node whose fan-out is joined, as a check: it has to be the nearest one. Empty: whichever that is.
+    Id of the node whose fan-out is joined. The server checks that it is the nearest fan-out. Empty: not checked.
     """
 
 
@@ -5146,29 +5154,29 @@ default_message_pool.register_message("wonder.v1", "FanIn", FanIn)
 @dataclass(eq=False, repr=False)
 class Fault(betterproto2.Message):
     """
-    One error, as data: inside streams, and on turns, runs, tasks and tool calls that failed.
+    One error as data. Streams and failed turns, runs, tasks and tool calls carry it.
 
-    A call that is refused carries the same content as its gRPC status instead: exactly one
-    `google.rpc.ErrorInfo` with `reason` (the name below without `ERROR_REASON_`), domain `wonder.v1` and
-    `metadata`; plus `BadRequest` for `field` and `violations`, and `RetryInfo` for `retry_after_ms`.
+    A refused call carries the same content in its gRPC status: exactly one `google.rpc.ErrorInfo` with `reason` (the
+    name below without `ERROR_REASON_`), domain `wonder.v1` and `metadata`. The status also carries `BadRequest` for
+    `field` and `violations`, and `RetryInfo` for `retry_after_ms`.
     """
 
     reason: "ErrorReason" = betterproto2.field(
         1, betterproto2.TYPE_ENUM, default_factory=lambda: ErrorReason(0)
     )
     """
-    Documented reason. Programs decide by the reason, never by the message.
+    Documented reason. Programs must decide by the reason, never by the message.
     """
 
     message: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    A plain sentence for people: what is wrong and what to do about it.
+    Message for people: the problem and its remedy in plain sentences.
     """
 
     field: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
     """
-    Path of the offending field, such as `content` or `definition.workflow.nodes[2].condition`; empty
-    where no single field is at fault.
+    Path of the offending field, such as `content` or `definition.workflow.nodes[2].condition`. Empty if the error does
+    not concern a single field.
     """
 
     metadata: "dict[str, str]" = betterproto2.field(
@@ -5177,22 +5185,22 @@ class Fault(betterproto2.Message):
         map_meta=betterproto2.map_meta(betterproto2.TYPE_STRING, betterproto2.TYPE_STRING),
     )
     """
-    Further facts, by the keys that the reason documents.
+    Further facts. The comment of the reason documents the keys.
     """
 
     retriable: "bool" = betterproto2.field(5, betterproto2.TYPE_BOOL)
     """
-    Set if the unchanged request may succeed later.
+    True if the unchanged request may succeed later.
     """
 
     retry_after_ms: "int | None" = betterproto2.field(6, betterproto2.TYPE_INT64, optional=True)
     """
-    Milliseconds to wait before a retry; unset if unknown.
+    Milliseconds to wait before a retry. Unset if unknown.
     """
 
     violations: "list[FieldViolation]" = betterproto2.field(7, betterproto2.TYPE_MESSAGE, repeated=True)
     """
-    Every violation, where one request has several; `message` and `field` are then those of the first.
+    All violations, if one request has several. `message` and `field` are those of the first violation.
     """
 
 
@@ -5202,7 +5210,7 @@ default_message_pool.register_message("wonder.v1", "Fault", Fault)
 @dataclass(eq=False, repr=False)
 class FieldViolation(betterproto2.Message):
     """
-    One thing that is wrong with one field of a request or definition.
+    One violation in one field of a request or definition.
     """
 
     field: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
@@ -5212,7 +5220,7 @@ class FieldViolation(betterproto2.Message):
 
     description: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Description of the violation, one sentence; for an expression with its column.
+    Description of the violation in one sentence. For an expression it includes the column.
     """
 
 
@@ -5264,8 +5272,8 @@ default_message_pool.register_message("wonder.v1", "FileDiff", FileDiff)
 @dataclass(eq=False, repr=False)
 class ForEach(betterproto2.Message):
     """
-    A fan-out over a list. Each item gets a branch, in which `item`, `index` (from 0) and `branch` (an object of its
-    own, empty at first) can be used.
+    A fan-out over a list. Each item gets a branch. Expressions in the branch can use `item`, `index` (from 0) and
+    `branch`, an object of the branch that is empty at first.
     """
 
     items: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
@@ -5275,12 +5283,12 @@ class ForEach(betterproto2.Message):
 
     max_concurrency: "int" = betterproto2.field(2, betterproto2.TYPE_INT32)
     """
-    Most branches that run at the same time. 0: all.
+    Maximum number of branches that run at the same time. 0: all.
     """
 
     max_items: "int | None" = betterproto2.field(3, betterproto2.TYPE_INT32, optional=True)
     """
-    Longest list that is accepted; a longer one fails the run. Default 1,000.
+    Maximum number of items. A longer list fails the run. Default 1,000.
     """
 
 
@@ -5786,8 +5794,8 @@ default_message_pool.register_message("wonder.v1", "HookOutcome", HookOutcome)
 @dataclass(eq=False, repr=False)
 class HumanGate(betterproto2.Message):
     """
-    A place where a run waits for a person. The node's mapped input is what the person is shown; its result is
-    {decision: "approved" or "rejected", input, comment, user_id}.
+    A gate at which a run waits for a person. The gate shows the mapped input of the node to the person. The result of
+    the node is {decision: "approved" or "rejected", input, comment, user_id}.
     """
 
     prompt: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
@@ -5799,24 +5807,24 @@ class HumanGate(betterproto2.Message):
         2, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    JSON Schema of what the person may edit or answer. Empty: nothing but approve or reject.
+    JSON Schema of the person's edit or answer. Empty: the person can only approve or reject.
     """
 
     user_ids: "list[str]" = betterproto2.field(3, betterproto2.TYPE_STRING, repeated=True)
     """
-    Users who may resolve it. Empty: everyone who may see the run.
+    Ids of the users who may resolve the gate. Empty: every user who may see the run.
     """
 
     expire_after_ms: "int" = betterproto2.field(4, betterproto2.TYPE_INT64)
     """
-    Milliseconds until it expires. 0: never.
+    Milliseconds until the gate expires. 0: never.
     """
 
     on_expire: "GateExpiryPolicy" = betterproto2.field(
         5, betterproto2.TYPE_ENUM, default_factory=lambda: GateExpiryPolicy(0)
     )
     """
-    Policy at that time.
+    Policy when the time expires. Default: fail.
     """
 
 
@@ -6990,7 +6998,7 @@ class Merge(betterproto2.Message):
         3, betterproto2.TYPE_ENUM, default_factory=lambda: MergeStrategy(0)
     )
     """
-    Strategy for joining the values.
+    Strategy for joining the values. Default MERGE_STRATEGY_COLLECT.
     """
 
 
@@ -7392,20 +7400,20 @@ class ModelProfileSpec(betterproto2.Message):
 
     provider: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
     """
-    `auto` (what the operator of the server chose), `offline` (the built-in model), or a provider's name as
-    LiteLLM knows it, such as `openai` or `anthropic`. Required.
+    Provider: `auto` (the choice of the server's operator), `offline` (the built-in model), or the LiteLLM name of a
+    provider, such as `openai` or `anthropic`. Required.
     """
 
     model: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Model, as its provider names it. Empty: the provider's usual one.
+    Name of the model at its provider. Empty: the provider's default model.
     """
 
     format: "ModelFormat" = betterproto2.field(
         3, betterproto2.TYPE_ENUM, default_factory=lambda: ModelFormat(0)
     )
     """
-    Format of requests and answers.
+    Format of requests and answers. Default: the provider's usual format.
     """
 
     parameters: "__google__protobuf__.Struct | None" = betterproto2.field(
@@ -7417,27 +7425,27 @@ class ModelProfileSpec(betterproto2.Message):
 
     timeout_ms: "int | None" = betterproto2.field(5, betterproto2.TYPE_INT32, optional=True)
     """
-    Milliseconds that one attempt may take. Default 120,000.
+    Timeout of one attempt in milliseconds. Default 120,000.
     """
 
     first_token_timeout_ms: "int | None" = betterproto2.field(6, betterproto2.TYPE_INT32, optional=True)
     """
-    Milliseconds until the first token of an attempt must be there. Default 60,000.
+    Timeout for the first token of an attempt in milliseconds. Default 60,000.
     """
 
     chunk_timeout_ms: "int | None" = betterproto2.field(7, betterproto2.TYPE_INT32, optional=True)
     """
-    Milliseconds between two chunks. Default 30,000.
+    Maximum number of milliseconds between two chunks. Default 30,000.
     """
 
     max_attempts: "int | None" = betterproto2.field(8, betterproto2.TYPE_INT32, optional=True)
     """
-    Attempts in all, with 500 ms, 1 s, 2 s, ... between them. 1 to 10; default 3.
+    Maximum number of attempts, including the first, with pauses of 500 ms, 1 s, 2 s, ... 1 to 10. Default 3.
     """
 
     context_window_tokens: "int" = betterproto2.field(9, betterproto2.TYPE_INT32)
     """
-    Tokens that fit into a request and its answer. 0: what is known about the model.
+    Maximum number of tokens of a request and its answer together. 0: the known limit of the model.
     """
 
 
@@ -7564,7 +7572,7 @@ default_message_pool.register_message("wonder.v1", "NetworkPolicy", NetworkPolic
 @dataclass(eq=False, repr=False)
 class Node(betterproto2.Message):
     """
-    One point of a workflow: one target, with data mapped in and out.
+    One node of a workflow: one target with mappings of its input and output.
 
     Oneofs:
         - target: Target of the node. Required.
@@ -7572,7 +7580,7 @@ class Node(betterproto2.Message):
 
     id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
     """
-    Id, unique in the workflow: 1 to 64 of `a-z A-Z 0-9 _ -`. Required.
+    Id, unique in the workflow: 1 to 64 characters of `a-z A-Z 0-9 _ -`. Required.
     """
 
     task_id: "str | None" = betterproto2.field(2, betterproto2.TYPE_STRING, optional=True, group="target")
@@ -7582,24 +7590,24 @@ class Node(betterproto2.Message):
 
     workflow_id: "str | None" = betterproto2.field(3, betterproto2.TYPE_STRING, optional=True, group="target")
     """
-    Reference to a workflow, run as a child.
+    Reference to a workflow. It runs as a child run.
     """
 
     agent_id: "str | None" = betterproto2.field(4, betterproto2.TYPE_STRING, optional=True, group="target")
     """
-    Id or name of an agent, which gets one turn with the mapped input.
+    Id or name of an agent. It gets one turn with the mapped input.
     """
 
     human_gate: "HumanGate | None" = betterproto2.field(
         5, betterproto2.TYPE_MESSAGE, optional=True, group="target"
     )
     """
-    A person who must approve, reject or answer.
+    A human gate: a person must approve, reject or answer.
     """
 
     wait: "Wait | None" = betterproto2.field(14, betterproto2.TYPE_MESSAGE, optional=True, group="target")
     """
-    A pause, until a signal or for a time.
+    A pause until a signal or for a duration.
     """
 
     input_mapping: "dict[str, str]" = betterproto2.field(
@@ -7608,8 +7616,8 @@ class Node(betterproto2.Message):
         map_meta=betterproto2.map_meta(betterproto2.TYPE_STRING, betterproto2.TYPE_STRING),
     )
     """
-    Fields of the target's input, as expressions over `input`, `state`, `output` and `signals`; in a branch of a
-    fan-out also over `branch`, `item` and `index`.
+    Fields of the target's input, as expressions over `input`, `state`, `output` and `signals`. In a branch of a
+    fan-out, expressions can also use `branch`, `item` and `index`.
     """
 
     output_mapping: "dict[str, str]" = betterproto2.field(
@@ -7618,25 +7626,25 @@ class Node(betterproto2.Message):
         map_meta=betterproto2.map_meta(betterproto2.TYPE_STRING, betterproto2.TYPE_STRING),
     )
     """
-    Values to keep, by target (`state.x`, `output.x`, or `branch.x` in a branch), as expressions that also see
-    `result`.
+    Values to store, as a map from a target (`state.x`, `output.x`, or `branch.x` in a branch) to an expression. The
+    expression can also use `result`. Empty: no values are stored.
     """
 
     timeout_ms: "int" = betterproto2.field(8, betterproto2.TYPE_INT64)
     """
-    Milliseconds that the node may take, retries included. 0: no limit.
+    Timeout of the node in milliseconds, including retries. 0: no limit.
     """
 
     description: "str" = betterproto2.field(9, betterproto2.TYPE_STRING)
     """
-    Purpose, a few words, shown in drawings of the graph.
+    Purpose of the node in a few words. Drawings of the graph show it.
     """
 
     invocation_mode: "InvocationMode" = betterproto2.field(
         10, betterproto2.TYPE_ENUM, default_factory=lambda: InvocationMode(0)
     )
     """
-    Mode of calling an agent. Only for agents.
+    Mode of the agent call. Only for agents. Default INVOCATION_MODE_DELEGATE.
     """
 
     retry: "RetryPolicy | None" = betterproto2.field(11, betterproto2.TYPE_MESSAGE, optional=True)
@@ -7646,13 +7654,13 @@ class Node(betterproto2.Message):
 
     fan_out: "bool" = betterproto2.field(12, betterproto2.TYPE_BOOL)
     """
-    If true, every outgoing transition whose condition holds is taken, each by a token of its own; else only
-    the first.
+    If true, one token takes each outgoing transition whose condition is true. If false, one token takes the first of
+    them.
     """
 
     fan_in: "FanIn | None" = betterproto2.field(13, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    If set, tokens that came from one fan-out are joined here before the node runs, once.
+    Fan-in of the node. If set, the node joins the tokens of one fan-out and then executes once. Unset: no fan-in.
     """
 
 
@@ -7909,17 +7917,17 @@ default_message_pool.register_message("wonder.v1", "Participant", Participant)
 @dataclass(eq=False, repr=False)
 class PersonaSpec(betterproto2.Message):
     """
-    Identity and behaviour: who the model is, what it remembers and what it may use.
+    Identity and behaviour of an agent: its prompt, its memory and its tools.
     """
 
     system_prompt: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
     """
-    System prompt: the first text of each request to the model. Required; at most 64 KiB.
+    System prompt, at most 64 KiB. It is the first text of each request to the model. Required.
     """
 
     instructions: "list[str]" = betterproto2.field(2, betterproto2.TYPE_STRING, repeated=True)
     """
-    Rules of behaviour, one each.
+    Rules of behaviour, one rule in each entry.
     """
 
     model_profile_id: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
@@ -7935,8 +7943,8 @@ class PersonaSpec(betterproto2.Message):
 
     memory_extraction_workflow_id: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
     """
-    Reference to the workflow that decides, after each turn, what to remember. Empty: the default of
-    `wonder/std`. `none`: nothing is remembered of itself.
+    Reference to the memory-extraction workflow, which runs after each turn and decides which memories to write. Empty:
+    the default of `wonder/std`. `none`: no workflow runs, and no memories are written automatically.
     """
 
     recent_turns_limit: "int | None" = betterproto2.field(6, betterproto2.TYPE_INT32, optional=True)
@@ -7946,12 +7954,12 @@ class PersonaSpec(betterproto2.Message):
 
     tool_ids: "list[str]" = betterproto2.field(7, betterproto2.TYPE_STRING, repeated=True)
     """
-    References to the tools that the model is offered.
+    References to the tools that the model can call.
     """
 
     constraints: "Constraints | None" = betterproto2.field(8, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    Limits of its turns.
+    Limits of the turns of the persona.
     """
 
     context_window: "ContextWindow | None" = betterproto2.field(9, betterproto2.TYPE_MESSAGE, optional=True)
@@ -8043,7 +8051,7 @@ default_message_pool.register_message("wonder.v1", "PreviewContextResponse", Pre
 @dataclass(eq=False, repr=False)
 class Progress(betterproto2.Message):
     """
-    Progress of long work. Not recorded.
+    Progress of an action. It is not recorded.
     """
 
     message: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
@@ -8053,12 +8061,12 @@ class Progress(betterproto2.Message):
 
     fraction: "float | None" = betterproto2.field(2, betterproto2.TYPE_DOUBLE, optional=True)
     """
-    Completed fraction, from 0 to 1; unset if unknown.
+    Completed fraction, from 0 to 1. Unset if unknown.
     """
 
     output: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
     """
-    More output of it, such as what a command prints.
+    Further output of the action, such as the output of a command.
     """
 
 
@@ -8100,7 +8108,7 @@ class Project(betterproto2.Message):
         6, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    Data of the client's own. Empty: none. At most 64 KiB.
+    Data of the client's own, at most 64 KiB. Empty: none.
     """
 
     create_time: "datetime.datetime | None" = betterproto2.field(
@@ -8623,24 +8631,24 @@ class RetentionRule(betterproto2.Message):
 
     types: "list[str]" = betterproto2.field(1, betterproto2.TYPE_STRING, repeated=True)
     """
-    Types of memory it is about. Empty: all that no earlier rule is about.
+    Types of the memories to which the rule applies. Empty: all types that no earlier rule names.
     """
 
     action: "RetentionAction" = betterproto2.field(
         2, betterproto2.TYPE_ENUM, default_factory=lambda: RetentionAction(0)
     )
     """
-    Action.
+    Action of the rule. Default RETENTION_ACTION_KEEP.
     """
 
     older_than_ms: "int" = betterproto2.field(3, betterproto2.TYPE_INT64)
     """
-    Age in milliseconds from which on it is done.
+    Age of a memory in milliseconds from which the action applies.
     """
 
     consolidation_workflow_id: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
     """
-    Reference to the workflow that summarises, for RETENTION_ACTION_CONSOLIDATE.
+    Reference to the workflow that writes the summary. Only for RETENTION_ACTION_CONSOLIDATE.
     """
 
 
@@ -8655,17 +8663,17 @@ class RetryPolicy(betterproto2.Message):
 
     max_attempts: "int | None" = betterproto2.field(1, betterproto2.TYPE_INT32, optional=True)
     """
-    Attempts in all, the first included. 1 to 10; default 1.
+    Maximum number of attempts, including the first. 1 to 10. Default 1.
     """
 
     backoff_ms: "int | None" = betterproto2.field(2, betterproto2.TYPE_INT32, optional=True)
     """
-    Milliseconds before the second attempt, doubled before each further one. Default 1,000.
+    Milliseconds before the second attempt. The time doubles before each further attempt. Default 1,000.
     """
 
     timeout_ms: "int | None" = betterproto2.field(3, betterproto2.TYPE_INT32, optional=True)
     """
-    Milliseconds that one attempt may take. Default 60,000.
+    Timeout of one attempt in milliseconds. Default 60,000.
     """
 
 
@@ -9325,7 +9333,7 @@ class StartRunRequest(betterproto2.Message):
         4, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    Data of the client's own. Empty: none. At most 64 KiB.
+    Data of the client's own, at most 64 KiB. Empty: none.
     """
 
     timeout_ms: "int" = betterproto2.field(5, betterproto2.TYPE_INT64)
@@ -9371,7 +9379,7 @@ default_message_pool.register_message("wonder.v1", "StartRunResponse", StartRunR
 @dataclass(eq=False, repr=False)
 class Step(betterproto2.Message):
     """
-    One point of a task: one action, with data mapped in and out.
+    One step of a task: one action with mappings of its input and output.
 
     Oneofs:
         - operation: Action of the step. Required.
@@ -9379,7 +9387,7 @@ class Step(betterproto2.Message):
 
     id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
     """
-    Id, unique in the task: 1 to 64 of `a-z A-Z 0-9 _ -`. Required.
+    Id, unique in the task: 1 to 64 characters of `a-z A-Z 0-9 _ -`. Required.
     """
 
     action_id: "str | None" = betterproto2.field(
@@ -9393,12 +9401,12 @@ class Step(betterproto2.Message):
         3, betterproto2.TYPE_MESSAGE, optional=True, group="operation"
     )
     """
-    An action written down here.
+    Action defined in the step itself.
     """
 
     condition: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
     """
-    Over `input`, `state` and `output`; where false, the step is skipped. Empty: true.
+    Condition over `input`, `state` and `output`. If it is false, the step is skipped. Empty: true.
     """
 
     input_mapping: "dict[str, str]" = betterproto2.field(
@@ -9416,15 +9424,15 @@ class Step(betterproto2.Message):
         map_meta=betterproto2.map_meta(betterproto2.TYPE_STRING, betterproto2.TYPE_STRING),
     )
     """
-    Values to keep, by target (`state.x` or `output.x`), as expressions that also see `result`. Empty: none; a task of
-    such steps has an empty object as output.
+    Values to store, as a map from a target (`state.x` or `output.x`) to an expression. The expression can also use
+    `result`. Empty: no values are stored. A task whose steps store no values has an empty object as output.
     """
 
     on_failure: "OnFailure" = betterproto2.field(
         7, betterproto2.TYPE_ENUM, default_factory=lambda: OnFailure(0)
     )
     """
-    Policy for a failed action.
+    Policy for a failed action. Default ON_FAILURE_ABORT.
     """
 
 
@@ -9466,22 +9474,22 @@ class StepTrace(betterproto2.Message):
         2, betterproto2.TYPE_ENUM, default_factory=lambda: StepStatus(0)
     )
     """
-    Result.
+    Status of the step.
     """
 
     task_attempt: "int" = betterproto2.field(3, betterproto2.TYPE_INT32)
     """
-    Attempt of the task that it belongs to, from 1.
+    Number of the task's attempt to which the step belongs, from 1.
     """
 
     attempts: "int" = betterproto2.field(4, betterproto2.TYPE_INT32)
     """
-    Number of attempts of its action, after infrastructure errors.
+    Number of attempts of the action, including attempts after infrastructure errors.
     """
 
     error: "Fault | None" = betterproto2.field(5, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    Cause of the failure; also set if the task continued.
+    Cause of the failure. It is also set if the task continued.
     """
 
     start_time: "datetime.datetime | None" = betterproto2.field(
@@ -9493,12 +9501,12 @@ class StepTrace(betterproto2.Message):
 
     duration_ms: "int" = betterproto2.field(7, betterproto2.TYPE_INT64)
     """
-    Milliseconds it took.
+    Duration in milliseconds.
     """
 
     action_kind: "str" = betterproto2.field(8, betterproto2.TYPE_STRING)
     """
-    Kind of action that it ran.
+    Kind of the executed action.
     """
 
 
@@ -9797,27 +9805,27 @@ class TaskResult(betterproto2.Message):
         1, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    Output, if it succeeded.
+    Output. Unset if the task failed.
     """
 
     error: "Fault | None" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    Cause of the failure; unset if it succeeded.
+    Cause of the failure. Unset if the task succeeded.
     """
 
     steps: "list[StepTrace]" = betterproto2.field(3, betterproto2.TYPE_MESSAGE, repeated=True)
     """
-    Its steps in the order in which they ran, those of earlier attempts first.
+    Traces of the steps in execution order. The steps of earlier attempts come first.
     """
 
     attempts: "int" = betterproto2.field(4, betterproto2.TYPE_INT32)
     """
-    Number of starts from its first step.
+    Number of attempts. Each attempt starts from the first step.
     """
 
     task: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
     """
-    The task, pinned, such as `acme/tools/fetch@2`.
+    Pinned reference of the task, such as `acme/tools/fetch@2`.
     """
 
     duration_ms: "int" = betterproto2.field(6, betterproto2.TYPE_INT64)
@@ -9832,26 +9840,26 @@ default_message_pool.register_message("wonder.v1", "TaskResult", TaskResult)
 @dataclass(eq=False, repr=False)
 class TaskSpec(betterproto2.Message):
     """
-    Linear steps, run in one go, with a context {input, state, output} in memory.
+    A sequence of steps that the server executes as one unit. The context {input, state, output} is in memory only.
     """
 
     steps: "list[Step]" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, repeated=True)
     """
-    Steps in the order in which they run, 1 to 100. Required.
+    Steps in execution order, 1 to 100. Required.
     """
 
     input_schema: "__google__protobuf__.Struct | None" = betterproto2.field(
         2, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    JSON Schema of the input. Empty: anything.
+    JSON Schema of the input. Empty: any input.
     """
 
     output_schema: "__google__protobuf__.Struct | None" = betterproto2.field(
         3, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    JSON Schema of the output. Empty: anything.
+    JSON Schema of the output. Empty: any output.
     """
 
     retry: "RetryPolicy | None" = betterproto2.field(4, betterproto2.TYPE_MESSAGE, optional=True)
@@ -10133,12 +10141,12 @@ default_message_pool.register_message("wonder.v1", "ToolResult", ToolResult)
 @dataclass(eq=False, repr=False)
 class ToolSpec(betterproto2.Message):
     """
-    A tool: the interface that a model sees, and the target that a call starts.
+    A tool: the interface for the model, and the target that a call starts.
     """
 
     name: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
     """
-    Name for the model: 1 to 64 of `a-z A-Z 0-9 _ -`. Empty: the definition's name.
+    Name for the model: 1 to 64 characters of `a-z A-Z 0-9 _ -`. Empty: the name of the definition.
     """
 
     description: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
@@ -10150,8 +10158,8 @@ class ToolSpec(betterproto2.Message):
         3, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    JSON Schema of what the model must send. Empty: an object without fields; for an agent, one with the text
-    `message`. References to other documents are refused.
+    JSON Schema of the input that the model must send. Empty: an object without fields; for an agent, an object with
+    the text `message`. References to other documents are refused.
     """
 
     target_type: "TargetType" = betterproto2.field(
@@ -10163,22 +10171,23 @@ class ToolSpec(betterproto2.Message):
 
     target_id: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
     """
-    Reference to the task or workflow; or an agent's id or name. Required.
+    Reference to the task or workflow, or the id or name of the agent. Required.
     """
 
     is_async: "bool" = betterproto2.field(6, betterproto2.TYPE_BOOL)
     """
-    If true, the agent goes on at once and the result brings another message on the same turn; else the turn
-    waits for the result. An agent that is looped in is always waited for. `retry.timeout_ms` bounds it too.
+    If true, the agent continues immediately, and the result leads to another message in the same turn. If false, the
+    turn waits for the result. A turn always waits for an agent in the mode INVOCATION_MODE_LOOP_IN. `retry.timeout_ms`
+    also limits an asynchronous call.
     """
 
     invocation_mode: "InvocationMode" = betterproto2.field(
         7, betterproto2.TYPE_ENUM, default_factory=lambda: InvocationMode(0)
     )
     """
-    Mode of calling an agent. Only for agents. The model may choose the other mode of a call by a field
-    `invocation_mode` (`delegate`, `loop_in`). The server adds this field to the schema for the model, unless
-    `input_schema` has a field of that name.
+    Mode of the agent call. Only for agents. Default INVOCATION_MODE_DELEGATE. The model may choose the other mode of a
+    call by a field `invocation_mode` (`delegate`, `loop_in`). The server adds this field to the schema for the model,
+    unless `input_schema` has a field of that name.
     """
 
     input_mapping: "dict[str, str]" = betterproto2.field(
@@ -10187,7 +10196,7 @@ class ToolSpec(betterproto2.Message):
         map_meta=betterproto2.map_meta(betterproto2.TYPE_STRING, betterproto2.TYPE_STRING),
     )
     """
-    Fields of the target's input, as expressions over `input`. Empty: the input goes through as it is.
+    Fields of the target's input, as expressions over `input`. Empty: the target receives the input unchanged.
     """
 
     retry: "RetryPolicy | None" = betterproto2.field(9, betterproto2.TYPE_MESSAGE, optional=True)
@@ -10202,39 +10211,41 @@ default_message_pool.register_message("wonder.v1", "ToolSpec", ToolSpec)
 @dataclass(eq=False, repr=False)
 class Transition(betterproto2.Message):
     """
-    An edge. Of a node's transitions the first, by ascending priority and then by order, whose condition holds is
-    taken; all of those if the node fans out.
+    An edge of the graph. The server sorts the transitions of a node by ascending priority and then by order. The token
+    takes the first transition whose condition is true. If the node fans out, tokens take all transitions whose condition
+    is true.
     """
 
     from_node_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
     """
-    Id of the node it leaves. Required.
+    Id of the node where the transition starts. Required.
     """
 
     to_node_id: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Id of the node it leads to. Required.
+    Id of the node where the transition ends. Required.
     """
 
     condition: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
     """
-    Over `input`, `state`, `output` and `signals`, in a branch also `branch`, `item` and `index`. Empty: true.
+    Condition over `input`, `state`, `output` and `signals`. In a branch it can also use `branch`, `item` and `index`.
+    Empty: true.
     """
 
     priority: "int" = betterproto2.field(4, betterproto2.TYPE_INT32)
     """
-    Smaller is tried first. Default 0.
+    Priority. The server evaluates transitions with smaller values first. Default 0.
     """
 
     for_each: "ForEach | None" = betterproto2.field(5, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    If set, one token for each item of a list takes it.
+    If set, one token for each item of a list takes the transition.
     """
 
     loop_limit: "int" = betterproto2.field(6, betterproto2.TYPE_INT32)
     """
-    Maximum number of times that tokens take it in one run, counted separately in each branch of a fan-out. At the
-    limit its condition is false. 0: no limit; it must not be the only way around a cycle.
+    Maximum number of times that tokens take the transition in one run, counted separately in each branch of a fan-out.
+    At the limit its condition is false. 0: no limit. At least one transition of each cycle must have a limit.
     """
 
 
@@ -10652,20 +10663,22 @@ default_message_pool.register_message("wonder.v1", "UserParticipant", UserPartic
 @dataclass(eq=False, repr=False)
 class Wait(betterproto2.Message):
     """
-    A pause that costs nothing and survives restarts. It ends with the signal or with the time, whichever comes first; at
-    least one is set. A signal goes to every node that waits for it when it comes. If none does it stays in line, and ends
-    the next such pause at once: the oldest first, each one pause. The node's result is {received: whether the signal
-    came, payload: what it carried}.
+    A pause that uses no resources and survives restarts. It ends with the signal or after the duration, whichever comes
+    first. At least one of them must be set.
+
+    A signal ends every pause that waits for it when it arrives. If no node waits for it, the server queues the signal.
+    The oldest queued signal immediately ends the next such pause; each signal ends one pause. The result of the node is
+    {received: true if the signal arrived, payload: the payload of the signal}.
     """
 
     signal: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
     """
-    Name of the signal, as SignalRun sends it.
+    Name of the signal in SignalRun. Empty: the node waits only for the duration.
     """
 
     duration_ms: "int" = betterproto2.field(2, betterproto2.TYPE_INT64)
     """
-    Milliseconds. 0: for as long as the signal takes.
+    Maximum duration of the pause in milliseconds. 0: until the signal arrives.
     """
 
 
@@ -10897,37 +10910,37 @@ default_message_pool.register_message("wonder.v1", "WorkflowProgress", WorkflowP
 @dataclass(eq=False, repr=False)
 class WorkflowSpec(betterproto2.Message):
     """
-    A graph of nodes. It begins at one node with one token; a token that finds no transition to take ends there;
-    the run ends with its last token.
+    A graph of nodes. A run starts with one token at the initial node. A token ends at a node where it can take no
+    transition. The run ends when its last token ends.
     """
 
     nodes: "list[Node]" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, repeated=True)
     """
-    The nodes, 1 to 500. Required.
+    Nodes of the graph, 1 to 500. Required.
     """
 
     transitions: "list[Transition]" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, repeated=True)
     """
-    The edges.
+    Transitions between the nodes.
     """
 
     initial_node_id: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
     """
-    Id of the node where it begins. Empty: the first node.
+    Id of the node where a run starts. Empty: the first node.
     """
 
     input_schema: "__google__protobuf__.Struct | None" = betterproto2.field(
         4, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    JSON Schema of the input. Empty: anything.
+    JSON Schema of the input. Empty: any input.
     """
 
     output_schema: "__google__protobuf__.Struct | None" = betterproto2.field(
         5, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    JSON Schema of the output. Empty: anything.
+    JSON Schema of the output. Empty: any output.
     """
 
     output_mapping: "dict[str, str]" = betterproto2.field(
@@ -10936,24 +10949,24 @@ class WorkflowSpec(betterproto2.Message):
         map_meta=betterproto2.map_meta(betterproto2.TYPE_STRING, betterproto2.TYPE_STRING),
     )
     """
-    Fields of the run's output, as expressions over `input`, `state` and `output`. Empty: `output` as it is.
+    Fields of the run's output, as expressions over `input`, `state` and `output`. Empty: `output` unchanged.
     """
 
     timeout_ms: "int" = betterproto2.field(7, betterproto2.TYPE_INT64)
     """
-    Milliseconds that a run may take. 0: no limit.
+    Timeout of a run in milliseconds. 0: no limit.
     """
 
     state_schema: "__google__protobuf__.Struct | None" = betterproto2.field(
         8, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    JSON Schema of `state`, checked whenever a node has written it. Empty: anything.
+    JSON Schema of `state`. The server checks it after each node that writes the state. Empty: any state.
     """
 
     merge_branch_on_completion: "bool" = betterproto2.field(9, betterproto2.TYPE_BOOL)
     """
-    If set, the server merges the branch of the run into its base when the run completes. Conflicts fail the run with
+    If true, the server merges the branch of the run into its base when the run completes. Conflicts fail the run with
     ERROR_REASON_MERGE_CONFLICT; the branch stays.
     """
 
