@@ -166,7 +166,7 @@ class ConversationServiceServicer:
     """
 
     def CreateConversation(self, request, context):
-        """Creates a conversation. ALREADY_EXISTS if the `external_ref` is in use, PROJECT_NOT_FOUND, AGENT_NOT_FOUND,
+        """Creates a conversation. Errors: ALREADY_EXISTS if the `external_ref` is in use, PROJECT_NOT_FOUND, AGENT_NOT_FOUND,
         FIELD_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -174,59 +174,61 @@ class ConversationServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetConversation(self, request, context):
-        """Reads a conversation, by id or by `external_ref`. CONVERSATION_NOT_FOUND.
+        """Reads a conversation by id or by `external_ref`. Errors: CONVERSATION_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListConversations(self, request, context):
-        """Lists conversations; archived ones only if asked for, and without bringing them back. PAGE_TOKEN_INVALID.
+        """Lists conversations. The list includes archived conversations only with `include_archived`, and does not restore
+        them. Errors: PAGE_TOKEN_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UpdateConversation(self, request, context):
-        """Changes a conversation. CONVERSATION_NOT_FOUND, ETAG_MISMATCH, FIELD_MASK_UNSUPPORTED.
+        """Updates a conversation. Errors: CONVERSATION_NOT_FOUND, ETAG_MISMATCH, FIELD_MASK_UNSUPPORTED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteConversation(self, request, context):
-        """Deletes a conversation with all its turns, messages, moves and events, and its branch; what agents remember of it
-        stays. Active turns are cancelled, attached streams end. CONVERSATION_NOT_FOUND, ETAG_MISMATCH.
+        """Deletes a conversation with its turns, messages, moves, events and branch. Memories of agents remain. The server
+        cancels active turns and ends attached streams. Errors: CONVERSATION_NOT_FOUND, ETAG_MISMATCH.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CompleteConversation(self, request, context):
-        """Closes a conversation: it takes no messages until reopened. CONVERSATION_NOT_FOUND, ETAG_MISMATCH,
-        CONVERSATION_NOT_ACTIVE, RESOURCE_IN_USE while turns are active unless `cancel_turns` is set.
+        """Completes a conversation. It accepts no messages until it is reopened. Errors: CONVERSATION_NOT_FOUND,
+        ETAG_MISMATCH, CONVERSATION_NOT_ACTIVE, RESOURCE_IN_USE while turns are active unless `cancel_turns` is set.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ReopenConversation(self, request, context):
-        """Opens a completed conversation again. CONVERSATION_NOT_FOUND, ETAG_MISMATCH; one that is open stays as it is.
+        """Reopens a completed conversation. An open conversation stays unchanged. Errors: CONVERSATION_NOT_FOUND,
+        ETAG_MISMATCH.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ResetConversation(self, request, context):
-        """Resets a conversation: agents no longer see earlier turns. The record stays. CONVERSATION_NOT_FOUND, ETAG_MISMATCH,
-        RESOURCE_IN_USE while turns are active.
+        """Resets a conversation: agents no longer see earlier turns. The record stays. Errors: CONVERSATION_NOT_FOUND,
+        ETAG_MISMATCH, RESOURCE_IN_USE while turns are active.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def AddParticipant(self, request, context):
-        """Adds a user or an agent. An existing participant stays unchanged. CONVERSATION_NOT_FOUND, AGENT_NOT_FOUND,
+        """Adds a user or an agent. An existing participant stays unchanged. Errors: CONVERSATION_NOT_FOUND, AGENT_NOT_FOUND,
         CONVERSATION_NOT_ACTIVE, LIMIT_EXCEEDED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -234,66 +236,68 @@ class ConversationServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def RemoveParticipant(self, request, context):
-        """Removes a user or an agent, who from then on sees and hears nothing; an agent's active turns are cancelled. One who
-        does not take part is no error. CONVERSATION_NOT_FOUND.
+        """Removes a user or an agent. The removed participant no longer sees the conversation, and the server cancels the
+        active turns of a removed agent. Removing a user or agent that is not a participant is not an error. Errors:
+        CONVERSATION_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Converse(self, request_iterator, context):
-        """One stream for a whole conversation: messages in, events and tokens out.
+        """Opens a stream in both directions for one conversation: messages to the server, events and text to the client.
 
-        The client attaches first. The server answers with `attached`, then every event after the client's cursor, then the
-        text so far of messages that are being streamed, then what happens, as it happens. Any number of clients may attach
-        to one conversation; all see the same. A client that goes away cancels nothing: it attaches again, with the
-        sequence of the last event it has seen, and misses nothing and sees nothing twice.
+        The client attaches first. The server answers with `attached`. It then sends every event after the client's cursor,
+        the text so far of messages that are being streamed, and new events and text as they happen. Any number of clients
+        may attach to one conversation; all receive the same. A client that disconnects cancels nothing. It attaches again
+        with the sequence of the last event that it has seen, and receives each later event exactly once.
 
-        The stream goes on when the client half-closes it. It ends with the word `end`, after `detach` or when the server
-        drains; or with a status: CONVERSATION_NOT_FOUND, CURSOR_OUT_OF_RANGE, NOT_ATTACHED, SLOW_READER,
-        MALFORMED_REQUEST. What goes wrong with one `send` or `cancel` comes as `refused`, and the stream lives on.
+        The stream continues when the client half-closes it. It ends with `end` after `detach` or when the server drains,
+        or with a status: CONVERSATION_NOT_FOUND, CURSOR_OUT_OF_RANGE, NOT_ATTACHED, SLOW_READER, MALFORMED_REQUEST. The
+        server reports an error of one `send` or `cancel` as `refused`, and the stream continues.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SendMessage(self, request, context):
-        """Sends a message and starts a turn; does not wait for the answer. CONVERSATION_NOT_FOUND, CONVERSATION_NOT_ACTIVE,
-        NO_AGENT, AGENT_NOT_FOUND, MESSAGE_NOT_FOUND, PAYLOAD_TOO_LARGE, BUDGET_EXHAUSTED, LIMIT_EXCEEDED,
-        SERVER_DRAINING.
+        """Sends a message and starts a turn. The method does not wait for the answer. Errors: CONVERSATION_NOT_FOUND,
+        CONVERSATION_NOT_ACTIVE, NO_AGENT, AGENT_NOT_FOUND, MESSAGE_NOT_FOUND, PAYLOAD_TOO_LARGE, BUDGET_EXHAUSTED,
+        LIMIT_EXCEEDED, SERVER_DRAINING.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Subscribe(self, request, context):
-        """The outgoing half of Converse, for those who only watch. CONVERSATION_NOT_FOUND, CURSOR_OUT_OF_RANGE, SLOW_READER.
+        """Streams a conversation to a client that only reads: the responses of Converse without its requests. Errors:
+        CONVERSATION_NOT_FOUND, CURSOR_OUT_OF_RANGE, SLOW_READER.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CallAgent(self, request, context):
-        """Calls an agent for one turn and waits for its output: the same that a workflow's node or another agent does. A turn
-        that fails is no error of the call: its `error` is in the answer. AGENT_NOT_FOUND, CONVERSATION_NOT_FOUND,
-        INPUT_INVALID, LIMIT_EXCEEDED, SERVER_DRAINING. If the caller goes away the turn is cancelled, unless a
-        `request_id` was given with which the caller can ask again.
+        """Calls an agent for one turn and waits for its output, in the same way as a node of a workflow or another agent. A
+        failed turn is not an error of the call: the response has its `error`. If the caller disconnects, the server
+        cancels the turn, unless the request has a `request_id` with which the caller can repeat it. Errors:
+        AGENT_NOT_FOUND, CONVERSATION_NOT_FOUND, INPUT_INVALID, LIMIT_EXCEEDED, SERVER_DRAINING.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CancelTurn(self, request, context):
-        """Cancels a turn with its model call, tools and delegated turns. Returns after the turn is cancelled. TURN_NOT_FOUND,
-        as for GetTurn; TURN_NOT_ACTIVE.
+        """Cancels a turn with its model call, tools and delegated turns. Returns after the turn is cancelled. Errors:
+        TURN_NOT_FOUND under the conditions of GetTurn, TURN_NOT_ACTIVE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetTurn(self, request, context):
-        """Reads a turn. TURN_NOT_FOUND, also if its conversation is archived and is not named: `conversation_id` brings that
-        back.
+        """Reads a turn. A `conversation_id` restores an archived conversation. Errors: TURN_NOT_FOUND, also for a turn of an
+        archived conversation if `conversation_id` is empty.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -301,7 +305,7 @@ class ConversationServiceServicer:
 
     def ListTurns(self, request, context):
         """Lists the turns of one conversation, restoring it if it is archived, or of all conversations that are not archived.
-        CONVERSATION_NOT_FOUND, PAGE_TOKEN_INVALID.
+        Errors: CONVERSATION_NOT_FOUND, PAGE_TOKEN_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -309,7 +313,8 @@ class ConversationServiceServicer:
 
     def ListMessages(self, request, context):
         """Lists the messages of one conversation, restoring it if it is archived, or of all conversations that are not
-        archived. Of a turn in an archived conversation it lists none. CONVERSATION_NOT_FOUND, PAGE_TOKEN_INVALID.
+        archived. For a turn in an archived conversation the list is empty. Errors: CONVERSATION_NOT_FOUND,
+        PAGE_TOKEN_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -318,7 +323,7 @@ class ConversationServiceServicer:
     def ListMoves(self, request, context):
         """Lists the moves of a turn, of a conversation or of all conversations, with the models' raw answers. A
         `conversation_id` restores an archived conversation. Without it, archived conversations are omitted, and a turn in
-        one is TURN_NOT_FOUND. CONVERSATION_NOT_FOUND, TURN_NOT_FOUND, PAGE_TOKEN_INVALID.
+        an archived conversation is TURN_NOT_FOUND. Errors: CONVERSATION_NOT_FOUND, TURN_NOT_FOUND, PAGE_TOKEN_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -326,15 +331,15 @@ class ConversationServiceServicer:
 
     def ListEvents(self, request, context):
         """Lists the events of one conversation, oldest first, restoring it if it is archived; or of all conversations that
-        are not archived, newest first. CONVERSATION_NOT_FOUND, CURSOR_OUT_OF_RANGE, PAGE_TOKEN_INVALID.
+        are not archived, newest first. Errors: CONVERSATION_NOT_FOUND, CURSOR_OUT_OF_RANGE, PAGE_TOKEN_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ReadMessage(self, request, context):
-        """Reads the text of a message whole, in pieces, as the model or the user wrote it. It is for messages whose `content`
-        was cut. CONVERSATION_NOT_FOUND, MESSAGE_NOT_FOUND.
+        """Streams the complete text of a message in pieces, as the model or the user wrote it. It serves messages whose
+        `content` was truncated. Errors: CONVERSATION_NOT_FOUND, MESSAGE_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -343,7 +348,7 @@ class ConversationServiceServicer:
     def PreviewContext(self, request, context):
         """Returns the request to the model that this message would lead to now, and the source of each part. The server
         executes the context-assembly workflow and records nothing. It asks no model for a summary: with `strategy:
-        summarize` the request omits older messages instead. CONVERSATION_NOT_FOUND, NO_AGENT, AGENT_NOT_FOUND,
+        summarize` the request omits older messages instead. Errors: CONVERSATION_NOT_FOUND, NO_AGENT, AGENT_NOT_FOUND,
         CONTEXT_ASSEMBLY_FAILED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -351,7 +356,7 @@ class ConversationServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def DiffBranch(self, request, context):
-        """Shows what a conversation has changed on its branch of a repository. CONVERSATION_NOT_FOUND, FIELD_INVALID,
+        """Returns the changes of a conversation on its branch of a repository. Errors: CONVERSATION_NOT_FOUND, FIELD_INVALID,
         STORAGE_UNAVAILABLE while the repository cannot be reached or is still being copied.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -359,9 +364,9 @@ class ConversationServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def MergeBranch(self, request, context):
-        """Merge the branch of a conversation, including uncommitted work. Conflicts are no error: the response lists them,
-        and nothing is merged. CONVERSATION_NOT_FOUND, FIELD_INVALID, ETAG_MISMATCH, STORAGE_UNAVAILABLE, RESOURCE_IN_USE
-        if the repository rejects the merge.
+        """Merges the branch of a conversation, including uncommitted work. A conflict is not an error: the response lists the
+        conflicts, and the server merges nothing. Errors: CONVERSATION_NOT_FOUND, FIELD_INVALID, ETAG_MISMATCH,
+        STORAGE_UNAVAILABLE, RESOURCE_IN_USE if the repository rejects the merge.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -20,105 +20,113 @@ class ConversationServiceStub:
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     CreateConversation: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.CreateConversationRequest, _conversation_service_pb2.CreateConversationResponse]
-    """Creates a conversation. ALREADY_EXISTS if the `external_ref` is in use, PROJECT_NOT_FOUND, AGENT_NOT_FOUND,
+    """Creates a conversation. Errors: ALREADY_EXISTS if the `external_ref` is in use, PROJECT_NOT_FOUND, AGENT_NOT_FOUND,
     FIELD_INVALID.
     """
     GetConversation: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.GetConversationRequest, _conversation_service_pb2.GetConversationResponse]
-    """Reads a conversation, by id or by `external_ref`. CONVERSATION_NOT_FOUND."""
+    """Reads a conversation by id or by `external_ref`. Errors: CONVERSATION_NOT_FOUND."""
     ListConversations: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.ListConversationsRequest, _conversation_service_pb2.ListConversationsResponse]
-    """Lists conversations; archived ones only if asked for, and without bringing them back. PAGE_TOKEN_INVALID."""
+    """Lists conversations. The list includes archived conversations only with `include_archived`, and does not restore
+    them. Errors: PAGE_TOKEN_INVALID.
+    """
     UpdateConversation: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.UpdateConversationRequest, _conversation_service_pb2.UpdateConversationResponse]
-    """Changes a conversation. CONVERSATION_NOT_FOUND, ETAG_MISMATCH, FIELD_MASK_UNSUPPORTED."""
+    """Updates a conversation. Errors: CONVERSATION_NOT_FOUND, ETAG_MISMATCH, FIELD_MASK_UNSUPPORTED."""
     DeleteConversation: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.DeleteConversationRequest, _conversation_service_pb2.DeleteConversationResponse]
-    """Deletes a conversation with all its turns, messages, moves and events, and its branch; what agents remember of it
-    stays. Active turns are cancelled, attached streams end. CONVERSATION_NOT_FOUND, ETAG_MISMATCH.
+    """Deletes a conversation with its turns, messages, moves, events and branch. Memories of agents remain. The server
+    cancels active turns and ends attached streams. Errors: CONVERSATION_NOT_FOUND, ETAG_MISMATCH.
     """
     CompleteConversation: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.CompleteConversationRequest, _conversation_service_pb2.CompleteConversationResponse]
-    """Closes a conversation: it takes no messages until reopened. CONVERSATION_NOT_FOUND, ETAG_MISMATCH,
-    CONVERSATION_NOT_ACTIVE, RESOURCE_IN_USE while turns are active unless `cancel_turns` is set.
+    """Completes a conversation. It accepts no messages until it is reopened. Errors: CONVERSATION_NOT_FOUND,
+    ETAG_MISMATCH, CONVERSATION_NOT_ACTIVE, RESOURCE_IN_USE while turns are active unless `cancel_turns` is set.
     """
     ReopenConversation: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.ReopenConversationRequest, _conversation_service_pb2.ReopenConversationResponse]
-    """Opens a completed conversation again. CONVERSATION_NOT_FOUND, ETAG_MISMATCH; one that is open stays as it is."""
+    """Reopens a completed conversation. An open conversation stays unchanged. Errors: CONVERSATION_NOT_FOUND,
+    ETAG_MISMATCH.
+    """
     ResetConversation: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.ResetConversationRequest, _conversation_service_pb2.ResetConversationResponse]
-    """Resets a conversation: agents no longer see earlier turns. The record stays. CONVERSATION_NOT_FOUND, ETAG_MISMATCH,
-    RESOURCE_IN_USE while turns are active.
+    """Resets a conversation: agents no longer see earlier turns. The record stays. Errors: CONVERSATION_NOT_FOUND,
+    ETAG_MISMATCH, RESOURCE_IN_USE while turns are active.
     """
     AddParticipant: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.AddParticipantRequest, _conversation_service_pb2.AddParticipantResponse]
-    """Adds a user or an agent. An existing participant stays unchanged. CONVERSATION_NOT_FOUND, AGENT_NOT_FOUND,
+    """Adds a user or an agent. An existing participant stays unchanged. Errors: CONVERSATION_NOT_FOUND, AGENT_NOT_FOUND,
     CONVERSATION_NOT_ACTIVE, LIMIT_EXCEEDED.
     """
     RemoveParticipant: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.RemoveParticipantRequest, _conversation_service_pb2.RemoveParticipantResponse]
-    """Removes a user or an agent, who from then on sees and hears nothing; an agent's active turns are cancelled. One who
-    does not take part is no error. CONVERSATION_NOT_FOUND.
+    """Removes a user or an agent. The removed participant no longer sees the conversation, and the server cancels the
+    active turns of a removed agent. Removing a user or agent that is not a participant is not an error. Errors:
+    CONVERSATION_NOT_FOUND.
     """
     Converse: _aio.StreamStreamMultiCallable[_conversation_service_pb2.ConverseRequest, _conversation_service_pb2.ConverseResponse]
-    """One stream for a whole conversation: messages in, events and tokens out.
+    """Opens a stream in both directions for one conversation: messages to the server, events and text to the client.
 
-    The client attaches first. The server answers with `attached`, then every event after the client's cursor, then the
-    text so far of messages that are being streamed, then what happens, as it happens. Any number of clients may attach
-    to one conversation; all see the same. A client that goes away cancels nothing: it attaches again, with the
-    sequence of the last event it has seen, and misses nothing and sees nothing twice.
+    The client attaches first. The server answers with `attached`. It then sends every event after the client's cursor,
+    the text so far of messages that are being streamed, and new events and text as they happen. Any number of clients
+    may attach to one conversation; all receive the same. A client that disconnects cancels nothing. It attaches again
+    with the sequence of the last event that it has seen, and receives each later event exactly once.
 
-    The stream goes on when the client half-closes it. It ends with the word `end`, after `detach` or when the server
-    drains; or with a status: CONVERSATION_NOT_FOUND, CURSOR_OUT_OF_RANGE, NOT_ATTACHED, SLOW_READER,
-    MALFORMED_REQUEST. What goes wrong with one `send` or `cancel` comes as `refused`, and the stream lives on.
+    The stream continues when the client half-closes it. It ends with `end` after `detach` or when the server drains,
+    or with a status: CONVERSATION_NOT_FOUND, CURSOR_OUT_OF_RANGE, NOT_ATTACHED, SLOW_READER, MALFORMED_REQUEST. The
+    server reports an error of one `send` or `cancel` as `refused`, and the stream continues.
     """
     SendMessage: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.SendMessageRequest, _conversation_service_pb2.SendMessageResponse]
-    """Sends a message and starts a turn; does not wait for the answer. CONVERSATION_NOT_FOUND, CONVERSATION_NOT_ACTIVE,
-    NO_AGENT, AGENT_NOT_FOUND, MESSAGE_NOT_FOUND, PAYLOAD_TOO_LARGE, BUDGET_EXHAUSTED, LIMIT_EXCEEDED,
-    SERVER_DRAINING.
+    """Sends a message and starts a turn. The method does not wait for the answer. Errors: CONVERSATION_NOT_FOUND,
+    CONVERSATION_NOT_ACTIVE, NO_AGENT, AGENT_NOT_FOUND, MESSAGE_NOT_FOUND, PAYLOAD_TOO_LARGE, BUDGET_EXHAUSTED,
+    LIMIT_EXCEEDED, SERVER_DRAINING.
     """
     Subscribe: _aio.UnaryStreamMultiCallable[_conversation_service_pb2.SubscribeRequest, _conversation_service_pb2.SubscribeResponse]
-    """The outgoing half of Converse, for those who only watch. CONVERSATION_NOT_FOUND, CURSOR_OUT_OF_RANGE, SLOW_READER."""
+    """Streams a conversation to a client that only reads: the responses of Converse without its requests. Errors:
+    CONVERSATION_NOT_FOUND, CURSOR_OUT_OF_RANGE, SLOW_READER.
+    """
     CallAgent: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.CallAgentRequest, _conversation_service_pb2.CallAgentResponse]
-    """Calls an agent for one turn and waits for its output: the same that a workflow's node or another agent does. A turn
-    that fails is no error of the call: its `error` is in the answer. AGENT_NOT_FOUND, CONVERSATION_NOT_FOUND,
-    INPUT_INVALID, LIMIT_EXCEEDED, SERVER_DRAINING. If the caller goes away the turn is cancelled, unless a
-    `request_id` was given with which the caller can ask again.
+    """Calls an agent for one turn and waits for its output, in the same way as a node of a workflow or another agent. A
+    failed turn is not an error of the call: the response has its `error`. If the caller disconnects, the server
+    cancels the turn, unless the request has a `request_id` with which the caller can repeat it. Errors:
+    AGENT_NOT_FOUND, CONVERSATION_NOT_FOUND, INPUT_INVALID, LIMIT_EXCEEDED, SERVER_DRAINING.
     """
     CancelTurn: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.CancelTurnRequest, _conversation_service_pb2.CancelTurnResponse]
-    """Cancels a turn with its model call, tools and delegated turns. Returns after the turn is cancelled. TURN_NOT_FOUND,
-    as for GetTurn; TURN_NOT_ACTIVE.
+    """Cancels a turn with its model call, tools and delegated turns. Returns after the turn is cancelled. Errors:
+    TURN_NOT_FOUND under the conditions of GetTurn, TURN_NOT_ACTIVE.
     """
     GetTurn: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.GetTurnRequest, _conversation_service_pb2.GetTurnResponse]
-    """Reads a turn. TURN_NOT_FOUND, also if its conversation is archived and is not named: `conversation_id` brings that
-    back.
+    """Reads a turn. A `conversation_id` restores an archived conversation. Errors: TURN_NOT_FOUND, also for a turn of an
+    archived conversation if `conversation_id` is empty.
     """
     ListTurns: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.ListTurnsRequest, _conversation_service_pb2.ListTurnsResponse]
     """Lists the turns of one conversation, restoring it if it is archived, or of all conversations that are not archived.
-    CONVERSATION_NOT_FOUND, PAGE_TOKEN_INVALID.
+    Errors: CONVERSATION_NOT_FOUND, PAGE_TOKEN_INVALID.
     """
     ListMessages: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.ListMessagesRequest, _conversation_service_pb2.ListMessagesResponse]
     """Lists the messages of one conversation, restoring it if it is archived, or of all conversations that are not
-    archived. Of a turn in an archived conversation it lists none. CONVERSATION_NOT_FOUND, PAGE_TOKEN_INVALID.
+    archived. For a turn in an archived conversation the list is empty. Errors: CONVERSATION_NOT_FOUND,
+    PAGE_TOKEN_INVALID.
     """
     ListMoves: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.ListMovesRequest, _conversation_service_pb2.ListMovesResponse]
     """Lists the moves of a turn, of a conversation or of all conversations, with the models' raw answers. A
     `conversation_id` restores an archived conversation. Without it, archived conversations are omitted, and a turn in
-    one is TURN_NOT_FOUND. CONVERSATION_NOT_FOUND, TURN_NOT_FOUND, PAGE_TOKEN_INVALID.
+    an archived conversation is TURN_NOT_FOUND. Errors: CONVERSATION_NOT_FOUND, TURN_NOT_FOUND, PAGE_TOKEN_INVALID.
     """
     ListEvents: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.ListEventsRequest, _conversation_service_pb2.ListEventsResponse]
     """Lists the events of one conversation, oldest first, restoring it if it is archived; or of all conversations that
-    are not archived, newest first. CONVERSATION_NOT_FOUND, CURSOR_OUT_OF_RANGE, PAGE_TOKEN_INVALID.
+    are not archived, newest first. Errors: CONVERSATION_NOT_FOUND, CURSOR_OUT_OF_RANGE, PAGE_TOKEN_INVALID.
     """
     ReadMessage: _aio.UnaryStreamMultiCallable[_conversation_service_pb2.ReadMessageRequest, _conversation_service_pb2.ReadMessageResponse]
-    """Reads the text of a message whole, in pieces, as the model or the user wrote it. It is for messages whose `content`
-    was cut. CONVERSATION_NOT_FOUND, MESSAGE_NOT_FOUND.
+    """Streams the complete text of a message in pieces, as the model or the user wrote it. It serves messages whose
+    `content` was truncated. Errors: CONVERSATION_NOT_FOUND, MESSAGE_NOT_FOUND.
     """
     PreviewContext: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.PreviewContextRequest, _conversation_service_pb2.PreviewContextResponse]
     """Returns the request to the model that this message would lead to now, and the source of each part. The server
     executes the context-assembly workflow and records nothing. It asks no model for a summary: with `strategy:
-    summarize` the request omits older messages instead. CONVERSATION_NOT_FOUND, NO_AGENT, AGENT_NOT_FOUND,
+    summarize` the request omits older messages instead. Errors: CONVERSATION_NOT_FOUND, NO_AGENT, AGENT_NOT_FOUND,
     CONTEXT_ASSEMBLY_FAILED.
     """
     DiffBranch: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.DiffBranchRequest, _conversation_service_pb2.DiffBranchResponse]
-    """Shows what a conversation has changed on its branch of a repository. CONVERSATION_NOT_FOUND, FIELD_INVALID,
+    """Returns the changes of a conversation on its branch of a repository. Errors: CONVERSATION_NOT_FOUND, FIELD_INVALID,
     STORAGE_UNAVAILABLE while the repository cannot be reached or is still being copied.
     """
     MergeBranch: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.MergeBranchRequest, _conversation_service_pb2.MergeBranchResponse]
-    """Merge the branch of a conversation, including uncommitted work. Conflicts are no error: the response lists them,
-    and nothing is merged. CONVERSATION_NOT_FOUND, FIELD_INVALID, ETAG_MISMATCH, STORAGE_UNAVAILABLE, RESOURCE_IN_USE
-    if the repository rejects the merge.
+    """Merges the branch of a conversation, including uncommitted work. A conflict is not an error: the response lists the
+    conflicts, and the server merges nothing. Errors: CONVERSATION_NOT_FOUND, FIELD_INVALID, ETAG_MISMATCH,
+    STORAGE_UNAVAILABLE, RESOURCE_IN_USE if the repository rejects the merge.
     """
 
 class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -133,7 +141,7 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _conversation_service_pb2.CreateConversationRequest,
         context: _aio.ServicerContext[_conversation_service_pb2.CreateConversationRequest, _abc.Awaitable[_conversation_service_pb2.CreateConversationResponse]],
     ) -> _abc.Awaitable[_conversation_service_pb2.CreateConversationResponse]:
-        """Creates a conversation. ALREADY_EXISTS if the `external_ref` is in use, PROJECT_NOT_FOUND, AGENT_NOT_FOUND,
+        """Creates a conversation. Errors: ALREADY_EXISTS if the `external_ref` is in use, PROJECT_NOT_FOUND, AGENT_NOT_FOUND,
         FIELD_INVALID.
         """
 
@@ -143,7 +151,7 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _conversation_service_pb2.GetConversationRequest,
         context: _aio.ServicerContext[_conversation_service_pb2.GetConversationRequest, _abc.Awaitable[_conversation_service_pb2.GetConversationResponse]],
     ) -> _abc.Awaitable[_conversation_service_pb2.GetConversationResponse]:
-        """Reads a conversation, by id or by `external_ref`. CONVERSATION_NOT_FOUND."""
+        """Reads a conversation by id or by `external_ref`. Errors: CONVERSATION_NOT_FOUND."""
 
     @_abc_1.abstractmethod
     def ListConversations(
@@ -151,7 +159,9 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _conversation_service_pb2.ListConversationsRequest,
         context: _aio.ServicerContext[_conversation_service_pb2.ListConversationsRequest, _abc.Awaitable[_conversation_service_pb2.ListConversationsResponse]],
     ) -> _abc.Awaitable[_conversation_service_pb2.ListConversationsResponse]:
-        """Lists conversations; archived ones only if asked for, and without bringing them back. PAGE_TOKEN_INVALID."""
+        """Lists conversations. The list includes archived conversations only with `include_archived`, and does not restore
+        them. Errors: PAGE_TOKEN_INVALID.
+        """
 
     @_abc_1.abstractmethod
     def UpdateConversation(
@@ -159,7 +169,7 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _conversation_service_pb2.UpdateConversationRequest,
         context: _aio.ServicerContext[_conversation_service_pb2.UpdateConversationRequest, _abc.Awaitable[_conversation_service_pb2.UpdateConversationResponse]],
     ) -> _abc.Awaitable[_conversation_service_pb2.UpdateConversationResponse]:
-        """Changes a conversation. CONVERSATION_NOT_FOUND, ETAG_MISMATCH, FIELD_MASK_UNSUPPORTED."""
+        """Updates a conversation. Errors: CONVERSATION_NOT_FOUND, ETAG_MISMATCH, FIELD_MASK_UNSUPPORTED."""
 
     @_abc_1.abstractmethod
     def DeleteConversation(
@@ -167,8 +177,8 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _conversation_service_pb2.DeleteConversationRequest,
         context: _aio.ServicerContext[_conversation_service_pb2.DeleteConversationRequest, _abc.Awaitable[_conversation_service_pb2.DeleteConversationResponse]],
     ) -> _abc.Awaitable[_conversation_service_pb2.DeleteConversationResponse]:
-        """Deletes a conversation with all its turns, messages, moves and events, and its branch; what agents remember of it
-        stays. Active turns are cancelled, attached streams end. CONVERSATION_NOT_FOUND, ETAG_MISMATCH.
+        """Deletes a conversation with its turns, messages, moves, events and branch. Memories of agents remain. The server
+        cancels active turns and ends attached streams. Errors: CONVERSATION_NOT_FOUND, ETAG_MISMATCH.
         """
 
     @_abc_1.abstractmethod
@@ -177,8 +187,8 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _conversation_service_pb2.CompleteConversationRequest,
         context: _aio.ServicerContext[_conversation_service_pb2.CompleteConversationRequest, _abc.Awaitable[_conversation_service_pb2.CompleteConversationResponse]],
     ) -> _abc.Awaitable[_conversation_service_pb2.CompleteConversationResponse]:
-        """Closes a conversation: it takes no messages until reopened. CONVERSATION_NOT_FOUND, ETAG_MISMATCH,
-        CONVERSATION_NOT_ACTIVE, RESOURCE_IN_USE while turns are active unless `cancel_turns` is set.
+        """Completes a conversation. It accepts no messages until it is reopened. Errors: CONVERSATION_NOT_FOUND,
+        ETAG_MISMATCH, CONVERSATION_NOT_ACTIVE, RESOURCE_IN_USE while turns are active unless `cancel_turns` is set.
         """
 
     @_abc_1.abstractmethod
@@ -187,7 +197,9 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _conversation_service_pb2.ReopenConversationRequest,
         context: _aio.ServicerContext[_conversation_service_pb2.ReopenConversationRequest, _abc.Awaitable[_conversation_service_pb2.ReopenConversationResponse]],
     ) -> _abc.Awaitable[_conversation_service_pb2.ReopenConversationResponse]:
-        """Opens a completed conversation again. CONVERSATION_NOT_FOUND, ETAG_MISMATCH; one that is open stays as it is."""
+        """Reopens a completed conversation. An open conversation stays unchanged. Errors: CONVERSATION_NOT_FOUND,
+        ETAG_MISMATCH.
+        """
 
     @_abc_1.abstractmethod
     def ResetConversation(
@@ -195,8 +207,8 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _conversation_service_pb2.ResetConversationRequest,
         context: _aio.ServicerContext[_conversation_service_pb2.ResetConversationRequest, _abc.Awaitable[_conversation_service_pb2.ResetConversationResponse]],
     ) -> _abc.Awaitable[_conversation_service_pb2.ResetConversationResponse]:
-        """Resets a conversation: agents no longer see earlier turns. The record stays. CONVERSATION_NOT_FOUND, ETAG_MISMATCH,
-        RESOURCE_IN_USE while turns are active.
+        """Resets a conversation: agents no longer see earlier turns. The record stays. Errors: CONVERSATION_NOT_FOUND,
+        ETAG_MISMATCH, RESOURCE_IN_USE while turns are active.
         """
 
     @_abc_1.abstractmethod
@@ -205,7 +217,7 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _conversation_service_pb2.AddParticipantRequest,
         context: _aio.ServicerContext[_conversation_service_pb2.AddParticipantRequest, _abc.Awaitable[_conversation_service_pb2.AddParticipantResponse]],
     ) -> _abc.Awaitable[_conversation_service_pb2.AddParticipantResponse]:
-        """Adds a user or an agent. An existing participant stays unchanged. CONVERSATION_NOT_FOUND, AGENT_NOT_FOUND,
+        """Adds a user or an agent. An existing participant stays unchanged. Errors: CONVERSATION_NOT_FOUND, AGENT_NOT_FOUND,
         CONVERSATION_NOT_ACTIVE, LIMIT_EXCEEDED.
         """
 
@@ -215,8 +227,9 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _conversation_service_pb2.RemoveParticipantRequest,
         context: _aio.ServicerContext[_conversation_service_pb2.RemoveParticipantRequest, _abc.Awaitable[_conversation_service_pb2.RemoveParticipantResponse]],
     ) -> _abc.Awaitable[_conversation_service_pb2.RemoveParticipantResponse]:
-        """Removes a user or an agent, who from then on sees and hears nothing; an agent's active turns are cancelled. One who
-        does not take part is no error. CONVERSATION_NOT_FOUND.
+        """Removes a user or an agent. The removed participant no longer sees the conversation, and the server cancels the
+        active turns of a removed agent. Removing a user or agent that is not a participant is not an error. Errors:
+        CONVERSATION_NOT_FOUND.
         """
 
     @_abc_1.abstractmethod
@@ -225,16 +238,16 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _abc.AsyncIterator[_conversation_service_pb2.ConverseRequest],
         context: _aio.ServicerContext[_abc.AsyncIterator[_conversation_service_pb2.ConverseRequest], _abc.AsyncIterator[_conversation_service_pb2.ConverseResponse]],
     ) -> _abc.AsyncIterator[_conversation_service_pb2.ConverseResponse]:
-        """One stream for a whole conversation: messages in, events and tokens out.
+        """Opens a stream in both directions for one conversation: messages to the server, events and text to the client.
 
-        The client attaches first. The server answers with `attached`, then every event after the client's cursor, then the
-        text so far of messages that are being streamed, then what happens, as it happens. Any number of clients may attach
-        to one conversation; all see the same. A client that goes away cancels nothing: it attaches again, with the
-        sequence of the last event it has seen, and misses nothing and sees nothing twice.
+        The client attaches first. The server answers with `attached`. It then sends every event after the client's cursor,
+        the text so far of messages that are being streamed, and new events and text as they happen. Any number of clients
+        may attach to one conversation; all receive the same. A client that disconnects cancels nothing. It attaches again
+        with the sequence of the last event that it has seen, and receives each later event exactly once.
 
-        The stream goes on when the client half-closes it. It ends with the word `end`, after `detach` or when the server
-        drains; or with a status: CONVERSATION_NOT_FOUND, CURSOR_OUT_OF_RANGE, NOT_ATTACHED, SLOW_READER,
-        MALFORMED_REQUEST. What goes wrong with one `send` or `cancel` comes as `refused`, and the stream lives on.
+        The stream continues when the client half-closes it. It ends with `end` after `detach` or when the server drains,
+        or with a status: CONVERSATION_NOT_FOUND, CURSOR_OUT_OF_RANGE, NOT_ATTACHED, SLOW_READER, MALFORMED_REQUEST. The
+        server reports an error of one `send` or `cancel` as `refused`, and the stream continues.
         """
 
     @_abc_1.abstractmethod
@@ -243,9 +256,9 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _conversation_service_pb2.SendMessageRequest,
         context: _aio.ServicerContext[_conversation_service_pb2.SendMessageRequest, _abc.Awaitable[_conversation_service_pb2.SendMessageResponse]],
     ) -> _abc.Awaitable[_conversation_service_pb2.SendMessageResponse]:
-        """Sends a message and starts a turn; does not wait for the answer. CONVERSATION_NOT_FOUND, CONVERSATION_NOT_ACTIVE,
-        NO_AGENT, AGENT_NOT_FOUND, MESSAGE_NOT_FOUND, PAYLOAD_TOO_LARGE, BUDGET_EXHAUSTED, LIMIT_EXCEEDED,
-        SERVER_DRAINING.
+        """Sends a message and starts a turn. The method does not wait for the answer. Errors: CONVERSATION_NOT_FOUND,
+        CONVERSATION_NOT_ACTIVE, NO_AGENT, AGENT_NOT_FOUND, MESSAGE_NOT_FOUND, PAYLOAD_TOO_LARGE, BUDGET_EXHAUSTED,
+        LIMIT_EXCEEDED, SERVER_DRAINING.
         """
 
     @_abc_1.abstractmethod
@@ -254,7 +267,9 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _conversation_service_pb2.SubscribeRequest,
         context: _aio.ServicerContext[_conversation_service_pb2.SubscribeRequest, _abc.AsyncIterator[_conversation_service_pb2.SubscribeResponse]],
     ) -> _abc.AsyncIterator[_conversation_service_pb2.SubscribeResponse]:
-        """The outgoing half of Converse, for those who only watch. CONVERSATION_NOT_FOUND, CURSOR_OUT_OF_RANGE, SLOW_READER."""
+        """Streams a conversation to a client that only reads: the responses of Converse without its requests. Errors:
+        CONVERSATION_NOT_FOUND, CURSOR_OUT_OF_RANGE, SLOW_READER.
+        """
 
     @_abc_1.abstractmethod
     def CallAgent(
@@ -262,10 +277,10 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _conversation_service_pb2.CallAgentRequest,
         context: _aio.ServicerContext[_conversation_service_pb2.CallAgentRequest, _abc.Awaitable[_conversation_service_pb2.CallAgentResponse]],
     ) -> _abc.Awaitable[_conversation_service_pb2.CallAgentResponse]:
-        """Calls an agent for one turn and waits for its output: the same that a workflow's node or another agent does. A turn
-        that fails is no error of the call: its `error` is in the answer. AGENT_NOT_FOUND, CONVERSATION_NOT_FOUND,
-        INPUT_INVALID, LIMIT_EXCEEDED, SERVER_DRAINING. If the caller goes away the turn is cancelled, unless a
-        `request_id` was given with which the caller can ask again.
+        """Calls an agent for one turn and waits for its output, in the same way as a node of a workflow or another agent. A
+        failed turn is not an error of the call: the response has its `error`. If the caller disconnects, the server
+        cancels the turn, unless the request has a `request_id` with which the caller can repeat it. Errors:
+        AGENT_NOT_FOUND, CONVERSATION_NOT_FOUND, INPUT_INVALID, LIMIT_EXCEEDED, SERVER_DRAINING.
         """
 
     @_abc_1.abstractmethod
@@ -274,8 +289,8 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _conversation_service_pb2.CancelTurnRequest,
         context: _aio.ServicerContext[_conversation_service_pb2.CancelTurnRequest, _abc.Awaitable[_conversation_service_pb2.CancelTurnResponse]],
     ) -> _abc.Awaitable[_conversation_service_pb2.CancelTurnResponse]:
-        """Cancels a turn with its model call, tools and delegated turns. Returns after the turn is cancelled. TURN_NOT_FOUND,
-        as for GetTurn; TURN_NOT_ACTIVE.
+        """Cancels a turn with its model call, tools and delegated turns. Returns after the turn is cancelled. Errors:
+        TURN_NOT_FOUND under the conditions of GetTurn, TURN_NOT_ACTIVE.
         """
 
     @_abc_1.abstractmethod
@@ -284,8 +299,8 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _conversation_service_pb2.GetTurnRequest,
         context: _aio.ServicerContext[_conversation_service_pb2.GetTurnRequest, _abc.Awaitable[_conversation_service_pb2.GetTurnResponse]],
     ) -> _abc.Awaitable[_conversation_service_pb2.GetTurnResponse]:
-        """Reads a turn. TURN_NOT_FOUND, also if its conversation is archived and is not named: `conversation_id` brings that
-        back.
+        """Reads a turn. A `conversation_id` restores an archived conversation. Errors: TURN_NOT_FOUND, also for a turn of an
+        archived conversation if `conversation_id` is empty.
         """
 
     @_abc_1.abstractmethod
@@ -295,7 +310,7 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_conversation_service_pb2.ListTurnsRequest, _abc.Awaitable[_conversation_service_pb2.ListTurnsResponse]],
     ) -> _abc.Awaitable[_conversation_service_pb2.ListTurnsResponse]:
         """Lists the turns of one conversation, restoring it if it is archived, or of all conversations that are not archived.
-        CONVERSATION_NOT_FOUND, PAGE_TOKEN_INVALID.
+        Errors: CONVERSATION_NOT_FOUND, PAGE_TOKEN_INVALID.
         """
 
     @_abc_1.abstractmethod
@@ -305,7 +320,8 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_conversation_service_pb2.ListMessagesRequest, _abc.Awaitable[_conversation_service_pb2.ListMessagesResponse]],
     ) -> _abc.Awaitable[_conversation_service_pb2.ListMessagesResponse]:
         """Lists the messages of one conversation, restoring it if it is archived, or of all conversations that are not
-        archived. Of a turn in an archived conversation it lists none. CONVERSATION_NOT_FOUND, PAGE_TOKEN_INVALID.
+        archived. For a turn in an archived conversation the list is empty. Errors: CONVERSATION_NOT_FOUND,
+        PAGE_TOKEN_INVALID.
         """
 
     @_abc_1.abstractmethod
@@ -316,7 +332,7 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _abc.Awaitable[_conversation_service_pb2.ListMovesResponse]:
         """Lists the moves of a turn, of a conversation or of all conversations, with the models' raw answers. A
         `conversation_id` restores an archived conversation. Without it, archived conversations are omitted, and a turn in
-        one is TURN_NOT_FOUND. CONVERSATION_NOT_FOUND, TURN_NOT_FOUND, PAGE_TOKEN_INVALID.
+        an archived conversation is TURN_NOT_FOUND. Errors: CONVERSATION_NOT_FOUND, TURN_NOT_FOUND, PAGE_TOKEN_INVALID.
         """
 
     @_abc_1.abstractmethod
@@ -326,7 +342,7 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_conversation_service_pb2.ListEventsRequest, _abc.Awaitable[_conversation_service_pb2.ListEventsResponse]],
     ) -> _abc.Awaitable[_conversation_service_pb2.ListEventsResponse]:
         """Lists the events of one conversation, oldest first, restoring it if it is archived; or of all conversations that
-        are not archived, newest first. CONVERSATION_NOT_FOUND, CURSOR_OUT_OF_RANGE, PAGE_TOKEN_INVALID.
+        are not archived, newest first. Errors: CONVERSATION_NOT_FOUND, CURSOR_OUT_OF_RANGE, PAGE_TOKEN_INVALID.
         """
 
     @_abc_1.abstractmethod
@@ -335,8 +351,8 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _conversation_service_pb2.ReadMessageRequest,
         context: _aio.ServicerContext[_conversation_service_pb2.ReadMessageRequest, _abc.AsyncIterator[_conversation_service_pb2.ReadMessageResponse]],
     ) -> _abc.AsyncIterator[_conversation_service_pb2.ReadMessageResponse]:
-        """Reads the text of a message whole, in pieces, as the model or the user wrote it. It is for messages whose `content`
-        was cut. CONVERSATION_NOT_FOUND, MESSAGE_NOT_FOUND.
+        """Streams the complete text of a message in pieces, as the model or the user wrote it. It serves messages whose
+        `content` was truncated. Errors: CONVERSATION_NOT_FOUND, MESSAGE_NOT_FOUND.
         """
 
     @_abc_1.abstractmethod
@@ -347,7 +363,7 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _abc.Awaitable[_conversation_service_pb2.PreviewContextResponse]:
         """Returns the request to the model that this message would lead to now, and the source of each part. The server
         executes the context-assembly workflow and records nothing. It asks no model for a summary: with `strategy:
-        summarize` the request omits older messages instead. CONVERSATION_NOT_FOUND, NO_AGENT, AGENT_NOT_FOUND,
+        summarize` the request omits older messages instead. Errors: CONVERSATION_NOT_FOUND, NO_AGENT, AGENT_NOT_FOUND,
         CONTEXT_ASSEMBLY_FAILED.
         """
 
@@ -357,7 +373,7 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _conversation_service_pb2.DiffBranchRequest,
         context: _aio.ServicerContext[_conversation_service_pb2.DiffBranchRequest, _abc.Awaitable[_conversation_service_pb2.DiffBranchResponse]],
     ) -> _abc.Awaitable[_conversation_service_pb2.DiffBranchResponse]:
-        """Shows what a conversation has changed on its branch of a repository. CONVERSATION_NOT_FOUND, FIELD_INVALID,
+        """Returns the changes of a conversation on its branch of a repository. Errors: CONVERSATION_NOT_FOUND, FIELD_INVALID,
         STORAGE_UNAVAILABLE while the repository cannot be reached or is still being copied.
         """
 
@@ -367,9 +383,9 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _conversation_service_pb2.MergeBranchRequest,
         context: _aio.ServicerContext[_conversation_service_pb2.MergeBranchRequest, _abc.Awaitable[_conversation_service_pb2.MergeBranchResponse]],
     ) -> _abc.Awaitable[_conversation_service_pb2.MergeBranchResponse]:
-        """Merge the branch of a conversation, including uncommitted work. Conflicts are no error: the response lists them,
-        and nothing is merged. CONVERSATION_NOT_FOUND, FIELD_INVALID, ETAG_MISMATCH, STORAGE_UNAVAILABLE, RESOURCE_IN_USE
-        if the repository rejects the merge.
+        """Merges the branch of a conversation, including uncommitted work. A conflict is not an error: the response lists the
+        conflicts, and the server merges nothing. Errors: CONVERSATION_NOT_FOUND, FIELD_INVALID, ETAG_MISMATCH,
+        STORAGE_UNAVAILABLE, RESOURCE_IN_USE if the repository rejects the merge.
         """
 
 def add_ConversationServiceServicer_to_server(servicer: ConversationServiceServicer, server: _aio.Server) -> None: ...

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class CoordinatorServiceStub:
-    """Runs of workflows. A run is durable: after a crash it goes on from its last recorded decision.
+    """Runs of workflows. A run is durable: after a crash it continues from its last recorded decision.
 
     Paging, `request_id`, `etag` and `validate_only` follow the rules in the comment of LibraryService.
     """
@@ -90,68 +90,68 @@ class CoordinatorServiceStub:
 
 
 class CoordinatorServiceServicer:
-    """Runs of workflows. A run is durable: after a crash it goes on from its last recorded decision.
+    """Runs of workflows. A run is durable: after a crash it continues from its last recorded decision.
 
     Paging, `request_id`, `etag` and `validate_only` follow the rules in the comment of LibraryService.
     """
 
     def StartRun(self, request, context):
-        """Starts a run. Waits for its end only if `wait_ms` is set. DEFINITION_NOT_FOUND, INPUT_INVALID, PROJECT_NOT_FOUND, AGENT_NOT_FOUND,
-        CONVERSATION_NOT_FOUND, LIMIT_EXCEEDED, SERVER_DRAINING.
+        """Starts a run. The method waits for the end of the run only if `wait_ms` is set. Errors: DEFINITION_NOT_FOUND,
+        INPUT_INVALID, PROJECT_NOT_FOUND, AGENT_NOT_FOUND, CONVERSATION_NOT_FOUND, LIMIT_EXCEEDED, SERVER_DRAINING.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetRun(self, request, context):
-        """Reads a run. RUN_NOT_FOUND; as in every RPC that names a run, also for those of an archived conversation, until
-        that is brought back, by ListRuns with its `conversation_id` for one.
+        """Reads a run. Errors: RUN_NOT_FOUND. Each method that names a run also fails with RUN_NOT_FOUND for a run of an
+        archived conversation, until a request restores the conversation, such as ListRuns with its `conversation_id`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListRuns(self, request, context):
-        """Lists runs: of one conversation, which is brought back if it is archived, or of all but archived ones.
-        DEFINITION_NOT_FOUND, PAGE_TOKEN_INVALID.
+        """Lists the runs of one conversation, restoring it if it is archived, or all runs except those of archived
+        conversations. Errors: DEFINITION_NOT_FOUND, PAGE_TOKEN_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CancelRun(self, request, context):
-        """Cancels a run with its tasks, children, gates and agents. Answers when the run is cancelled. RUN_NOT_FOUND,
-        RUN_NOT_ACTIVE.
+        """Cancels a run with its tasks, child runs, gates and agent turns. Returns after the run is cancelled. Errors:
+        RUN_NOT_FOUND, RUN_NOT_ACTIVE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SignalRun(self, request, context):
-        """Sends a signal to a run: it can be read as `signals.<name>` by expressions, the newest of each name, and wakes nodes
-        that wait for it. RUN_NOT_FOUND, RUN_NOT_ACTIVE.
+        """Sends a signal to a run. Expressions read the newest signal of each name as `signals.<name>`. The signal ends the
+        pause of nodes that wait for it. Errors: RUN_NOT_FOUND, RUN_NOT_ACTIVE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def WatchRun(self, request, context):
-        """Shows a run's events from a cursor on, then as they happen, and ends with the word `end` after the run's last.
-        RUN_NOT_FOUND, CURSOR_OUT_OF_RANGE, SLOW_READER.
+        """Streams the events of a run: first those after a cursor, then new events as they happen. The stream ends with `end`
+        after the last event of the run. Errors: RUN_NOT_FOUND, CURSOR_OUT_OF_RANGE, SLOW_READER.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListGates(self, request, context):
-        """Lists human gates, oldest first. RUN_NOT_FOUND, PROJECT_NOT_FOUND, PAGE_TOKEN_INVALID.
+        """Lists human gates, oldest first. Errors: RUN_NOT_FOUND, PROJECT_NOT_FOUND, PAGE_TOKEN_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ResolveGate(self, request, context):
-        """Approves or rejects at a gate, with edited input where the gate takes it. GATE_NOT_FOUND, GATE_RESOLVED,
+        """Approves or rejects at a gate, with edited input if the gate accepts it. Errors: GATE_NOT_FOUND, GATE_RESOLVED,
         INPUT_INVALID, PERMISSION_DENIED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -159,16 +159,16 @@ class CoordinatorServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ReplayRun(self, request, context):
-        """Feeds a run's recorded inputs to the planner as it is today, and says whether it decides the same. Changes nothing.
-        RUN_NOT_FOUND.
+        """Replays a run: feeds its recorded inputs to the current planner and compares the decisions with the recorded ones.
+        The method changes nothing. Errors: RUN_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ForkRun(self, request, context):
-        """Starts a new run that takes over another's record up to a chosen point and goes on from there. RUN_NOT_FOUND,
-        CURSOR_OUT_OF_RANGE, INPUT_INVALID, DEFINITION_NOT_FOUND.
+        """Starts a new run from a point in another run's journal. The new run takes over the record up to that point and
+        continues from there. Errors: RUN_NOT_FOUND, CURSOR_OUT_OF_RANGE, INPUT_INVALID, DEFINITION_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -236,7 +236,7 @@ def add_CoordinatorServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class CoordinatorService:
-    """Runs of workflows. A run is durable: after a crash it goes on from its last recorded decision.
+    """Runs of workflows. A run is durable: after a crash it continues from its last recorded decision.
 
     Paging, `request_id`, `etag` and `validate_only` follow the rules in the comment of LibraryService.
     """

@@ -13,53 +13,53 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class CoordinatorServiceStub:
-    """Runs of workflows. A run is durable: after a crash it goes on from its last recorded decision.
+    """Runs of workflows. A run is durable: after a crash it continues from its last recorded decision.
 
     Paging, `request_id`, `etag` and `validate_only` follow the rules in the comment of LibraryService.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     StartRun: _aio.UnaryUnaryMultiCallable[_coordinator_service_pb2.StartRunRequest, _coordinator_service_pb2.StartRunResponse]
-    """Starts a run. Waits for its end only if `wait_ms` is set. DEFINITION_NOT_FOUND, INPUT_INVALID, PROJECT_NOT_FOUND, AGENT_NOT_FOUND,
-    CONVERSATION_NOT_FOUND, LIMIT_EXCEEDED, SERVER_DRAINING.
+    """Starts a run. The method waits for the end of the run only if `wait_ms` is set. Errors: DEFINITION_NOT_FOUND,
+    INPUT_INVALID, PROJECT_NOT_FOUND, AGENT_NOT_FOUND, CONVERSATION_NOT_FOUND, LIMIT_EXCEEDED, SERVER_DRAINING.
     """
     GetRun: _aio.UnaryUnaryMultiCallable[_coordinator_service_pb2.GetRunRequest, _coordinator_service_pb2.GetRunResponse]
-    """Reads a run. RUN_NOT_FOUND; as in every RPC that names a run, also for those of an archived conversation, until
-    that is brought back, by ListRuns with its `conversation_id` for one.
+    """Reads a run. Errors: RUN_NOT_FOUND. Each method that names a run also fails with RUN_NOT_FOUND for a run of an
+    archived conversation, until a request restores the conversation, such as ListRuns with its `conversation_id`.
     """
     ListRuns: _aio.UnaryUnaryMultiCallable[_coordinator_service_pb2.ListRunsRequest, _coordinator_service_pb2.ListRunsResponse]
-    """Lists runs: of one conversation, which is brought back if it is archived, or of all but archived ones.
-    DEFINITION_NOT_FOUND, PAGE_TOKEN_INVALID.
+    """Lists the runs of one conversation, restoring it if it is archived, or all runs except those of archived
+    conversations. Errors: DEFINITION_NOT_FOUND, PAGE_TOKEN_INVALID.
     """
     CancelRun: _aio.UnaryUnaryMultiCallable[_coordinator_service_pb2.CancelRunRequest, _coordinator_service_pb2.CancelRunResponse]
-    """Cancels a run with its tasks, children, gates and agents. Answers when the run is cancelled. RUN_NOT_FOUND,
-    RUN_NOT_ACTIVE.
+    """Cancels a run with its tasks, child runs, gates and agent turns. Returns after the run is cancelled. Errors:
+    RUN_NOT_FOUND, RUN_NOT_ACTIVE.
     """
     SignalRun: _aio.UnaryUnaryMultiCallable[_coordinator_service_pb2.SignalRunRequest, _coordinator_service_pb2.SignalRunResponse]
-    """Sends a signal to a run: it can be read as `signals.<name>` by expressions, the newest of each name, and wakes nodes
-    that wait for it. RUN_NOT_FOUND, RUN_NOT_ACTIVE.
+    """Sends a signal to a run. Expressions read the newest signal of each name as `signals.<name>`. The signal ends the
+    pause of nodes that wait for it. Errors: RUN_NOT_FOUND, RUN_NOT_ACTIVE.
     """
     WatchRun: _aio.UnaryStreamMultiCallable[_coordinator_service_pb2.WatchRunRequest, _coordinator_service_pb2.WatchRunResponse]
-    """Shows a run's events from a cursor on, then as they happen, and ends with the word `end` after the run's last.
-    RUN_NOT_FOUND, CURSOR_OUT_OF_RANGE, SLOW_READER.
+    """Streams the events of a run: first those after a cursor, then new events as they happen. The stream ends with `end`
+    after the last event of the run. Errors: RUN_NOT_FOUND, CURSOR_OUT_OF_RANGE, SLOW_READER.
     """
     ListGates: _aio.UnaryUnaryMultiCallable[_coordinator_service_pb2.ListGatesRequest, _coordinator_service_pb2.ListGatesResponse]
-    """Lists human gates, oldest first. RUN_NOT_FOUND, PROJECT_NOT_FOUND, PAGE_TOKEN_INVALID."""
+    """Lists human gates, oldest first. Errors: RUN_NOT_FOUND, PROJECT_NOT_FOUND, PAGE_TOKEN_INVALID."""
     ResolveGate: _aio.UnaryUnaryMultiCallable[_coordinator_service_pb2.ResolveGateRequest, _coordinator_service_pb2.ResolveGateResponse]
-    """Approves or rejects at a gate, with edited input where the gate takes it. GATE_NOT_FOUND, GATE_RESOLVED,
+    """Approves or rejects at a gate, with edited input if the gate accepts it. Errors: GATE_NOT_FOUND, GATE_RESOLVED,
     INPUT_INVALID, PERMISSION_DENIED.
     """
     ReplayRun: _aio.UnaryUnaryMultiCallable[_coordinator_service_pb2.ReplayRunRequest, _coordinator_service_pb2.ReplayRunResponse]
-    """Feeds a run's recorded inputs to the planner as it is today, and says whether it decides the same. Changes nothing.
-    RUN_NOT_FOUND.
+    """Replays a run: feeds its recorded inputs to the current planner and compares the decisions with the recorded ones.
+    The method changes nothing. Errors: RUN_NOT_FOUND.
     """
     ForkRun: _aio.UnaryUnaryMultiCallable[_coordinator_service_pb2.ForkRunRequest, _coordinator_service_pb2.ForkRunResponse]
-    """Starts a new run that takes over another's record up to a chosen point and goes on from there. RUN_NOT_FOUND,
-    CURSOR_OUT_OF_RANGE, INPUT_INVALID, DEFINITION_NOT_FOUND.
+    """Starts a new run from a point in another run's journal. The new run takes over the record up to that point and
+    continues from there. Errors: RUN_NOT_FOUND, CURSOR_OUT_OF_RANGE, INPUT_INVALID, DEFINITION_NOT_FOUND.
     """
 
 class CoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Runs of workflows. A run is durable: after a crash it goes on from its last recorded decision.
+    """Runs of workflows. A run is durable: after a crash it continues from its last recorded decision.
 
     Paging, `request_id`, `etag` and `validate_only` follow the rules in the comment of LibraryService.
     """
@@ -70,8 +70,8 @@ class CoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_service_pb2.StartRunRequest,
         context: _aio.ServicerContext[_coordinator_service_pb2.StartRunRequest, _abc.Awaitable[_coordinator_service_pb2.StartRunResponse]],
     ) -> _abc.Awaitable[_coordinator_service_pb2.StartRunResponse]:
-        """Starts a run. Waits for its end only if `wait_ms` is set. DEFINITION_NOT_FOUND, INPUT_INVALID, PROJECT_NOT_FOUND, AGENT_NOT_FOUND,
-        CONVERSATION_NOT_FOUND, LIMIT_EXCEEDED, SERVER_DRAINING.
+        """Starts a run. The method waits for the end of the run only if `wait_ms` is set. Errors: DEFINITION_NOT_FOUND,
+        INPUT_INVALID, PROJECT_NOT_FOUND, AGENT_NOT_FOUND, CONVERSATION_NOT_FOUND, LIMIT_EXCEEDED, SERVER_DRAINING.
         """
 
     @_abc_1.abstractmethod
@@ -80,8 +80,8 @@ class CoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_service_pb2.GetRunRequest,
         context: _aio.ServicerContext[_coordinator_service_pb2.GetRunRequest, _abc.Awaitable[_coordinator_service_pb2.GetRunResponse]],
     ) -> _abc.Awaitable[_coordinator_service_pb2.GetRunResponse]:
-        """Reads a run. RUN_NOT_FOUND; as in every RPC that names a run, also for those of an archived conversation, until
-        that is brought back, by ListRuns with its `conversation_id` for one.
+        """Reads a run. Errors: RUN_NOT_FOUND. Each method that names a run also fails with RUN_NOT_FOUND for a run of an
+        archived conversation, until a request restores the conversation, such as ListRuns with its `conversation_id`.
         """
 
     @_abc_1.abstractmethod
@@ -90,8 +90,8 @@ class CoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_service_pb2.ListRunsRequest,
         context: _aio.ServicerContext[_coordinator_service_pb2.ListRunsRequest, _abc.Awaitable[_coordinator_service_pb2.ListRunsResponse]],
     ) -> _abc.Awaitable[_coordinator_service_pb2.ListRunsResponse]:
-        """Lists runs: of one conversation, which is brought back if it is archived, or of all but archived ones.
-        DEFINITION_NOT_FOUND, PAGE_TOKEN_INVALID.
+        """Lists the runs of one conversation, restoring it if it is archived, or all runs except those of archived
+        conversations. Errors: DEFINITION_NOT_FOUND, PAGE_TOKEN_INVALID.
         """
 
     @_abc_1.abstractmethod
@@ -100,8 +100,8 @@ class CoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_service_pb2.CancelRunRequest,
         context: _aio.ServicerContext[_coordinator_service_pb2.CancelRunRequest, _abc.Awaitable[_coordinator_service_pb2.CancelRunResponse]],
     ) -> _abc.Awaitable[_coordinator_service_pb2.CancelRunResponse]:
-        """Cancels a run with its tasks, children, gates and agents. Answers when the run is cancelled. RUN_NOT_FOUND,
-        RUN_NOT_ACTIVE.
+        """Cancels a run with its tasks, child runs, gates and agent turns. Returns after the run is cancelled. Errors:
+        RUN_NOT_FOUND, RUN_NOT_ACTIVE.
         """
 
     @_abc_1.abstractmethod
@@ -110,8 +110,8 @@ class CoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_service_pb2.SignalRunRequest,
         context: _aio.ServicerContext[_coordinator_service_pb2.SignalRunRequest, _abc.Awaitable[_coordinator_service_pb2.SignalRunResponse]],
     ) -> _abc.Awaitable[_coordinator_service_pb2.SignalRunResponse]:
-        """Sends a signal to a run: it can be read as `signals.<name>` by expressions, the newest of each name, and wakes nodes
-        that wait for it. RUN_NOT_FOUND, RUN_NOT_ACTIVE.
+        """Sends a signal to a run. Expressions read the newest signal of each name as `signals.<name>`. The signal ends the
+        pause of nodes that wait for it. Errors: RUN_NOT_FOUND, RUN_NOT_ACTIVE.
         """
 
     @_abc_1.abstractmethod
@@ -120,8 +120,8 @@ class CoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_service_pb2.WatchRunRequest,
         context: _aio.ServicerContext[_coordinator_service_pb2.WatchRunRequest, _abc.AsyncIterator[_coordinator_service_pb2.WatchRunResponse]],
     ) -> _abc.AsyncIterator[_coordinator_service_pb2.WatchRunResponse]:
-        """Shows a run's events from a cursor on, then as they happen, and ends with the word `end` after the run's last.
-        RUN_NOT_FOUND, CURSOR_OUT_OF_RANGE, SLOW_READER.
+        """Streams the events of a run: first those after a cursor, then new events as they happen. The stream ends with `end`
+        after the last event of the run. Errors: RUN_NOT_FOUND, CURSOR_OUT_OF_RANGE, SLOW_READER.
         """
 
     @_abc_1.abstractmethod
@@ -130,7 +130,7 @@ class CoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_service_pb2.ListGatesRequest,
         context: _aio.ServicerContext[_coordinator_service_pb2.ListGatesRequest, _abc.Awaitable[_coordinator_service_pb2.ListGatesResponse]],
     ) -> _abc.Awaitable[_coordinator_service_pb2.ListGatesResponse]:
-        """Lists human gates, oldest first. RUN_NOT_FOUND, PROJECT_NOT_FOUND, PAGE_TOKEN_INVALID."""
+        """Lists human gates, oldest first. Errors: RUN_NOT_FOUND, PROJECT_NOT_FOUND, PAGE_TOKEN_INVALID."""
 
     @_abc_1.abstractmethod
     def ResolveGate(
@@ -138,7 +138,7 @@ class CoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_service_pb2.ResolveGateRequest,
         context: _aio.ServicerContext[_coordinator_service_pb2.ResolveGateRequest, _abc.Awaitable[_coordinator_service_pb2.ResolveGateResponse]],
     ) -> _abc.Awaitable[_coordinator_service_pb2.ResolveGateResponse]:
-        """Approves or rejects at a gate, with edited input where the gate takes it. GATE_NOT_FOUND, GATE_RESOLVED,
+        """Approves or rejects at a gate, with edited input if the gate accepts it. Errors: GATE_NOT_FOUND, GATE_RESOLVED,
         INPUT_INVALID, PERMISSION_DENIED.
         """
 
@@ -148,8 +148,8 @@ class CoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_service_pb2.ReplayRunRequest,
         context: _aio.ServicerContext[_coordinator_service_pb2.ReplayRunRequest, _abc.Awaitable[_coordinator_service_pb2.ReplayRunResponse]],
     ) -> _abc.Awaitable[_coordinator_service_pb2.ReplayRunResponse]:
-        """Feeds a run's recorded inputs to the planner as it is today, and says whether it decides the same. Changes nothing.
-        RUN_NOT_FOUND.
+        """Replays a run: feeds its recorded inputs to the current planner and compares the decisions with the recorded ones.
+        The method changes nothing. Errors: RUN_NOT_FOUND.
         """
 
     @_abc_1.abstractmethod
@@ -158,8 +158,8 @@ class CoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_service_pb2.ForkRunRequest,
         context: _aio.ServicerContext[_coordinator_service_pb2.ForkRunRequest, _abc.Awaitable[_coordinator_service_pb2.ForkRunResponse]],
     ) -> _abc.Awaitable[_coordinator_service_pb2.ForkRunResponse]:
-        """Starts a new run that takes over another's record up to a chosen point and goes on from there. RUN_NOT_FOUND,
-        CURSOR_OUT_OF_RANGE, INPUT_INVALID, DEFINITION_NOT_FOUND.
+        """Starts a new run from a point in another run's journal. The new run takes over the record up to that point and
+        continues from there. Errors: RUN_NOT_FOUND, CURSOR_OUT_OF_RANGE, INPUT_INVALID, DEFINITION_NOT_FOUND.
         """
 
 def add_CoordinatorServiceServicer_to_server(servicer: CoordinatorServiceServicer, server: _aio.Server) -> None: ...

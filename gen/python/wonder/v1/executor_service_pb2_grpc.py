@@ -26,8 +26,8 @@ if _version_not_supported:
 
 
 class ExecutorServiceStub:
-    """Tasks: linear steps of actions, run in one go, with nothing kept; and the workers that carry out actions of their
-    own.
+    """Tasks and workers. A task executes a list of steps as one unit and stores nothing. A worker executes its own kinds of
+    action.
 
     Paging and `request_id` follow the rules in the comment of LibraryService.
     """
@@ -61,46 +61,49 @@ class ExecutorServiceStub:
 
 
 class ExecutorServiceServicer:
-    """Tasks: linear steps of actions, run in one go, with nothing kept; and the workers that carry out actions of their
-    own.
+    """Tasks and workers. A task executes a list of steps as one unit and stores nothing. A worker executes its own kinds of
+    action.
 
     Paging and `request_id` follow the rules in the comment of LibraryService.
     """
 
     def ExecuteTask(self, request, context):
-        """Runs a task and waits for its end. A task that fails is no error of the call: its `error` is in the result.
-        DEFINITION_NOT_FOUND, INPUT_INVALID, PROJECT_NOT_FOUND, AGENT_NOT_FOUND, CONVERSATION_NOT_FOUND,
-        PERMISSION_DENIED, LIMIT_EXCEEDED, SERVER_DRAINING. If the caller goes away the task is cancelled, unless it has a
-        `request_id`.
+        """Runs a task and waits for its end. A failed task is not an error of the call: the result has its `error`. If the
+        caller disconnects, the server cancels the task, unless the request has a `request_id`. Errors:
+        DEFINITION_NOT_FOUND, INPUT_INVALID, PROJECT_NOT_FOUND, AGENT_NOT_FOUND, CONVERSATION_NOT_FOUND, PERMISSION_DENIED,
+        LIMIT_EXCEEDED, SERVER_DRAINING.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def StreamTask(self, request, context):
-        """Runs a task and shows its steps and their progress as they happen; the last message is the result. Errors: those of
-        ExecuteTask.
+        """Runs a task and streams its steps and their progress as they happen. The last message is the result. Errors: those
+        of ExecuteTask.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListActionKinds(self, request, context):
-        """Lists the kinds of action that steps can use, those of connected workers included, by name. PAGE_TOKEN_INVALID.
+        """Lists by name the kinds of action that steps can use, including those of connected workers. Errors:
+        PAGE_TOKEN_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Work(self, request_iterator, context):
-        """Makes the client a worker, which carries out kinds of action of its own.
+        """Makes the client a worker that executes its own kinds of action.
 
-        The worker registers first. Then the server sends assignments, never more at once than the worker takes, each under
-        a lease that the worker's heartbeats extend. A lease that runs out, or a stream that breaks, ends the assignment: if
-        the kind is idempotent it is given to another worker under the same `operation_id`, else it ends with
-        OUTCOME_UNKNOWN. The stream ends by the worker's `drain` or with a status: FIELD_INVALID and DEFINITION_INVALID for
-        what cannot be registered, TIMEOUT for a worker that sends nothing for the length of a lease,
-        PERMISSION_DENIED, SERVER_DRAINING.
+        The worker registers first. Then the server sends assignments, at most as many at once as the worker accepts. Each
+        assignment has a lease, which the worker's heartbeats extend. An assignment ends when its lease expires or the
+        stream breaks. If the kind is idempotent, the server gives the assignment to another worker under the same
+        `operation_id`. Otherwise the action fails with OUTCOME_UNKNOWN.
+
+        The stream ends after the worker's `drain` or with a status. Errors: FIELD_INVALID and DEFINITION_INVALID for an
+        invalid registration, TIMEOUT for a worker that sends nothing for the duration of a lease, PERMISSION_DENIED,
+        SERVER_DRAINING.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -138,8 +141,8 @@ def add_ExecutorServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ExecutorService:
-    """Tasks: linear steps of actions, run in one go, with nothing kept; and the workers that carry out actions of their
-    own.
+    """Tasks and workers. A task executes a list of steps as one unit and stores nothing. A worker executes its own kinds of
+    action.
 
     Paging and `request_id` follow the rules in the comment of LibraryService.
     """

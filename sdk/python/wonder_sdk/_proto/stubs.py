@@ -25,8 +25,8 @@ class ConversationServiceStub:
             Encoder(v1.CreateConversationRequest),
             v1.CreateConversationResponse.FromString,
         )
-        """Creates a conversation. ALREADY_EXISTS if the `external_ref` is in use, PROJECT_NOT_FOUND,
-        AGENT_NOT_FOUND, FIELD_INVALID.
+        """Creates a conversation. Errors: ALREADY_EXISTS if the `external_ref` is in use,
+        PROJECT_NOT_FOUND, AGENT_NOT_FOUND, FIELD_INVALID.
         """
         self.get_conversation: grpc.aio.UnaryUnaryMultiCallable[
             v1.GetConversationRequest, v1.GetConversationResponse
@@ -35,7 +35,7 @@ class ConversationServiceStub:
             Encoder(v1.GetConversationRequest),
             v1.GetConversationResponse.FromString,
         )
-        """Reads a conversation, by id or by `external_ref`. CONVERSATION_NOT_FOUND."""
+        """Reads a conversation by id or by `external_ref`. Errors: CONVERSATION_NOT_FOUND."""
         self.list_conversations: grpc.aio.UnaryUnaryMultiCallable[
             v1.ListConversationsRequest, v1.ListConversationsResponse
         ] = channel.unary_unary(
@@ -43,8 +43,8 @@ class ConversationServiceStub:
             Encoder(v1.ListConversationsRequest),
             v1.ListConversationsResponse.FromString,
         )
-        """Lists conversations; archived ones only if asked for, and without bringing them back.
-        PAGE_TOKEN_INVALID.
+        """Lists conversations. The list includes archived conversations only with `include_archived`, and
+        does not restore them. Errors: PAGE_TOKEN_INVALID.
         """
         self.update_conversation: grpc.aio.UnaryUnaryMultiCallable[
             v1.UpdateConversationRequest, v1.UpdateConversationResponse
@@ -53,7 +53,7 @@ class ConversationServiceStub:
             Encoder(v1.UpdateConversationRequest),
             v1.UpdateConversationResponse.FromString,
         )
-        """Changes a conversation. CONVERSATION_NOT_FOUND, ETAG_MISMATCH, FIELD_MASK_UNSUPPORTED."""
+        """Updates a conversation. Errors: CONVERSATION_NOT_FOUND, ETAG_MISMATCH, FIELD_MASK_UNSUPPORTED."""
         self.delete_conversation: grpc.aio.UnaryUnaryMultiCallable[
             v1.DeleteConversationRequest, v1.DeleteConversationResponse
         ] = channel.unary_unary(
@@ -61,8 +61,8 @@ class ConversationServiceStub:
             Encoder(v1.DeleteConversationRequest),
             v1.DeleteConversationResponse.FromString,
         )
-        """Deletes a conversation with all its turns, messages, moves and events, and its branch; what
-        agents remember of it stays. Active turns are cancelled, attached streams end.
+        """Deletes a conversation with its turns, messages, moves, events and branch. Memories of agents
+        remain. The server cancels active turns and ends attached streams. Errors:
         CONVERSATION_NOT_FOUND, ETAG_MISMATCH.
         """
         self.complete_conversation: grpc.aio.UnaryUnaryMultiCallable[
@@ -72,9 +72,9 @@ class ConversationServiceStub:
             Encoder(v1.CompleteConversationRequest),
             v1.CompleteConversationResponse.FromString,
         )
-        """Closes a conversation: it takes no messages until reopened. CONVERSATION_NOT_FOUND,
-        ETAG_MISMATCH, CONVERSATION_NOT_ACTIVE, RESOURCE_IN_USE while turns are active unless
-        `cancel_turns` is set.
+        """Completes a conversation. It accepts no messages until it is reopened. Errors:
+        CONVERSATION_NOT_FOUND, ETAG_MISMATCH, CONVERSATION_NOT_ACTIVE, RESOURCE_IN_USE while turns are
+        active unless `cancel_turns` is set.
         """
         self.reopen_conversation: grpc.aio.UnaryUnaryMultiCallable[
             v1.ReopenConversationRequest, v1.ReopenConversationResponse
@@ -83,8 +83,8 @@ class ConversationServiceStub:
             Encoder(v1.ReopenConversationRequest),
             v1.ReopenConversationResponse.FromString,
         )
-        """Opens a completed conversation again. CONVERSATION_NOT_FOUND, ETAG_MISMATCH; one that is open
-        stays as it is.
+        """Reopens a completed conversation. An open conversation stays unchanged. Errors:
+        CONVERSATION_NOT_FOUND, ETAG_MISMATCH.
         """
         self.reset_conversation: grpc.aio.UnaryUnaryMultiCallable[
             v1.ResetConversationRequest, v1.ResetConversationResponse
@@ -93,7 +93,7 @@ class ConversationServiceStub:
             Encoder(v1.ResetConversationRequest),
             v1.ResetConversationResponse.FromString,
         )
-        """Resets a conversation: agents no longer see earlier turns. The record stays.
+        """Resets a conversation: agents no longer see earlier turns. The record stays. Errors:
         CONVERSATION_NOT_FOUND, ETAG_MISMATCH, RESOURCE_IN_USE while turns are active.
         """
         self.add_participant: grpc.aio.UnaryUnaryMultiCallable[
@@ -103,8 +103,8 @@ class ConversationServiceStub:
             Encoder(v1.AddParticipantRequest),
             v1.AddParticipantResponse.FromString,
         )
-        """Adds a user or an agent. An existing participant stays unchanged. CONVERSATION_NOT_FOUND,
-        AGENT_NOT_FOUND, CONVERSATION_NOT_ACTIVE, LIMIT_EXCEEDED.
+        """Adds a user or an agent. An existing participant stays unchanged. Errors:
+        CONVERSATION_NOT_FOUND, AGENT_NOT_FOUND, CONVERSATION_NOT_ACTIVE, LIMIT_EXCEEDED.
         """
         self.remove_participant: grpc.aio.UnaryUnaryMultiCallable[
             v1.RemoveParticipantRequest, v1.RemoveParticipantResponse
@@ -113,8 +113,9 @@ class ConversationServiceStub:
             Encoder(v1.RemoveParticipantRequest),
             v1.RemoveParticipantResponse.FromString,
         )
-        """Removes a user or an agent, who from then on sees and hears nothing; an agent's active turns are
-        cancelled. One who does not take part is no error. CONVERSATION_NOT_FOUND.
+        """Removes a user or an agent. The removed participant no longer sees the conversation, and the
+        server cancels the active turns of a removed agent. Removing a user or agent that is not a
+        participant is not an error. Errors: CONVERSATION_NOT_FOUND.
         """
         self.converse: grpc.aio.StreamStreamMultiCallable[v1.ConverseRequest, v1.ConverseResponse] = (
             channel.stream_stream(
@@ -123,18 +124,19 @@ class ConversationServiceStub:
                 v1.ConverseResponse.FromString,
             )
         )
-        """One stream for a whole conversation: messages in, events and tokens out.
+        """Opens a stream in both directions for one conversation: messages to the server, events and text
+        to the client.
 
-        The client attaches first. The server answers with `attached`, then every event after the
-        client's cursor, then the text so far of messages that are being streamed, then what happens, as
-        it happens. Any number of clients may attach to one conversation; all see the same. A client
-        that goes away cancels nothing: it attaches again, with the sequence of the last event it has
-        seen, and misses nothing and sees nothing twice.
+        The client attaches first. The server answers with `attached`. It then sends every event after
+        the client's cursor, the text so far of messages that are being streamed, and new events and
+        text as they happen. Any number of clients may attach to one conversation; all receive the same.
+        A client that disconnects cancels nothing. It attaches again with the sequence of the last event
+        that it has seen, and receives each later event exactly once.
 
-        The stream goes on when the client half-closes it. It ends with the word `end`, after `detach`
-        or when the server drains; or with a status: CONVERSATION_NOT_FOUND, CURSOR_OUT_OF_RANGE,
-        NOT_ATTACHED, SLOW_READER, MALFORMED_REQUEST. What goes wrong with one `send` or `cancel` comes
-        as `refused`, and the stream lives on.
+        The stream continues when the client half-closes it. It ends with `end` after `detach` or when
+        the server drains, or with a status: CONVERSATION_NOT_FOUND, CURSOR_OUT_OF_RANGE, NOT_ATTACHED,
+        SLOW_READER, MALFORMED_REQUEST. The server reports an error of one `send` or `cancel` as
+        `refused`, and the stream continues.
         """
         self.send_message: grpc.aio.UnaryUnaryMultiCallable[v1.SendMessageRequest, v1.SendMessageResponse] = (
             channel.unary_unary(
@@ -143,9 +145,9 @@ class ConversationServiceStub:
                 v1.SendMessageResponse.FromString,
             )
         )
-        """Sends a message and starts a turn; does not wait for the answer. CONVERSATION_NOT_FOUND,
-        CONVERSATION_NOT_ACTIVE, NO_AGENT, AGENT_NOT_FOUND, MESSAGE_NOT_FOUND, PAYLOAD_TOO_LARGE,
-        BUDGET_EXHAUSTED, LIMIT_EXCEEDED, SERVER_DRAINING.
+        """Sends a message and starts a turn. The method does not wait for the answer. Errors:
+        CONVERSATION_NOT_FOUND, CONVERSATION_NOT_ACTIVE, NO_AGENT, AGENT_NOT_FOUND, MESSAGE_NOT_FOUND,
+        PAYLOAD_TOO_LARGE, BUDGET_EXHAUSTED, LIMIT_EXCEEDED, SERVER_DRAINING.
         """
         self.subscribe: grpc.aio.UnaryStreamMultiCallable[v1.SubscribeRequest, v1.SubscribeResponse] = (
             channel.unary_stream(
@@ -154,8 +156,8 @@ class ConversationServiceStub:
                 v1.SubscribeResponse.FromString,
             )
         )
-        """The outgoing half of Converse, for those who only watch. CONVERSATION_NOT_FOUND,
-        CURSOR_OUT_OF_RANGE, SLOW_READER.
+        """Streams a conversation to a client that only reads: the responses of Converse without its
+        requests. Errors: CONVERSATION_NOT_FOUND, CURSOR_OUT_OF_RANGE, SLOW_READER.
         """
         self.call_agent: grpc.aio.UnaryUnaryMultiCallable[v1.CallAgentRequest, v1.CallAgentResponse] = (
             channel.unary_unary(
@@ -164,11 +166,11 @@ class ConversationServiceStub:
                 v1.CallAgentResponse.FromString,
             )
         )
-        """Calls an agent for one turn and waits for its output: the same that a workflow's node or another
-        agent does. A turn that fails is no error of the call: its `error` is in the answer.
-        AGENT_NOT_FOUND, CONVERSATION_NOT_FOUND, INPUT_INVALID, LIMIT_EXCEEDED, SERVER_DRAINING. If the
-        caller goes away the turn is cancelled, unless a `request_id` was given with which the caller
-        can ask again.
+        """Calls an agent for one turn and waits for its output, in the same way as a node of a workflow or
+        another agent. A failed turn is not an error of the call: the response has its `error`. If the
+        caller disconnects, the server cancels the turn, unless the request has a `request_id` with
+        which the caller can repeat it. Errors: AGENT_NOT_FOUND, CONVERSATION_NOT_FOUND, INPUT_INVALID,
+        LIMIT_EXCEEDED, SERVER_DRAINING.
         """
         self.cancel_turn: grpc.aio.UnaryUnaryMultiCallable[v1.CancelTurnRequest, v1.CancelTurnResponse] = (
             channel.unary_unary(
@@ -178,7 +180,7 @@ class ConversationServiceStub:
             )
         )
         """Cancels a turn with its model call, tools and delegated turns. Returns after the turn is
-        cancelled. TURN_NOT_FOUND, as for GetTurn; TURN_NOT_ACTIVE.
+        cancelled. Errors: TURN_NOT_FOUND under the conditions of GetTurn, TURN_NOT_ACTIVE.
         """
         self.get_turn: grpc.aio.UnaryUnaryMultiCallable[v1.GetTurnRequest, v1.GetTurnResponse] = (
             channel.unary_unary(
@@ -187,8 +189,8 @@ class ConversationServiceStub:
                 v1.GetTurnResponse.FromString,
             )
         )
-        """Reads a turn. TURN_NOT_FOUND, also if its conversation is archived and is not named:
-        `conversation_id` brings that back.
+        """Reads a turn. A `conversation_id` restores an archived conversation. Errors: TURN_NOT_FOUND,
+        also for a turn of an archived conversation if `conversation_id` is empty.
         """
         self.list_turns: grpc.aio.UnaryUnaryMultiCallable[v1.ListTurnsRequest, v1.ListTurnsResponse] = (
             channel.unary_unary(
@@ -198,7 +200,7 @@ class ConversationServiceStub:
             )
         )
         """Lists the turns of one conversation, restoring it if it is archived, or of all conversations
-        that are not archived. CONVERSATION_NOT_FOUND, PAGE_TOKEN_INVALID.
+        that are not archived. Errors: CONVERSATION_NOT_FOUND, PAGE_TOKEN_INVALID.
         """
         self.list_messages: grpc.aio.UnaryUnaryMultiCallable[
             v1.ListMessagesRequest, v1.ListMessagesResponse
@@ -208,7 +210,7 @@ class ConversationServiceStub:
             v1.ListMessagesResponse.FromString,
         )
         """Lists the messages of one conversation, restoring it if it is archived, or of all conversations
-        that are not archived. Of a turn in an archived conversation it lists none.
+        that are not archived. For a turn in an archived conversation the list is empty. Errors:
         CONVERSATION_NOT_FOUND, PAGE_TOKEN_INVALID.
         """
         self.list_moves: grpc.aio.UnaryUnaryMultiCallable[v1.ListMovesRequest, v1.ListMovesResponse] = (
@@ -220,8 +222,8 @@ class ConversationServiceStub:
         )
         """Lists the moves of a turn, of a conversation or of all conversations, with the models' raw
         answers. A `conversation_id` restores an archived conversation. Without it, archived
-        conversations are omitted, and a turn in one is TURN_NOT_FOUND. CONVERSATION_NOT_FOUND,
-        TURN_NOT_FOUND, PAGE_TOKEN_INVALID.
+        conversations are omitted, and a turn in an archived conversation is TURN_NOT_FOUND. Errors:
+        CONVERSATION_NOT_FOUND, TURN_NOT_FOUND, PAGE_TOKEN_INVALID.
         """
         self.list_events: grpc.aio.UnaryUnaryMultiCallable[v1.ListEventsRequest, v1.ListEventsResponse] = (
             channel.unary_unary(
@@ -231,8 +233,8 @@ class ConversationServiceStub:
             )
         )
         """Lists the events of one conversation, oldest first, restoring it if it is archived; or of all
-        conversations that are not archived, newest first. CONVERSATION_NOT_FOUND, CURSOR_OUT_OF_RANGE,
-        PAGE_TOKEN_INVALID.
+        conversations that are not archived, newest first. Errors: CONVERSATION_NOT_FOUND,
+        CURSOR_OUT_OF_RANGE, PAGE_TOKEN_INVALID.
         """
         self.read_message: grpc.aio.UnaryStreamMultiCallable[
             v1.ReadMessageRequest, v1.ReadMessageResponse
@@ -241,8 +243,8 @@ class ConversationServiceStub:
             Encoder(v1.ReadMessageRequest),
             v1.ReadMessageResponse.FromString,
         )
-        """Reads the text of a message whole, in pieces, as the model or the user wrote it. It is for
-        messages whose `content` was cut. CONVERSATION_NOT_FOUND, MESSAGE_NOT_FOUND.
+        """Streams the complete text of a message in pieces, as the model or the user wrote it. It serves
+        messages whose `content` was truncated. Errors: CONVERSATION_NOT_FOUND, MESSAGE_NOT_FOUND.
         """
         self.preview_context: grpc.aio.UnaryUnaryMultiCallable[
             v1.PreviewContextRequest, v1.PreviewContextResponse
@@ -253,7 +255,7 @@ class ConversationServiceStub:
         )
         """Returns the request to the model that this message would lead to now, and the source of each
         part. The server executes the context-assembly workflow and records nothing. It asks no model
-        for a summary: with `strategy: summarize` the request omits older messages instead.
+        for a summary: with `strategy: summarize` the request omits older messages instead. Errors:
         CONVERSATION_NOT_FOUND, NO_AGENT, AGENT_NOT_FOUND, CONTEXT_ASSEMBLY_FAILED.
         """
         self.diff_branch: grpc.aio.UnaryUnaryMultiCallable[v1.DiffBranchRequest, v1.DiffBranchResponse] = (
@@ -263,9 +265,9 @@ class ConversationServiceStub:
                 v1.DiffBranchResponse.FromString,
             )
         )
-        """Shows what a conversation has changed on its branch of a repository. CONVERSATION_NOT_FOUND,
-        FIELD_INVALID, STORAGE_UNAVAILABLE while the repository cannot be reached or is still being
-        copied.
+        """Returns the changes of a conversation on its branch of a repository. Errors:
+        CONVERSATION_NOT_FOUND, FIELD_INVALID, STORAGE_UNAVAILABLE while the repository cannot be
+        reached or is still being copied.
         """
         self.merge_branch: grpc.aio.UnaryUnaryMultiCallable[v1.MergeBranchRequest, v1.MergeBranchResponse] = (
             channel.unary_unary(
@@ -274,14 +276,15 @@ class ConversationServiceStub:
                 v1.MergeBranchResponse.FromString,
             )
         )
-        """Merge the branch of a conversation, including uncommitted work. Conflicts are no error: the
-        response lists them, and nothing is merged. CONVERSATION_NOT_FOUND, FIELD_INVALID,
-        ETAG_MISMATCH, STORAGE_UNAVAILABLE, RESOURCE_IN_USE if the repository rejects the merge.
+        """Merges the branch of a conversation, including uncommitted work. A conflict is not an error: the
+        response lists the conflicts, and the server merges nothing. Errors: CONVERSATION_NOT_FOUND,
+        FIELD_INVALID, ETAG_MISMATCH, STORAGE_UNAVAILABLE, RESOURCE_IN_USE if the repository rejects the
+        merge.
         """
 
 
 class CoordinatorServiceStub:
-    """Runs of workflows. A run is durable: after a crash it goes on from its last recorded decision.
+    """Runs of workflows. A run is durable: after a crash it continues from its last recorded decision.
 
     Paging, `request_id`, `etag` and `validate_only` follow the rules in the comment of
     LibraryService.
@@ -295,8 +298,9 @@ class CoordinatorServiceStub:
                 v1.StartRunResponse.FromString,
             )
         )
-        """Starts a run. Waits for its end only if `wait_ms` is set. DEFINITION_NOT_FOUND, INPUT_INVALID,
-        PROJECT_NOT_FOUND, AGENT_NOT_FOUND, CONVERSATION_NOT_FOUND, LIMIT_EXCEEDED, SERVER_DRAINING.
+        """Starts a run. The method waits for the end of the run only if `wait_ms` is set. Errors:
+        DEFINITION_NOT_FOUND, INPUT_INVALID, PROJECT_NOT_FOUND, AGENT_NOT_FOUND, CONVERSATION_NOT_FOUND,
+        LIMIT_EXCEEDED, SERVER_DRAINING.
         """
         self.get_run: grpc.aio.UnaryUnaryMultiCallable[v1.GetRunRequest, v1.GetRunResponse] = (
             channel.unary_unary(
@@ -305,8 +309,9 @@ class CoordinatorServiceStub:
                 v1.GetRunResponse.FromString,
             )
         )
-        """Reads a run. RUN_NOT_FOUND; as in every RPC that names a run, also for those of an archived
-        conversation, until that is brought back, by ListRuns with its `conversation_id` for one.
+        """Reads a run. Errors: RUN_NOT_FOUND. Each method that names a run also fails with RUN_NOT_FOUND
+        for a run of an archived conversation, until a request restores the conversation, such as
+        ListRuns with its `conversation_id`.
         """
         self.list_runs: grpc.aio.UnaryUnaryMultiCallable[v1.ListRunsRequest, v1.ListRunsResponse] = (
             channel.unary_unary(
@@ -315,8 +320,8 @@ class CoordinatorServiceStub:
                 v1.ListRunsResponse.FromString,
             )
         )
-        """Lists runs: of one conversation, which is brought back if it is archived, or of all but archived
-        ones. DEFINITION_NOT_FOUND, PAGE_TOKEN_INVALID.
+        """Lists the runs of one conversation, restoring it if it is archived, or all runs except those of
+        archived conversations. Errors: DEFINITION_NOT_FOUND, PAGE_TOKEN_INVALID.
         """
         self.cancel_run: grpc.aio.UnaryUnaryMultiCallable[v1.CancelRunRequest, v1.CancelRunResponse] = (
             channel.unary_unary(
@@ -325,8 +330,8 @@ class CoordinatorServiceStub:
                 v1.CancelRunResponse.FromString,
             )
         )
-        """Cancels a run with its tasks, children, gates and agents. Answers when the run is cancelled.
-        RUN_NOT_FOUND, RUN_NOT_ACTIVE.
+        """Cancels a run with its tasks, child runs, gates and agent turns. Returns after the run is
+        cancelled. Errors: RUN_NOT_FOUND, RUN_NOT_ACTIVE.
         """
         self.signal_run: grpc.aio.UnaryUnaryMultiCallable[v1.SignalRunRequest, v1.SignalRunResponse] = (
             channel.unary_unary(
@@ -335,8 +340,8 @@ class CoordinatorServiceStub:
                 v1.SignalRunResponse.FromString,
             )
         )
-        """Sends a signal to a run: it can be read as `signals.<name>` by expressions, the newest of each
-        name, and wakes nodes that wait for it. RUN_NOT_FOUND, RUN_NOT_ACTIVE.
+        """Sends a signal to a run. Expressions read the newest signal of each name as `signals.<name>`.
+        The signal ends the pause of nodes that wait for it. Errors: RUN_NOT_FOUND, RUN_NOT_ACTIVE.
         """
         self.watch_run: grpc.aio.UnaryStreamMultiCallable[v1.WatchRunRequest, v1.WatchRunResponse] = (
             channel.unary_stream(
@@ -345,8 +350,9 @@ class CoordinatorServiceStub:
                 v1.WatchRunResponse.FromString,
             )
         )
-        """Shows a run's events from a cursor on, then as they happen, and ends with the word `end` after
-        the run's last. RUN_NOT_FOUND, CURSOR_OUT_OF_RANGE, SLOW_READER.
+        """Streams the events of a run: first those after a cursor, then new events as they happen. The
+        stream ends with `end` after the last event of the run. Errors: RUN_NOT_FOUND,
+        CURSOR_OUT_OF_RANGE, SLOW_READER.
         """
         self.list_gates: grpc.aio.UnaryUnaryMultiCallable[v1.ListGatesRequest, v1.ListGatesResponse] = (
             channel.unary_unary(
@@ -355,7 +361,7 @@ class CoordinatorServiceStub:
                 v1.ListGatesResponse.FromString,
             )
         )
-        """Lists human gates, oldest first. RUN_NOT_FOUND, PROJECT_NOT_FOUND, PAGE_TOKEN_INVALID."""
+        """Lists human gates, oldest first. Errors: RUN_NOT_FOUND, PROJECT_NOT_FOUND, PAGE_TOKEN_INVALID."""
         self.resolve_gate: grpc.aio.UnaryUnaryMultiCallable[v1.ResolveGateRequest, v1.ResolveGateResponse] = (
             channel.unary_unary(
                 "/wonder.v1.CoordinatorService/ResolveGate",
@@ -363,7 +369,7 @@ class CoordinatorServiceStub:
                 v1.ResolveGateResponse.FromString,
             )
         )
-        """Approves or rejects at a gate, with edited input where the gate takes it. GATE_NOT_FOUND,
+        """Approves or rejects at a gate, with edited input if the gate accepts it. Errors: GATE_NOT_FOUND,
         GATE_RESOLVED, INPUT_INVALID, PERMISSION_DENIED.
         """
         self.replay_run: grpc.aio.UnaryUnaryMultiCallable[v1.ReplayRunRequest, v1.ReplayRunResponse] = (
@@ -373,8 +379,8 @@ class CoordinatorServiceStub:
                 v1.ReplayRunResponse.FromString,
             )
         )
-        """Feeds a run's recorded inputs to the planner as it is today, and says whether it decides the
-        same. Changes nothing. RUN_NOT_FOUND.
+        """Replays a run: feeds its recorded inputs to the current planner and compares the decisions with
+        the recorded ones. The method changes nothing. Errors: RUN_NOT_FOUND.
         """
         self.fork_run: grpc.aio.UnaryUnaryMultiCallable[v1.ForkRunRequest, v1.ForkRunResponse] = (
             channel.unary_unary(
@@ -383,14 +389,15 @@ class CoordinatorServiceStub:
                 v1.ForkRunResponse.FromString,
             )
         )
-        """Starts a new run that takes over another's record up to a chosen point and goes on from there.
-        RUN_NOT_FOUND, CURSOR_OUT_OF_RANGE, INPUT_INVALID, DEFINITION_NOT_FOUND.
+        """Starts a new run from a point in another run's journal. The new run takes over the record up to
+        that point and continues from there. Errors: RUN_NOT_FOUND, CURSOR_OUT_OF_RANGE, INPUT_INVALID,
+        DEFINITION_NOT_FOUND.
         """
 
 
 class ExecutorServiceStub:
-    """Tasks: linear steps of actions, run in one go, with nothing kept; and the workers that carry out
-    actions of their own.
+    """Tasks and workers. A task executes a list of steps as one unit and stores nothing. A worker
+    executes its own kinds of action.
 
     Paging and `request_id` follow the rules in the comment of LibraryService.
     """
@@ -403,10 +410,10 @@ class ExecutorServiceStub:
                 v1.ExecuteTaskResponse.FromString,
             )
         )
-        """Runs a task and waits for its end. A task that fails is no error of the call: its `error` is in
-        the result. DEFINITION_NOT_FOUND, INPUT_INVALID, PROJECT_NOT_FOUND, AGENT_NOT_FOUND,
-        CONVERSATION_NOT_FOUND, PERMISSION_DENIED, LIMIT_EXCEEDED, SERVER_DRAINING. If the caller goes
-        away the task is cancelled, unless it has a `request_id`.
+        """Runs a task and waits for its end. A failed task is not an error of the call: the result has its
+        `error`. If the caller disconnects, the server cancels the task, unless the request has a
+        `request_id`. Errors: DEFINITION_NOT_FOUND, INPUT_INVALID, PROJECT_NOT_FOUND, AGENT_NOT_FOUND,
+        CONVERSATION_NOT_FOUND, PERMISSION_DENIED, LIMIT_EXCEEDED, SERVER_DRAINING.
         """
         self.stream_task: grpc.aio.UnaryStreamMultiCallable[v1.StreamTaskRequest, v1.StreamTaskResponse] = (
             channel.unary_stream(
@@ -415,7 +422,7 @@ class ExecutorServiceStub:
                 v1.StreamTaskResponse.FromString,
             )
         )
-        """Runs a task and shows its steps and their progress as they happen; the last message is the
+        """Runs a task and streams its steps and their progress as they happen. The last message is the
         result. Errors: those of ExecuteTask.
         """
         self.list_action_kinds: grpc.aio.UnaryUnaryMultiCallable[
@@ -425,8 +432,8 @@ class ExecutorServiceStub:
             Encoder(v1.ListActionKindsRequest),
             v1.ListActionKindsResponse.FromString,
         )
-        """Lists the kinds of action that steps can use, those of connected workers included, by name.
-        PAGE_TOKEN_INVALID.
+        """Lists by name the kinds of action that steps can use, including those of connected workers.
+        Errors: PAGE_TOKEN_INVALID.
         """
         self.work: grpc.aio.StreamStreamMultiCallable[v1.WorkRequest, v1.WorkResponse] = (
             channel.stream_stream(
@@ -435,15 +442,17 @@ class ExecutorServiceStub:
                 v1.WorkResponse.FromString,
             )
         )
-        """Makes the client a worker, which carries out kinds of action of its own.
+        """Makes the client a worker that executes its own kinds of action.
 
-        The worker registers first. Then the server sends assignments, never more at once than the
-        worker takes, each under a lease that the worker's heartbeats extend. A lease that runs out, or
-        a stream that breaks, ends the assignment: if the kind is idempotent it is given to another
-        worker under the same `operation_id`, else it ends with OUTCOME_UNKNOWN. The stream ends by the
-        worker's `drain` or with a status: FIELD_INVALID and DEFINITION_INVALID for what cannot be
-        registered, TIMEOUT for a worker that sends nothing for the length of a lease,
-        PERMISSION_DENIED, SERVER_DRAINING.
+        The worker registers first. Then the server sends assignments, at most as many at once as the
+        worker accepts. Each assignment has a lease, which the worker's heartbeats extend. An assignment
+        ends when its lease expires or the stream breaks. If the kind is idempotent, the server gives
+        the assignment to another worker under the same `operation_id`. Otherwise the action fails with
+        OUTCOME_UNKNOWN.
+
+        The stream ends after the worker's `drain` or with a status. Errors: FIELD_INVALID and
+        DEFINITION_INVALID for an invalid registration, TIMEOUT for a worker that sends nothing for the
+        duration of a lease, PERMISSION_DENIED, SERVER_DRAINING.
         """
 
 

@@ -316,7 +316,7 @@ class ContextSource(betterproto2.Enum):
 
     UNSPECIFIED = 0
     """
-    The workflow itself; it did not say more.
+    The workflow, without a further source.
     """
 
     PERSONA = 1
@@ -1185,12 +1185,13 @@ class GateDecision(betterproto2.Enum):
 
     APPROVE = 1
     """
-    The run goes on.
+    Approval. The run continues.
     """
 
     REJECT = 2
     """
-    The run goes on with `result.decision` "rejected"; its conditions decide where to.
+    Rejection. The run continues with `result.decision` "rejected". The conditions of its transitions determine the
+    next node.
     """
 
     @classmethod
@@ -1324,8 +1325,7 @@ class InvocationMode(betterproto2.Enum):
 
     DELEGATE = 1
     """
-    One turn with clean context: the agent sees only the explicit input, and only the caller sees the
-    answer.
+    One turn with a clean context. The agent sees only the explicit input, and only the caller sees the answer.
     """
 
     LOOP_IN = 2
@@ -1353,7 +1353,7 @@ class InvocationMode(betterproto2.Enum):
 
 class MergeConflictKind(betterproto2.Enum):
     """
-    In which way two changes are in each other's way.
+    Kinds of merge conflicts.
     """
 
     UNSPECIFIED = 0
@@ -1363,22 +1363,22 @@ class MergeConflictKind(betterproto2.Enum):
 
     CONTENT = 1
     """
-    Both changed the same lines.
+    Both branches changed the same lines.
     """
 
     BOTH_ADDED = 2
     """
-    Both added a file of that name.
+    Both branches added a file with this path.
     """
 
     DELETED = 3
     """
-    One changed what the other deleted.
+    One branch changed a file that the other branch deleted.
     """
 
     BINARY = 4
     """
-    Both changed a file that is no text.
+    Both branches changed a file that is not text.
     """
 
     @classmethod
@@ -1562,12 +1562,12 @@ class NodeExecutionStatus(betterproto2.Enum):
 
     RUNNING = 1
     """
-    It is dispatched and has not come back.
+    The node is dispatched and has no result yet.
     """
 
     COMPLETED = 2
     """
-    It ended well.
+    Ended without an error.
     """
 
     FAILED = 3
@@ -1736,7 +1736,7 @@ class ParticipantOrigin(betterproto2.Enum):
 
     CREATED = 1
     """
-    There from the beginning.
+    Participant since the creation of the conversation.
     """
 
     ADDED = 2
@@ -1825,7 +1825,7 @@ class RunStatus(betterproto2.Enum):
 
     RUNNING = 1
     """
-    It works.
+    The run executes nodes.
     """
 
     WAITING = 2
@@ -1835,7 +1835,7 @@ class RunStatus(betterproto2.Enum):
 
     COMPLETED = 3
     """
-    It ended well.
+    Ended without an error.
     """
 
     FAILED = 4
@@ -1934,22 +1934,22 @@ class StopReason(betterproto2.Enum):
 
     END = 1
     """
-    It was done.
+    The model finished its answer.
     """
 
     TOOL_CALLS = 2
     """
-    It called tools.
+    The model called tools.
     """
 
     LENGTH = 3
     """
-    It reached its limit of tokens.
+    The answer reached the limit of tokens.
     """
 
     REFUSAL = 4
     """
-    It, or its provider's filter, refused.
+    The model or the provider's filter refused.
     """
 
     OTHER = 5
@@ -2202,7 +2202,7 @@ class ToolErrorCode(betterproto2.Enum):
 
     PERMISSION_DENIED = 4
     """
-    The agent may not do that.
+    The agent lacks the permission.
     """
 
     INVALID_INPUT = 5
@@ -2212,12 +2212,12 @@ class ToolErrorCode(betterproto2.Enum):
 
     AGENT_DECLINED = 6
     """
-    The other agent could not or would not do it.
+    The called agent declined.
     """
 
     INTERNAL_ERROR = 7
     """
-    The platform failed. Should be rare.
+    The server failed. This error should be rare.
     """
 
     @classmethod
@@ -2259,12 +2259,12 @@ class TurnStatus(betterproto2.Enum):
 
     ACTIVE = 1
     """
-    It works, or waits for an operation.
+    The agent works on the turn or waits for an operation.
     """
 
     COMPLETED = 2
     """
-    It ended well, perhaps with issues.
+    It ended without an error, perhaps with issues.
     """
 
     FAILED = 3
@@ -2788,17 +2788,18 @@ default_message_pool.register_message("wonder.v1", "ArtifactRevision", ArtifactR
 @dataclass(eq=False, repr=False)
 class Assignment(betterproto2.Message):
     """
-    Something to do.
+    Assignment of work.
     """
 
     lease_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
     """
-    Lease under which the worker has it.
+    Id of the assignment's lease.
     """
 
     operation_id: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Id of the operation: the same when it is tried or given out again, so the idempotency key for its effects.
+    Id of the operation. Repeated attempts and assignments of the operation have the same id, so the worker can use it
+    as idempotency key for its effects.
     """
 
     attempt: "int" = betterproto2.field(3, betterproto2.TYPE_INT32)
@@ -2820,7 +2821,7 @@ class Assignment(betterproto2.Message):
 
     context: "ExecutionContext | None" = betterproto2.field(6, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    On whose behalf and where.
+    Project, agent, conversation, turn and run for which the work is done.
     """
 
     deadline: "datetime.datetime | None" = betterproto2.field(
@@ -2842,12 +2843,12 @@ default_message_pool.register_message("wonder.v1", "Assignment", Assignment)
 @dataclass(eq=False, repr=False)
 class AssignmentCancelled(betterproto2.Message):
     """
-    Stop working on something.
+    Cancellation of an assignment: the worker stops working on it.
     """
 
     lease_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
     """
-    Lease that is over.
+    Id of the assignment's lease.
     """
 
     error: "Fault | None" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, optional=True)
@@ -2862,7 +2863,7 @@ default_message_pool.register_message("wonder.v1", "AssignmentCancelled", Assign
 @dataclass(eq=False, repr=False)
 class AssignmentCompleted(betterproto2.Message):
     """
-    An assignment is done.
+    Success of an assignment.
     """
 
     lease_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
@@ -2884,7 +2885,7 @@ default_message_pool.register_message("wonder.v1", "AssignmentCompleted", Assign
 @dataclass(eq=False, repr=False)
 class AssignmentFailed(betterproto2.Message):
     """
-    An assignment failed.
+    Failure of an assignment.
     """
 
     lease_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
@@ -2924,22 +2925,22 @@ default_message_pool.register_message("wonder.v1", "AssignmentProgress", Assignm
 @dataclass(eq=False, repr=False)
 class AssignmentSettled(betterproto2.Message):
     """
-    A result was dealt with.
+    Receipt for the result of an assignment.
     """
 
     lease_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
     """
-    Lease that is over.
+    Id of the assignment's lease.
     """
 
     accepted: "bool" = betterproto2.field(2, betterproto2.TYPE_BOOL)
     """
-    Set if the server accepted the result. It rejects a result after the lease has expired.
+    True if the server accepted the result. It rejects a result after the lease has expired.
     """
 
     error: "Fault | None" = betterproto2.field(3, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    Cause of the rejection; unset if accepted.
+    Cause of the rejection. Unset if accepted.
     """
 
 
@@ -3071,17 +3072,17 @@ class Budget(betterproto2.Message):
 
     max_tokens: "int" = betterproto2.field(1, betterproto2.TYPE_INT64)
     """
-    Most tokens, requests and answers together.
+    Maximum number of tokens, requests and answers together. 0: no limit.
     """
 
     max_cost_micros: "int" = betterproto2.field(2, betterproto2.TYPE_INT64)
     """
-    Most cost in millionths of a US dollar. A model whose price is not known counts as free.
+    Maximum cost in millionths of a US dollar. A model with an unknown price counts as free. 0: no limit.
     """
 
     max_duration_ms: "int" = betterproto2.field(3, betterproto2.TYPE_INT64)
     """
-    Most time in milliseconds, counted while turns are active.
+    Maximum duration in milliseconds, counted while turns are active. 0: no limit.
     """
 
 
@@ -3141,12 +3142,13 @@ class CallAgentRequest(betterproto2.Message):
 
     budget: "Budget | None" = betterproto2.field(9, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    Limits of the spending, within the limits of its persona and agent.
+    Limits of the turn's usage, within the limits of its persona and agent. Unset: only those limits.
     """
 
     request_id: "str" = betterproto2.field(10, betterproto2.TYPE_STRING)
     """
-    Makes the call idempotent: asked again, the same turn's end is awaited and answered.
+    Id of this request, chosen by the client, at most 128 bytes. It makes the call idempotent: a repeated call waits
+    for the same turn and returns it.
     """
 
 
@@ -3437,7 +3439,7 @@ class ContextBlock(betterproto2.Message):
 
     tokens: "int" = betterproto2.field(5, betterproto2.TYPE_INT64)
     """
-    Its tokens; an estimate where the tokenizer is not at hand.
+    Its tokens; an estimate if the tokenizer is not available.
     """
 
 
@@ -3457,12 +3459,12 @@ class ContextReduced(betterproto2.Message):
 
     summarized: "bool" = betterproto2.field(2, betterproto2.TYPE_BOOL)
     """
-    Set if a summary replaced them.
+    True if a summary replaced them.
     """
 
     tokens_before: "int" = betterproto2.field(3, betterproto2.TYPE_INT64)
     """
-    Tokens of the request before; an estimate where the tokenizer is not at hand.
+    Tokens of the request before; an estimate if the tokenizer is not available.
     """
 
     tokens_after: "int" = betterproto2.field(4, betterproto2.TYPE_INT64)
@@ -3537,7 +3539,8 @@ class Conversation(betterproto2.Message):
 
     external_ref: "str" = betterproto2.field(6, betterproto2.TYPE_STRING)
     """
-    The client's own name for it, unique in the project; at most 256 bytes. GetConversation finds it by this.
+    Name chosen by the client, unique in the project, at most 256 bytes. GetConversation accepts it as a key. Empty:
+    none.
     """
 
     metadata: "__google__protobuf__.Struct | None" = betterproto2.field(
@@ -3629,7 +3632,7 @@ class ConversationReset(betterproto2.Message):
 
     keep_system_message: "bool" = betterproto2.field(1, betterproto2.TYPE_BOOL)
     """
-    Set if the system message stays as it was at the start of the conversation.
+    True if the system message stays as it was at the start of the conversation.
     """
 
     last_turn_ordinal: "int" = betterproto2.field(2, betterproto2.TYPE_INT64)
@@ -3669,20 +3672,20 @@ class ConverseAttach(betterproto2.Message):
 
     after_sequence: "int" = betterproto2.field(2, betterproto2.TYPE_INT64)
     """
-    Sequence of the last event that the client has seen; 0: from the beginning. CURSOR_OUT_OF_RANGE if it lies beyond the
-    record.
+    Sequence of the last event that the client has seen. 0: all events. A sequence beyond the last event fails with
+    CURSOR_OUT_OF_RANGE.
     """
 
     tail_only: "bool" = betterproto2.field(3, betterproto2.TYPE_BOOL)
     """
-    If true, `after_sequence` is ignored and only what happens from now on is sent, messages that are being streamed
-    included.
+    If true, the server ignores `after_sequence` and sends only new events and text, including messages that are being
+    streamed.
     """
 
     group_events: "bool" = betterproto2.field(4, betterproto2.TYPE_BOOL)
     """
-    If true, events that are there at the same time come together, as `events`, which costs both sides less; one that is
-    alone comes as `event` all the same. If false, each comes by itself, as `event`.
+    If true, the server sends events that are available at the same time as one `events` group, which costs less on
+    both sides. A single event is sent as `event`. If false, the server sends each event as `event`.
     """
 
 
@@ -3732,7 +3735,7 @@ default_message_pool.register_message("wonder.v1", "ConverseCancel", ConverseCan
 @dataclass(eq=False, repr=False)
 class ConverseCancelled(betterproto2.Message):
     """
-    A turn is cancelled, on disk.
+    The server cancelled a turn; the cancellation is committed.
     """
 
     request_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
@@ -3806,7 +3809,7 @@ class ConverseRequest(betterproto2.Message):
         2, betterproto2.TYPE_MESSAGE, optional=True, group="intent"
     )
     """
-    Say something, and start a turn. Answered by `sent` or `refused`.
+    Message that starts a turn. Answered by `sent` or `refused`.
     """
 
     cancel: "ConverseCancel | None" = betterproto2.field(
@@ -3820,14 +3823,14 @@ class ConverseRequest(betterproto2.Message):
         4, betterproto2.TYPE_MESSAGE, optional=True, group="intent"
     )
     """
-    Say which events have been dealt with. Not answered.
+    Acknowledge events. Not answered.
     """
 
     detach: "ConverseDetach | None" = betterproto2.field(
         5, betterproto2.TYPE_MESSAGE, optional=True, group="intent"
     )
     """
-    Leave. Answered by `end`; turns go on.
+    End the stream. Answered by `end`. Turns continue.
     """
 
 
@@ -3937,7 +3940,7 @@ default_message_pool.register_message("wonder.v1", "ConverseResponse", ConverseR
 @dataclass(eq=False, repr=False)
 class ConverseSend(betterproto2.Message):
     """
-    Say something, and start a turn.
+    Message that starts a turn.
     """
 
     content: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
@@ -3952,14 +3955,15 @@ class ConverseSend(betterproto2.Message):
 
     request_id: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
     """
-    Makes the message idempotent, also over streams and calls: sent again, it gets the first answer and starts nothing.
-    Required on a stream, since `sent` and `refused` name it.
+    Id of this request, chosen by the client, at most 128 bytes. It makes the message idempotent across streams and
+    calls: a repeated message gets the first answer and starts no turn. Required on a stream, because `sent` and
+    `refused` name it.
     """
 
     agent_id: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
     """
-    Agent who is to answer, by id or name; must take part. Empty: the one that the text addresses by `@name`, else the
-    one who spoke the message replied to, else the first to have joined.
+    Id or name of the agent that answers. The agent must be a participant. Empty: the agent that the text addresses by
+    `@name`, else the author of the message replied to, else the agent that joined first.
     """
 
     user_id: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
@@ -3972,7 +3976,7 @@ class ConverseSend(betterproto2.Message):
         6, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    Anything the client wants to keep with the turn. At most 64 KiB.
+    Data of the client's own, stored with the turn. At most 64 KiB. Empty: none.
     """
 
 
@@ -4072,8 +4076,8 @@ class CreateConversationRequest(betterproto2.Message):
 
     return_existing: "bool" = betterproto2.field(4, betterproto2.TYPE_BOOL)
     """
-    If true and the project has a conversation with this `external_ref`, that one is answered, as it is, rather than
-    ALREADY_EXISTS.
+    If true and the project already has a conversation with this `external_ref`, the server returns that conversation
+    unchanged. If false, the call fails with ALREADY_EXISTS.
     """
 
 
@@ -4093,7 +4097,7 @@ class CreateConversationResponse(betterproto2.Message):
 
     existed: "bool" = betterproto2.field(2, betterproto2.TYPE_BOOL)
     """
-    Set if the conversation existed before.
+    True if the conversation existed before.
     """
 
 
@@ -4663,7 +4667,7 @@ class DiffBranchResponse(betterproto2.Message):
 
     truncated: "bool" = betterproto2.field(6, betterproto2.TYPE_BOOL)
     """
-    Set if the server omitted patches, because all patches exceed 1 MiB together.
+    True if the server omitted patches, because all patches exceed 1 MiB together.
     """
 
 
@@ -4728,7 +4732,7 @@ class Event(betterproto2.Message):
 
     conversation_id: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Conversation it belongs to.
+    Id of the conversation to which it belongs.
     """
 
     turn_id: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
@@ -4752,7 +4756,7 @@ class Event(betterproto2.Message):
         10, betterproto2.TYPE_MESSAGE, optional=True, group="payload"
     )
     """
-    `conversation_started`: it was created.
+    `conversation_started`: the conversation was created.
     """
 
     conversation_updated: "Conversation | None" = betterproto2.field(
@@ -4801,7 +4805,7 @@ class Event(betterproto2.Message):
         21, betterproto2.TYPE_MESSAGE, optional=True, group="payload"
     )
     """
-    `turn.completed`: a turn ended well, perhaps with issues.
+    `turn.completed`: a turn ended without an error, perhaps with issues.
     """
 
     turn_failed: "Turn | None" = betterproto2.field(
@@ -4822,7 +4826,8 @@ class Event(betterproto2.Message):
         24, betterproto2.TYPE_MESSAGE, optional=True, group="payload"
     )
     """
-    `message.appended`: a message is complete. For a streamed one this ends its deltas, and its text is what counts.
+    `message.appended`: a message is complete. For a streamed message the event ends the deltas, and the text of the
+    event is authoritative.
     """
 
     move_recorded: "Move | None" = betterproto2.field(
@@ -4858,21 +4863,21 @@ class Event(betterproto2.Message):
         31, betterproto2.TYPE_MESSAGE, optional=True, group="payload"
     )
     """
-    `context_assembly.failed`: it could not be made; the turn fails.
+    `context_assembly.failed`: the context-assembly workflow failed, so the turn fails.
     """
 
     memory_extraction_completed: "HookOutcome | None" = betterproto2.field(
         32, betterproto2.TYPE_MESSAGE, optional=True, group="payload"
     )
     """
-    `memory_extraction.completed`: what is worth keeping is kept.
+    `memory_extraction.completed`: the memory-extraction workflow has ended without an error.
     """
 
     memory_extraction_failed: "HookOutcome | None" = betterproto2.field(
         33, betterproto2.TYPE_MESSAGE, optional=True, group="payload"
     )
     """
-    `memory_extraction.failed`: it is not; the turn is marked.
+    `memory_extraction.failed`: the memory-extraction workflow failed. The issues of the turn record it.
     """
 
     tool_dispatched: "ToolDispatched | None" = betterproto2.field(
@@ -4907,7 +4912,7 @@ class Event(betterproto2.Message):
         51, betterproto2.TYPE_MESSAGE, optional=True, group="payload"
     )
     """
-    `workflow_completed`: it ended well.
+    `workflow_completed`: it ended without an error.
     """
 
     workflow_failed: "WorkflowProgress | None" = betterproto2.field(
@@ -4972,24 +4977,26 @@ class ExecuteTaskRequest(betterproto2.Message):
         2, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    Its input.
+    Input of the task. It must match the task's schema.
     """
 
     context: "ExecutionContext | None" = betterproto2.field(3, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    On whose behalf and where.
+    Project, agent, conversation, turn and run for which the work is done.
     """
 
     timeout_ms: "int" = betterproto2.field(4, betterproto2.TYPE_INT64)
     """
-    Milliseconds that it may take, at most what the task says. 0: what the task says.
+    Timeout of the task in milliseconds, at most the timeout of the task's definition. 0: the timeout of the
+    definition.
     """
 
     request_id: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
     """
-    Makes the call idempotent while the server runs: asked again, the same execution's result is awaited and answered,
-    and the task goes on if the caller goes away meanwhile. Results of the latest 1,000 requests are kept, fewer if they
-    take more than 64 MiB. After a restart only idempotent actions are safe to ask for again.
+    Id of this request, chosen by the client, at most 128 bytes. It makes the call idempotent until the server
+    restarts: a repeated call waits for the same execution and returns its result. The task continues if the caller
+    disconnects. The server keeps the results of the latest 1,000 requests, or fewer if they exceed 64 MiB together.
+    After a restart, only a request whose actions are idempotent is safe to repeat.
     """
 
     validate_only: "bool" = betterproto2.field(6, betterproto2.TYPE_BOOL)
@@ -5301,26 +5308,26 @@ class ForkRunRequest(betterproto2.Message):
     Request of ForkRun.
 
     Oneofs:
-        - point: From where. Required.
+        - point: Point at which the new run starts. Required.
     """
 
     run_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
     """
-    Id of the run to begin from. Required.
+    Id of the run to fork. Required.
     """
 
     after_sequence: "int | None" = betterproto2.field(
         2, betterproto2.TYPE_INT64, optional=True, group="point"
     )
     """
-    Right after this event.
+    Sequence of an event. The new run starts directly after it.
     """
 
     before_node_execution: "int | None" = betterproto2.field(
         3, betterproto2.TYPE_INT32, optional=True, group="point"
     )
     """
-    Right before this node execution, by its `ordinal`; that node runs again.
+    `ordinal` of a node execution. The new run starts directly before it and executes the node again.
     """
 
     input: "__google__protobuf__.Struct | None" = betterproto2.field(
@@ -5339,7 +5346,8 @@ class ForkRunRequest(betterproto2.Message):
 
     workflow_revision: "int" = betterproto2.field(6, betterproto2.TYPE_INT32)
     """
-    Revision of the workflow to go on with. 0: the same. It must have the nodes at which tokens stand.
+    Revision of the workflow for the new run. It must contain the nodes at which tokens are. 0: the revision of the
+    forked run.
     """
 
     request_id: "str" = betterproto2.field(7, betterproto2.TYPE_STRING)
@@ -5379,7 +5387,7 @@ class Gate(betterproto2.Message):
 
     run_id: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Run it belongs to.
+    Id of the run to which it belongs.
     """
 
     node_id: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
@@ -5418,12 +5426,12 @@ class Gate(betterproto2.Message):
         9, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    JSON Schema of what the person may edit or answer.
+    JSON Schema of the person's edit or answer.
     """
 
     user_ids: "list[str]" = betterproto2.field(10, betterproto2.TYPE_STRING, repeated=True)
     """
-    Users who may resolve it. Empty: everyone who may see the run.
+    Ids of the users who may resolve the gate. Empty: every user who may see the run.
     """
 
     status: "GateStatus" = betterproto2.field(
@@ -5538,12 +5546,12 @@ class GetConversationRequest(betterproto2.Message):
 
     external_ref: "str | None" = betterproto2.field(2, betterproto2.TYPE_STRING, optional=True, group="key")
     """
-    The client's own name for it, within `project_id`.
+    Name of the conversation chosen by the client, within `project_id`.
     """
 
     project_id: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
     """
-    Id or name of the project, for `external_ref`. Empty: `default`, or else the only one that knows it.
+    Id or name of the project, for `external_ref`. Empty: `default`, or the only project that has this `external_ref`.
     """
 
 
@@ -5733,8 +5741,8 @@ class GetTurnRequest(betterproto2.Message):
 
     conversation_id: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Id of its conversation; with it the server need not search, and brings it back if it is archived. Empty if not
-    known.
+    Id of the turn's conversation. With it the server finds the turn without a search and restores an archived
+    conversation. Empty: unknown.
     """
 
 
@@ -5895,7 +5903,7 @@ class LimitReached(betterproto2.Message):
 
     enforced: "bool" = betterproto2.field(2, betterproto2.TYPE_BOOL)
     """
-    Set if the limit is enforced now; else the server asked the model to finish.
+    True if the limit is enforced now; else the server asked the model to finish.
     """
 
 
@@ -6109,7 +6117,7 @@ class ListConversationsRequest(betterproto2.Message):
 
     project_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
     """
-    Only those of this project, by id or name.
+    Id or name of the project. Empty: all projects.
     """
 
     agent_id: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
@@ -6124,12 +6132,12 @@ class ListConversationsRequest(betterproto2.Message):
 
     statuses: "list[ConversationStatus]" = betterproto2.field(4, betterproto2.TYPE_ENUM, repeated=True)
     """
-    Only those that stand so. Empty: all.
+    Statuses to include. Empty: all.
     """
 
     include_archived: "bool" = betterproto2.field(5, betterproto2.TYPE_BOOL)
     """
-    If set, the list includes archived conversations.
+    If true, the list includes archived conversations.
     """
 
     page_size: "int" = betterproto2.field(6, betterproto2.TYPE_INT32)
@@ -6238,36 +6246,36 @@ class ListEventsRequest(betterproto2.Message):
 
     after_sequence: "int" = betterproto2.field(2, betterproto2.TYPE_INT64)
     """
-    Only events after this one; needs `conversation_id`.
+    Sequence after which the events start. Requires `conversation_id`. 0: all events.
     """
 
     names: "list[str]" = betterproto2.field(3, betterproto2.TYPE_STRING, repeated=True)
     """
-    Only events of these names, such as `turn.failed`. Empty: all.
+    Names of the events, such as `turn.failed`. Empty: all.
     """
 
     turn_id: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
     """
-    Only this turn's.
+    Id of the turn. Empty: all turns.
     """
 
     project_id: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
     """
-    Only events of conversations in this project, by id or name.
+    Id or name of the project of the conversations. Empty: all projects.
     """
 
     start_time: "datetime.datetime | None" = betterproto2.field(
         6, betterproto2.TYPE_MESSAGE, unwrap=lambda: __google__protobuf__.Timestamp, optional=True
     )
     """
-    Only events at or after this time.
+    Earliest time of the events. Unset: no limit.
     """
 
     end_time: "datetime.datetime | None" = betterproto2.field(
         7, betterproto2.TYPE_MESSAGE, unwrap=lambda: __google__protobuf__.Timestamp, optional=True
     )
     """
-    Only events before this time.
+    Time before which the events happened. Unset: no limit.
     """
 
     page_size: "int" = betterproto2.field(8, betterproto2.TYPE_INT32)
@@ -6312,22 +6320,22 @@ class ListGatesRequest(betterproto2.Message):
 
     project_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
     """
-    Only gates of runs in this project, by id or name.
+    Id or name of the project of the runs. Empty: all projects.
     """
 
     run_id: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Only gates of this run.
+    Id of the run of the gates. Empty: all runs.
     """
 
     statuses: "list[GateStatus]" = betterproto2.field(3, betterproto2.TYPE_ENUM, repeated=True)
     """
-    Only gates that stand so. Empty: those that wait for an answer.
+    Statuses to include. Empty: only gates that wait for an answer.
     """
 
     user_id: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
     """
-    Only gates that this user may resolve.
+    Id of a user who may resolve the gates. Empty: no filter.
     """
 
     page_size: "int" = betterproto2.field(5, betterproto2.TYPE_INT32)
@@ -6468,12 +6476,12 @@ class ListMessagesRequest(betterproto2.Message):
 
     turn_id: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Only this turn's.
+    Id of the turn. Empty: all turns.
     """
 
     oldest_first: "bool" = betterproto2.field(3, betterproto2.TYPE_BOOL)
     """
-    If true, oldest first.
+    If true, the list starts with the oldest entry.
     """
 
     page_size: "int" = betterproto2.field(4, betterproto2.TYPE_INT32)
@@ -6498,7 +6506,7 @@ class ListMessagesResponse(betterproto2.Message):
 
     messages: "list[Message]" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, repeated=True)
     """
-    The messages, newest first unless asked otherwise.
+    The messages, newest first unless `oldest_first` is set.
     """
 
     next_page_token: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
@@ -6523,17 +6531,17 @@ class ListMovesRequest(betterproto2.Message):
 
     turn_id: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Only this turn's.
+    Id of the turn. Empty: all turns.
     """
 
     oldest_first: "bool" = betterproto2.field(3, betterproto2.TYPE_BOOL)
     """
-    If true, oldest first.
+    If true, the list starts with the oldest entry.
     """
 
     page_size: "int" = betterproto2.field(4, betterproto2.TYPE_INT32)
     """
-    Most moves on the page; at most 100, since raw answers are long.
+    Maximum number of moves on the page, at most 100 because raw answers are long.
     """
 
     page_token: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
@@ -6553,7 +6561,7 @@ class ListMovesResponse(betterproto2.Message):
 
     moves: "list[Move]" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, repeated=True)
     """
-    The moves, newest first unless asked otherwise.
+    The moves, newest first unless `oldest_first` is set.
     """
 
     next_page_token: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
@@ -6658,47 +6666,48 @@ class ListRunsRequest(betterproto2.Message):
 
     workflow_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
     """
-    Only runs of this workflow, by reference; with `@revision`, only of that.
+    Reference to the workflow of the runs. With `@revision`: only runs of that revision. Empty: all workflows.
     """
 
     project_id: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Only runs in this project, by id or name.
+    Id or name of the project of the runs. Empty: all projects.
     """
 
     conversation_id: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
     """
-    Only runs for this conversation, which is brought back if it is archived. Empty: no runs of archived ones.
+    Id of the conversation of the runs. The server restores the conversation if it is archived. Empty: all runs except
+    those of archived conversations.
     """
 
     statuses: "list[RunStatus]" = betterproto2.field(4, betterproto2.TYPE_ENUM, repeated=True)
     """
-    Only runs that stand so. Empty: all.
+    Statuses to include. Empty: all.
     """
 
     parent_run_id: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
     """
-    Only the children of this run.
+    Id of the parent run. Empty: no filter.
     """
 
     include_children: "bool" = betterproto2.field(6, betterproto2.TYPE_BOOL)
     """
-    If set, the list includes runs that another run or a turn waits for. With `conversation_id` or `parent_run_id` it
-    always does.
+    If true, the list includes runs that another run or a turn waits for. With `conversation_id` or `parent_run_id` the
+    list always includes them.
     """
 
     start_time: "datetime.datetime | None" = betterproto2.field(
         7, betterproto2.TYPE_MESSAGE, unwrap=lambda: __google__protobuf__.Timestamp, optional=True
     )
     """
-    Only runs started at or after this time.
+    Earliest start time of the runs. Unset: no limit.
     """
 
     end_time: "datetime.datetime | None" = betterproto2.field(
         8, betterproto2.TYPE_MESSAGE, unwrap=lambda: __google__protobuf__.Timestamp, optional=True
     )
     """
-    Only runs started before this time.
+    Time before which the runs started. Unset: no limit.
     """
 
     page_size: "int" = betterproto2.field(9, betterproto2.TYPE_INT32)
@@ -6748,12 +6757,12 @@ class ListTurnsRequest(betterproto2.Message):
 
     statuses: "list[TurnStatus]" = betterproto2.field(2, betterproto2.TYPE_ENUM, repeated=True)
     """
-    Only those that stand so. Empty: all.
+    Statuses to include. Empty: all.
     """
 
     agent_id: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
     """
-    Only this agent's, by id or name.
+    Id or name of the agent. Empty: all agents.
     """
 
     page_size: "int" = betterproto2.field(4, betterproto2.TYPE_INT32)
@@ -7128,23 +7137,25 @@ class MergeBranchRequest(betterproto2.Message):
 
     validate_only: "bool" = betterproto2.field(7, betterproto2.TYPE_BOOL)
     """
-    Only show what would conflict.
+    If true, the server merges nothing and returns the conflicts that a merge would have.
     """
 
     request_id: "str" = betterproto2.field(8, betterproto2.TYPE_STRING)
     """
-    Makes the call idempotent: the merge commit remembers it. Where nothing was merged, for there was nothing to merge
-    or something was in conflict, nothing is remembered: the same request is a new attempt.
+    Id of this request, chosen by the client, at most 128 bytes. It makes the call idempotent. The merge commit stores
+    the id. If the call merged nothing, because there was nothing to merge or because of a conflict, the server stores
+    no id and a repeated request is a new attempt.
     """
 
     resolutions: "list[MergeResolution]" = betterproto2.field(9, betterproto2.TYPE_MESSAGE, repeated=True)
     """
-    Resolutions of the files in conflict: all of them, each once. FIELD_INVALID for a file that is not in conflict.
+    Resolutions of the conflicts: one for each file in conflict. A resolution of a file that is not in conflict is
+    refused with FIELD_INVALID. Empty: none.
     """
 
     remove_branch: "bool" = betterproto2.field(10, betterproto2.TYPE_BOOL)
     """
-    If set, the server removes the branch and its files after the merge. Later work starts from the repository's
+    If true, the server removes the branch and its files after the merge. Later work starts from the repository's
     default branch.
     """
 
@@ -7165,12 +7176,12 @@ class MergeBranchResponse(betterproto2.Message):
 
     merged: "bool" = betterproto2.field(1, betterproto2.TYPE_BOOL)
     """
-    Set if the branch was merged; with `validate_only`, if it would be.
+    True if the server merged the branch. With `validate_only`: true if it would merge the branch.
     """
 
     commit: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    The merge commit, or the target's newest where there was nothing to merge.
+    The merge commit. If there was nothing to merge, the newest commit of the target branch.
     """
 
     conflicts: "list[MergeConflict]" = betterproto2.field(3, betterproto2.TYPE_MESSAGE, repeated=True)
@@ -7180,12 +7191,13 @@ class MergeBranchResponse(betterproto2.Message):
 
     nothing_to_merge: "bool" = betterproto2.field(4, betterproto2.TYPE_BOOL)
     """
-    Set if there was nothing to merge: the target has all commits, or there is no such branch.
+    True if there was nothing to merge: the target branch already has all commits, or the branch to merge does not
+    exist.
     """
 
     branch_kept: "bool" = betterproto2.field(5, betterproto2.TYPE_BOOL)
     """
-    Set if the branch was kept although `remove_branch` was set: a write followed the merged state, or a command is
+    True if the branch was kept although `remove_branch` was set: a write followed the merged state, or a command is
     running in the files. A later merge can remove it.
     """
 
@@ -7213,7 +7225,7 @@ class MergeConflict(betterproto2.Message):
 
     base: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
     """
-    Text at the common ancestor; empty where there was none or it is no text.
+    Text at the common ancestor. Empty if there is no ancestor or the file is not text.
     """
 
     ours: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
@@ -7223,12 +7235,12 @@ class MergeConflict(betterproto2.Message):
 
     theirs: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
     """
-    Text on the branch that was to be merged.
+    Text on the branch to merge.
     """
 
     truncated: "bool" = betterproto2.field(6, betterproto2.TYPE_BOOL)
     """
-    Set if the server omitted the texts: one exceeds 256 KiB, or all texts of the merge exceed 2 MiB.
+    True if the server omitted the texts: one exceeds 256 KiB, or all texts of the merge exceed 2 MiB.
     """
 
 
@@ -7279,12 +7291,12 @@ class Message(betterproto2.Message):
 
     conversation_id: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Conversation it belongs to.
+    Id of the conversation to which it belongs.
     """
 
     turn_id: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
     """
-    Turn it belongs to.
+    Id of the turn to which it belongs.
     """
 
     ordinal: "int" = betterproto2.field(4, betterproto2.TYPE_INT64)
@@ -7317,7 +7329,7 @@ class Message(betterproto2.Message):
 
     partial: "bool" = betterproto2.field(9, betterproto2.TYPE_BOOL)
     """
-    Set if a cancellation, a failure or the model's limit cut the message off.
+    True if a cancellation, a failure or the model's limit cut the message off.
     """
 
     create_time: "datetime.datetime | None" = betterproto2.field(
@@ -7349,7 +7361,7 @@ class MessageDelta(betterproto2.Message):
 
     turn_id: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Turn it belongs to.
+    Id of the turn to which it belongs.
     """
 
     offset: "int" = betterproto2.field(3, betterproto2.TYPE_INT64)
@@ -7380,7 +7392,7 @@ class MessageRestarted(betterproto2.Message):
 
     turn_id: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Turn it belongs to.
+    Id of the turn to which it belongs.
     """
 
     attempt: "int" = betterproto2.field(3, betterproto2.TYPE_INT32)
@@ -7465,7 +7477,7 @@ class Move(betterproto2.Message):
 
     turn_id: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Turn it belongs to.
+    Id of the turn to which it belongs.
     """
 
     conversation_id: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
@@ -7680,7 +7692,7 @@ class NodeExecution(betterproto2.Message):
 
     run_id: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Run it belongs to.
+    Id of the run to which it belongs.
     """
 
     ordinal: "int" = betterproto2.field(3, betterproto2.TYPE_INT32)
@@ -7736,7 +7748,7 @@ class NodeExecution(betterproto2.Message):
 
     carried_out_by: "str" = betterproto2.field(12, betterproto2.TYPE_STRING)
     """
-    Run, conversation or gate that carried it out; empty for a task.
+    Id of the run, conversation or gate that executed the node. Empty for a task.
     """
 
     create_time: "datetime.datetime | None" = betterproto2.field(
@@ -7800,7 +7812,7 @@ default_message_pool.register_message("wonder.v1", "NodeProgress", NodeProgress)
 @dataclass(eq=False, repr=False)
 class Operation(betterproto2.Message):
     """
-    Something that was dispatched for a turn and has not come back.
+    A pending effect of a turn: work that was dispatched and has no result yet.
     """
 
     id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
@@ -7810,7 +7822,7 @@ class Operation(betterproto2.Message):
 
     turn_id: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Turn it belongs to.
+    Id of the turn to which it belongs.
     """
 
     kind: "OperationKind" = betterproto2.field(
@@ -7822,7 +7834,7 @@ class Operation(betterproto2.Message):
 
     is_async: "bool" = betterproto2.field(4, betterproto2.TYPE_BOOL)
     """
-    Set if the agent continues without waiting for the result.
+    True if the agent continues without waiting for the result.
     """
 
     tool_call_id: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
@@ -7907,7 +7919,7 @@ class Participant(betterproto2.Message):
         5, betterproto2.TYPE_MESSAGE, unwrap=lambda: __google__protobuf__.Timestamp, optional=True
     )
     """
-    Since when. Set by the server.
+    Time at which the participant joined. Set by the server.
     """
 
 
@@ -8031,7 +8043,7 @@ class PreviewContextResponse(betterproto2.Message):
 
     input_tokens: "int" = betterproto2.field(6, betterproto2.TYPE_INT64)
     """
-    Tokens of the request; an estimate where the tokenizer is not at hand.
+    Tokens of the request; an estimate if the tokenizer is not available.
     """
 
     context_window_tokens: "int" = betterproto2.field(7, betterproto2.TYPE_INT64)
@@ -8299,17 +8311,17 @@ class RegisterWorker(betterproto2.Message):
 
     kinds: "list[WorkerActionKind]" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, repeated=True)
     """
-    Kinds of action that it carries out, at least one.
+    Kinds of action that the worker executes, at least one.
     """
 
     max_concurrency: "int | None" = betterproto2.field(3, betterproto2.TYPE_INT32, optional=True)
     """
-    Assignments that it takes at once, all kinds together. Default 1.
+    Maximum number of assignments at once, all kinds together. Default 1.
     """
 
     project_ids: "list[str]" = betterproto2.field(4, betterproto2.TYPE_STRING, repeated=True)
     """
-    Projects for whose work it is, by id or name. Empty: all.
+    Ids or names of the projects whose work the worker accepts. Empty: all.
     """
 
 
@@ -8411,7 +8423,7 @@ default_message_pool.register_message("wonder.v1", "ReopenConversationResponse",
 @dataclass(eq=False, repr=False)
 class ReplayDifference(betterproto2.Message):
     """
-    A place where a planner no longer decides as recorded.
+    An input for which the current planner decides differently from the record.
     """
 
     step: "int" = betterproto2.field(1, betterproto2.TYPE_INT64)
@@ -8428,14 +8440,14 @@ class ReplayDifference(betterproto2.Message):
         3, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    The decisions that are recorded.
+    Recorded decisions.
     """
 
     planned: "__google__protobuf__.ListValue | None" = betterproto2.field(
         4, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    The decisions of today.
+    Decisions of the current planner.
     """
 
 
@@ -8465,12 +8477,12 @@ class ReplayRunResponse(betterproto2.Message):
 
     identical: "bool" = betterproto2.field(1, betterproto2.TYPE_BOOL)
     """
-    Set if every planned decision equals the recorded one.
+    True if every planned decision equals the recorded one.
     """
 
     step_count: "int" = betterproto2.field(2, betterproto2.TYPE_INT64)
     """
-    Inputs that were fed to the planner.
+    Number of inputs that the server fed to the planner.
     """
 
     first_difference: "ReplayDifference | None" = betterproto2.field(
@@ -8525,7 +8537,7 @@ class ResetConversationRequest(betterproto2.Message):
 
     keep_system_message: "bool" = betterproto2.field(2, betterproto2.TYPE_BOOL)
     """
-    If set, the system message stays as it was at the start of the conversation; else it is made from the current
+    If true, the system message stays as it was at the start of the conversation; else it is made from the current
     persona.
     """
 
@@ -8578,7 +8590,7 @@ class ResolveGateRequest(betterproto2.Message):
 
     shown_hash: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
     """
-    The gate's `shown_hash` as the person saw it; another one is refused with GATE_RESOLVED. Required.
+    `shown_hash` of the gate that the person saw. A different hash is refused with GATE_RESOLVED. Required.
     """
 
     answer: "__google__protobuf__.Struct | None" = betterproto2.field(
@@ -8708,7 +8720,7 @@ class Run(betterproto2.Message):
 
     context: "ExecutionContext | None" = betterproto2.field(5, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    On whose behalf and where it works; with ids, never names.
+    Project, agent, conversation and turn for which the run works, as ids.
     """
 
     parent: "RunParent | None" = betterproto2.field(6, betterproto2.TYPE_MESSAGE, optional=True)
@@ -8817,7 +8829,7 @@ class Run(betterproto2.Message):
 
     etag: "str" = betterproto2.field(23, betterproto2.TYPE_STRING)
     """
-    Changes with every change.
+    Etag. It differs after every change.
     """
 
     trace_id: "str" = betterproto2.field(24, betterproto2.TYPE_STRING)
@@ -8847,7 +8859,7 @@ class RunEvent(betterproto2.Message):
 
     run_id: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Run it belongs to.
+    Id of the run to which it belongs.
     """
 
     create_time: "datetime.datetime | None" = betterproto2.field(
@@ -8909,7 +8921,7 @@ class RunEvent(betterproto2.Message):
         14, betterproto2.TYPE_MESSAGE, optional=True, group="payload"
     )
     """
-    `node.completed`: a node ended well.
+    `node.completed`: a node ended without an error.
     """
 
     node_failed: "NodeExecution | None" = betterproto2.field(
@@ -8961,7 +8973,7 @@ default_message_pool.register_message("wonder.v1", "RunEvent", RunEvent)
 @dataclass(eq=False, repr=False)
 class RunEventGroup(betterproto2.Message):
     """
-    Durable events of a run that follow each other: at most 100, and 256 KiB.
+    Consecutive events of a run: at most 100, and at most 256 KiB.
     """
 
     events: "list[RunEvent]" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, repeated=True)
@@ -9321,12 +9333,12 @@ class StartRunRequest(betterproto2.Message):
         2, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    Its input.
+    Input of the workflow. It must match the workflow's schema.
     """
 
     context: "ExecutionContext | None" = betterproto2.field(3, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    On whose behalf and where.
+    Project, agent, conversation, turn and run for which the work is done.
     """
 
     metadata: "__google__protobuf__.Struct | None" = betterproto2.field(
@@ -9338,7 +9350,7 @@ class StartRunRequest(betterproto2.Message):
 
     timeout_ms: "int" = betterproto2.field(5, betterproto2.TYPE_INT64)
     """
-    Milliseconds that it may take, at most what the workflow says. 0: what the workflow says.
+    Timeout of the run in milliseconds, at most the timeout of the workflow. 0: the timeout of the workflow.
     """
 
     request_id: "str" = betterproto2.field(6, betterproto2.TYPE_STRING)
@@ -9353,8 +9365,9 @@ class StartRunRequest(betterproto2.Message):
 
     wait_ms: "int" = betterproto2.field(8, betterproto2.TYPE_INT64)
     """
-    Milliseconds to wait for the run's end before answering, at most 300,000. 0: answer as soon as it is on disk. The
-    run goes on if they pass or the caller goes away; a call that is made again with its `request_id` waits again.
+    Milliseconds to wait for the end of the run, at most 300,000. 0: the method returns as soon as the start is on
+    disk. The run continues when the time expires or the caller disconnects. A repeated call with the same `request_id`
+    waits again.
     """
 
 
@@ -9369,7 +9382,7 @@ class StartRunResponse(betterproto2.Message):
 
     run: "Run | None" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    The run, started; ended, if the call waited for that and it has.
+    The run after its start. If the method waited and the run has ended, the run after its end.
     """
 
 
@@ -9592,22 +9605,23 @@ class StreamTaskRequest(betterproto2.Message):
         2, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    Its input.
+    Input of the task. It must match the task's schema.
     """
 
     context: "ExecutionContext | None" = betterproto2.field(3, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    On whose behalf and where.
+    Project, agent, conversation, turn and run for which the work is done.
     """
 
     timeout_ms: "int" = betterproto2.field(4, betterproto2.TYPE_INT64)
     """
-    Milliseconds that it may take, at most what the task says. 0: what the task says.
+    Timeout of the task in milliseconds, at most the timeout of the task's definition. 0: the timeout of the
+    definition.
     """
 
     request_id: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
     """
-    Makes the call idempotent, as for ExecuteTask; steps that are over are shown again.
+    Id of this request, with the same effect as in ExecuteTask. A repeated call also streams the steps that have ended.
     """
 
 
@@ -9693,14 +9707,14 @@ class SubscribeResponse(betterproto2.Message):
         4, betterproto2.TYPE_MESSAGE, optional=True, group="item"
     )
     """
-    The first message.
+    Answer to `attach`, and the first response.
     """
 
     caught_up: "CaughtUp | None" = betterproto2.field(
         5, betterproto2.TYPE_MESSAGE, optional=True, group="item"
     )
     """
-    Everything from before has been sent; what follows is live.
+    The server has sent all events before `attach`; later responses are live.
     """
 
     heartbeat: "StreamHeartbeat | None" = betterproto2.field(
@@ -9984,7 +9998,7 @@ class ToolCall(betterproto2.Message):
 
     is_async: "bool" = betterproto2.field(7, betterproto2.TYPE_BOOL)
     """
-    Set if the agent continues without waiting for the result.
+    True if the agent continues without waiting for the result.
     """
 
 
@@ -10031,7 +10045,7 @@ class ToolError(betterproto2.Message):
 
     retriable: "bool" = betterproto2.field(3, betterproto2.TYPE_BOOL)
     """
-    Set if the unchanged call may succeed later.
+    True if the unchanged call may succeed later.
     """
 
 
@@ -10077,7 +10091,7 @@ class ToolProgress(betterproto2.Message):
 
     turn_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
     """
-    Turn it belongs to.
+    Id of the turn to which it belongs.
     """
 
     tool_call_id: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
@@ -10107,7 +10121,7 @@ class ToolResult(betterproto2.Message):
 
     success: "bool" = betterproto2.field(2, betterproto2.TYPE_BOOL)
     """
-    Set if the call succeeded.
+    True if the call succeeded.
     """
 
     result: "__google__protobuf__.Value | None" = betterproto2.field(
@@ -10392,7 +10406,7 @@ class TurnIssues(betterproto2.Message):
 
     memory_extraction_failed: "bool" = betterproto2.field(1, betterproto2.TYPE_BOOL)
     """
-    Nothing was remembered of it, since memory extraction failed.
+    True if memory extraction failed, so that no memories of the turn were written.
     """
 
     tool_failures: "int" = betterproto2.field(2, betterproto2.TYPE_INT32)
@@ -10461,14 +10475,16 @@ class UpdateConversationRequest(betterproto2.Message):
 
     conversation: "Conversation | None" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    The conversation with its new values; `id` is required, `etag` if it must not have changed.
+    Conversation with its new values. `id` is required. If `etag` is set and is not the current etag, the call fails
+    with ETAG_MISMATCH.
     """
 
     update_mask: "__google__protobuf__.FieldMask | None" = betterproto2.field(
         2, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    Fields to change: `title`, `external_ref`, `metadata`, `budget` and `expire_time`. Empty: the fields that are set.
+    Fields to change: `title`, `external_ref`, `metadata`, `budget` and `expire_time`. Empty: all fields that are set
+    in the request.
     """
 
     request_id: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
@@ -10601,24 +10617,24 @@ class Usage(betterproto2.Message):
 
     input_tokens: "int" = betterproto2.field(1, betterproto2.TYPE_INT64)
     """
-    Tokens in requests, as the provider counted them; 0 where it did not say.
+    Tokens in requests, as counted by the provider. 0 if the provider sent no count.
     """
 
     output_tokens: "int" = betterproto2.field(2, betterproto2.TYPE_INT64)
     """
-    Tokens in answers, as the provider counted them; 0 where it did not say.
+    Tokens in answers, as counted by the provider. 0 if the provider sent no count.
     """
 
     cost_micros: "int | None" = betterproto2.field(3, betterproto2.TYPE_INT64, optional=True)
     """
-    Cost in millionths of a US dollar; unset where the price of the model, or of a part, is not known, as
-    while a model that a tool or a hook asks has not answered yet.
+    Cost in millionths of a US dollar. Unset if the price of the model or of a part is unknown, for example while a
+    model call of a tool or hook has no answer yet.
     """
 
     model_calls: "int" = betterproto2.field(4, betterproto2.TYPE_INT32)
     """
-    Calls of models, repeated attempts included: those that failed without an answer too, and those that were
-    under way when the server was killed, by the turn itself or by `llm` actions of its tools and hooks.
+    Number of model calls, including repeated attempts, calls that failed without an answer, and calls in progress when
+    the server was killed. It counts the calls of the turn itself and of `llm` actions of its tools and hooks.
     """
 
 
@@ -10633,7 +10649,7 @@ class UserCaller(betterproto2.Message):
 
     user_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
     """
-    Id of the user, as the client names it. In requests another name than the caller's needs the right `act_as`.
+    Id of the user, chosen by the client. In requests, a name other than the caller's requires the right `act_as`.
     """
 
 
@@ -10698,18 +10714,18 @@ class WatchRunRequest(betterproto2.Message):
 
     after_sequence: "int" = betterproto2.field(2, betterproto2.TYPE_INT64)
     """
-    Sequence of the last event that the client has seen; 0: from the beginning.
+    Sequence of the last event that the client has seen. 0: all events.
     """
 
     include_progress: "bool" = betterproto2.field(3, betterproto2.TYPE_BOOL)
     """
-    If set, the stream includes the progress of nodes.
+    If true, the stream includes the progress of nodes.
     """
 
     group_events: "bool" = betterproto2.field(4, betterproto2.TYPE_BOOL)
     """
-    If true, events that are there at the same time come together, as `events`; one that is alone comes as `event` all
-    the same. If false, each comes by itself, as `event`.
+    If true, the server sends events that are available at the same time as one `events` group. A single event is sent
+    as `event`. If false, the server sends each event as `event`.
     """
 
 
@@ -10760,7 +10776,7 @@ class WatchRunResponse(betterproto2.Message):
         6, betterproto2.TYPE_MESSAGE, optional=True, group="item"
     )
     """
-    Durable events that follow each other; only for those who asked for them by `group_events`.
+    Consecutive events; only with `group_events`.
     """
 
 
@@ -10790,13 +10806,13 @@ default_message_pool.register_message("wonder.v1", "WorkDraining", WorkDraining)
 @dataclass(eq=False, repr=False)
 class WorkerActionKind(betterproto2.Message):
     """
-    A kind of action that a worker carries out.
+    A kind of action that a worker executes.
     """
 
     name: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
     """
-    Name, as an action's `config.name` of kind `worker` says it, such as `ocr`. Workers that register the same name must
-    agree on the rest. Required.
+    Name of the kind, such as `ocr`. An action of kind `worker` names it in `config.name`. Workers that register the
+    same name must agree on the other fields. Required.
     """
 
     description: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
@@ -10808,24 +10824,24 @@ class WorkerActionKind(betterproto2.Message):
         3, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    JSON Schema of its input, checked before it is assigned. Empty: anything.
+    JSON Schema of the input. The server checks the input before the assignment. Empty: any input.
     """
 
     output_schema: "__google__protobuf__.Struct | None" = betterproto2.field(
         4, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    JSON Schema of its output, checked when it is completed. Empty: anything.
+    JSON Schema of the output. The server checks the output of a completed assignment. Empty: any output.
     """
 
     idempotent: "bool" = betterproto2.field(5, betterproto2.TYPE_BOOL)
     """
-    Set if the server may assign it to another worker after this one was lost.
+    True if the server may assign the work to another worker after it has lost this worker.
     """
 
     max_concurrency: "int" = betterproto2.field(6, betterproto2.TYPE_INT32)
     """
-    Assignments of this kind that it takes at once. 0: as many as of all kinds.
+    Maximum number of assignments of this kind at once. 0: no limit besides that of the worker.
     """
 
 
@@ -11023,14 +11039,14 @@ class WorkRequest(betterproto2.Message):
         4, betterproto2.TYPE_MESSAGE, optional=True, group="item"
     )
     """
-    An assignment is done. Answered by `settled`.
+    An assignment succeeded. The server answers with `settled`.
     """
 
     failed: "AssignmentFailed | None" = betterproto2.field(
         5, betterproto2.TYPE_MESSAGE, optional=True, group="item"
     )
     """
-    An assignment failed. Answered by `settled`.
+    An assignment failed. The server answers with `settled`.
     """
 
     drain: "DrainWorker | None" = betterproto2.field(
@@ -11050,7 +11066,7 @@ class WorkResponse(betterproto2.Message):
     Response on a Work stream.
 
     Oneofs:
-        - item: Exactly one is set. A worker must pass over a message in which it knows none.
+        - item: Exactly one is set. A worker must ignore a message whose field it does not know.
     """
 
     registered: "WorkerRegistered | None" = betterproto2.field(
@@ -11064,14 +11080,14 @@ class WorkResponse(betterproto2.Message):
         2, betterproto2.TYPE_MESSAGE, optional=True, group="item"
     )
     """
-    Something to do.
+    Assignment of work.
     """
 
     cancelled: "AssignmentCancelled | None" = betterproto2.field(
         3, betterproto2.TYPE_MESSAGE, optional=True, group="item"
     )
     """
-    Stop working on something. The worker need not answer.
+    Cancellation of an assignment: the worker stops working on it. The worker need not answer.
     """
 
     settled: "AssignmentSettled | None" = betterproto2.field(
@@ -11085,7 +11101,7 @@ class WorkResponse(betterproto2.Message):
         5, betterproto2.TYPE_MESSAGE, optional=True, group="item"
     )
     """
-    The server is about to stop: results are still taken, nothing new is assigned.
+    The server is draining: it accepts results and assigns no new work.
     """
 
 
