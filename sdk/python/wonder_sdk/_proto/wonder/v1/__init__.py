@@ -452,7 +452,7 @@ class ConversationStatus(betterproto2.Enum):
 
     FAILED = 4
     """
-    Its state is damaged and it cannot go on. Its record can be read.
+    The state of the conversation is damaged, so it cannot continue. Its record stays readable.
     """
 
     @classmethod
@@ -1830,7 +1830,7 @@ class RunStatus(betterproto2.Enum):
 
     WAITING = 2
     """
-    All of its tokens wait for something that may take long: a person, an agent, a signal or a timer.
+    All tokens of the run wait for a person, an agent, a signal or a timer.
     """
 
     COMPLETED = 3
@@ -2117,7 +2117,7 @@ class TokenStatus(betterproto2.Enum):
 
     COMPLETED = 7
     """
-    It has ended, or was joined with others.
+    The token has ended, or a fan-in joined it with other tokens.
     """
 
     FAILED = 8
@@ -2573,8 +2573,8 @@ class AgentCallProgress(betterproto2.Message):
 
     turn_id: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
     """
-    Its turn, `turn_…`, by which GetTurn finds it until its conversation is archived; empty at the start, and where
-    there was none.
+    Id of the called agent's turn, `turn_…`. GetTurn finds the turn until its conversation is archived. Empty at the
+    start, and if the call led to no turn.
     """
 
     operation_id: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
@@ -2604,12 +2604,12 @@ class AgentParticipant(betterproto2.Message):
 
     agent_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
     """
-    Id of the agent; in requests its name will do. Required.
+    Id of the agent. Requests also accept its name. Required.
     """
 
     name: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Name by which it is addressed. Set by the server.
+    Name by which participants address the agent. Set by the server.
     """
 
 
@@ -3516,8 +3516,8 @@ class Conversation(betterproto2.Message):
 
     project_id: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Project it belongs to. When created: id or name, empty for the first project of its first agent (`default` without
-    one); afterwards the id.
+    Project of the conversation. In CreateConversation: id or name; empty means the first project of the first agent,
+    or `default` without an agent. In responses: the id.
     """
 
     title: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
@@ -3552,7 +3552,7 @@ class Conversation(betterproto2.Message):
 
     last_sequence: "int" = betterproto2.field(8, betterproto2.TYPE_INT64)
     """
-    Sequence of its last event. Set by the server.
+    Sequence of the last event. Set by the server.
     """
 
     turn_count: "int" = betterproto2.field(9, betterproto2.TYPE_INT64)
@@ -3567,20 +3567,21 @@ class Conversation(betterproto2.Message):
 
     usage: "Usage | None" = betterproto2.field(11, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    Spending of all its turns. Set by the server.
+    Usage of all turns of the conversation. Set by the server.
     """
 
     budget: "Budget | None" = betterproto2.field(12, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    Limits of the total spending of its turns. A change applies to work that starts later.
+    Limits of the total usage of the conversation's turns. A change applies to work that starts later. Unset: no
+    limits.
     """
 
     expire_time: "datetime.datetime | None" = betterproto2.field(
         13, betterproto2.TYPE_MESSAGE, unwrap=lambda: __google__protobuf__.Timestamp, optional=True
     )
     """
-    Time at which the server archives the conversation. Each turn postpones it, so that it stays as far ahead as when
-    it was set. Unset: never, unless the server archives inactive conversations.
+    Time at which the server archives the conversation. Each turn postpones it by the interval that it had when it was
+    set. Unset: never, unless the server archives inactive conversations.
     """
 
     archive_time: "datetime.datetime | None" = betterproto2.field(
@@ -3597,8 +3598,8 @@ class Conversation(betterproto2.Message):
 
     branch: "str" = betterproto2.field(15, betterproto2.TYPE_STRING)
     """
-    Branch of the project's repositories that it works on, `wonder/conv-…`; empty until there is one. Set by the
-    server.
+    Branch of the project's repositories for the conversation's work, `wonder/conv-…`. Empty until the branch exists.
+    Set by the server.
     """
 
     create_time: "datetime.datetime | None" = betterproto2.field(
@@ -5377,7 +5378,7 @@ default_message_pool.register_message("wonder.v1", "ForkRunResponse", ForkRunRes
 @dataclass(eq=False, repr=False)
 class Gate(betterproto2.Message):
     """
-    A place where a run waits for a person. It is resolved once.
+    A gate at which a run waits for a person. It is resolved once.
     """
 
     id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
@@ -7318,8 +7319,9 @@ class Message(betterproto2.Message):
 
     content: "str" = betterproto2.field(7, betterproto2.TYPE_STRING)
     """
-    The text. An agent's has at most the server's `max_message_bytes` (1 MiB): a longer one is cut and ends with a
-    notice, and `whole_bytes` is set. Texts that older servers stored are cut when they are sent.
+    Text of the message. The server's setting `max_message_bytes` (default 1 MiB) limits the text of an agent. The
+    server truncates a longer text, appends a notice and sets `whole_bytes`. It truncates longer texts that older
+    servers stored when it sends them.
     """
 
     reply_to_message_id: "str" = betterproto2.field(8, betterproto2.TYPE_STRING)
@@ -7341,7 +7343,8 @@ class Message(betterproto2.Message):
 
     whole_bytes: "int" = betterproto2.field(11, betterproto2.TYPE_INT64)
     """
-    Bytes of the whole text, if `content` was cut; ReadMessage has it. 0: `content` is all of it.
+    Size of the whole text in bytes if `content` was truncated. ReadMessage returns the whole text. 0: `content` is
+    complete.
     """
 
 
@@ -7482,7 +7485,7 @@ class Move(betterproto2.Message):
 
     conversation_id: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
     """
-    Conversation it belongs to; empty for a delegated turn.
+    Id of the conversation to which it belongs. Empty for a delegated turn.
     """
 
     sequence: "int" = betterproto2.field(4, betterproto2.TYPE_INT32)
@@ -8745,15 +8748,15 @@ class Run(betterproto2.Message):
         9, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    Its output; once it has completed.
+    Output. Unset until the run has completed.
     """
 
     state: "__google__protobuf__.Struct | None" = betterproto2.field(
         10, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    State, as written by its nodes. Not in lists, and omitted if the run would exceed 3 MiB with it; the run's events
-    have the results of its nodes.
+    State that the nodes of the run have written. Not in lists. Omitted if it would raise the size of the run above 3
+    MiB; the events of the run have the results of its nodes.
     """
 
     error: "Fault | None" = betterproto2.field(11, betterproto2.TYPE_MESSAGE, optional=True)
@@ -8763,13 +8766,13 @@ class Run(betterproto2.Message):
 
     tokens: "list[Token]" = betterproto2.field(12, betterproto2.TYPE_MESSAGE, repeated=True)
     """
-    Tokens of the run: all that have not ended, and the newest 100 that have. Not in lists.
+    Tokens of the run: all active tokens and the newest 100 ended tokens. Not in lists.
     """
 
     node_executions: "list[NodeExecution]" = betterproto2.field(13, betterproto2.TYPE_MESSAGE, repeated=True)
     """
-    Its newest 500 node executions, oldest first, fewer where the answer would exceed 3 MiB. Not in lists; WatchRun has
-    them all.
+    The newest 500 node executions, oldest first; fewer if the response would exceed 3 MiB. Not in lists. WatchRun
+    sends all node executions.
     """
 
     node_execution_count: "int" = betterproto2.field(14, betterproto2.TYPE_INT32)
@@ -8779,12 +8782,12 @@ class Run(betterproto2.Message):
 
     pending_gates: "list[Gate]" = betterproto2.field(15, betterproto2.TYPE_MESSAGE, repeated=True)
     """
-    Its gates that wait for an answer. Not in lists.
+    Gates of the run that wait for an answer. Not in lists.
     """
 
     last_sequence: "int" = betterproto2.field(16, betterproto2.TYPE_INT64)
     """
-    Sequence of its last event.
+    Sequence of the last event.
     """
 
     metadata: "__google__protobuf__.Struct | None" = betterproto2.field(
@@ -8834,8 +8837,8 @@ class Run(betterproto2.Message):
 
     trace_id: "str" = betterproto2.field(24, betterproto2.TYPE_STRING)
     """
-    Trace that it is part of, 32 hexadecimal digits: that of the turn or run that led to it, or of the caller's
-    `traceparent` (W3C Trace Context, as metadata of the call), else one of its own.
+    Id of the run's trace, 32 hexadecimal digits: the trace of the turn or run that caused the run, or of the caller's
+    `traceparent` (W3C Trace Context, in the metadata of the call), else a new trace.
     """
 
 
@@ -9889,7 +9892,7 @@ default_message_pool.register_message("wonder.v1", "TaskSpec", TaskSpec)
 @dataclass(eq=False, repr=False)
 class Token(betterproto2.Message):
     """
-    A place in the graph that the run has reached.
+    A position of the run in the graph.
     """
 
     id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
@@ -10279,7 +10282,7 @@ class Turn(betterproto2.Message):
 
     conversation_id: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Conversation it belongs to; for a delegated turn one that was made for it, which lists leave out.
+    Id of the conversation to which it belongs. A delegated turn has a conversation of its own, which lists omit.
     """
 
     ordinal: "int" = betterproto2.field(3, betterproto2.TYPE_INT64)
@@ -10328,20 +10331,20 @@ class Turn(betterproto2.Message):
 
     context_assembly_run_id: "str" = betterproto2.field(11, betterproto2.TYPE_STRING)
     """
-    Run of the context-assembly workflow, `run_…`; the newest, where it ran more than once. GetRun finds it while it
-    runs too, and cancelled if the turn was cancelled meanwhile; RUN_NOT_FOUND is for one that has not begun.
+    Run of the context-assembly workflow, `run_…`. If it ran more than once, the newest run. GetRun also finds it while
+    it is running, and finds it cancelled if the turn was cancelled. GetRun fails with RUN_NOT_FOUND if it has not
+    started.
     """
 
     memory_extraction_run_id: "str" = betterproto2.field(12, betterproto2.TYPE_STRING)
     """
-    Run of the memory-extraction workflow, `run_…`; empty until it started. GetRun finds it as it does that of context
-    assembly.
+    Run of the memory-extraction workflow, `run_…`; empty until it started. GetRun finds it under the same conditions
+    as the run of context assembly.
     """
 
     persona: "str" = betterproto2.field(13, betterproto2.TYPE_STRING)
     """
-    Revision of the persona that it started with and stays with, such as `wonder/std/assistant@3`; empty for an inline
-    persona.
+    Pinned revision of the persona for the whole turn, such as `wonder/std/assistant@3`. Empty for an inline persona.
     """
 
     usage: "Usage | None" = betterproto2.field(14, betterproto2.TYPE_MESSAGE, optional=True)
@@ -10390,8 +10393,9 @@ class Turn(betterproto2.Message):
 
     trace_id: "str" = betterproto2.field(21, betterproto2.TYPE_STRING)
     """
-    Trace that it is part of, 32 hexadecimal digits: that of the caller's `traceparent` (W3C Trace Context, as metadata
-    of the call), else one of its own. Runs, workers and other agents' turns that it leads to are in the same.
+    Id of the turn's trace, 32 hexadecimal digits: the trace of the caller's `traceparent` (W3C Trace Context, in the
+    metadata of the call), else a new trace. Runs, work of workers and turns of other agents that the turn causes
+    belong to the same trace.
     """
 
 
@@ -10664,12 +10668,12 @@ class UserParticipant(betterproto2.Message):
 
     user_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
     """
-    Id, as the client names the person; at most 128 bytes. Required.
+    Id of the person, chosen by the client, at most 128 bytes. Required.
     """
 
     display_name: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Name that others see; at most 256 bytes. Empty: the id.
+    Name for other participants, at most 256 bytes. Empty: the id.
     """
 
 
