@@ -25,7 +25,7 @@ from wonder_server.actors.runs.runs import Runs
 from wonder_server.actors.runtime.limits import LoopLimits
 from wonder_server.actors.runtime.loop import Loop, LoopPorts
 from wonder_server.actors.streaming.hub import StreamHub
-from wonder_server.actors.usage.agent_budgets import AgentBudgets
+from wonder_server.actors.usage.budget_enforcement import AgentBudgets
 from wonder_server.adapters.in_memory.journal import MemoryJournal
 from wonder_server.compose.clients import Clients
 from wonder_server.compose.platform import Platform

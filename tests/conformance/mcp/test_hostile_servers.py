@@ -28,7 +28,7 @@ from wonder_server.adapters.mcp.servers import McpServers
 from wonder_server.adapters.web.guarded import GuardedWeb
 from wonder_server.core.definitions.resources import NetworkPolicy
 from wonder_server.core.errors import Reason, WonderError
-from wonder_server.core.task.effects import NotStartedError
+from wonder_server.core.task.outcome_errors import NotStartedError
 from wonder_server.ports.mcp import McpCall, McpResult
 
 LOOPBACK = NetworkPolicy(http_allow=("127.0.0.1",))

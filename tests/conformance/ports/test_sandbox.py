@@ -14,7 +14,7 @@ import pytest
 from tests.sandboxes import bubblewrap
 from wonder_server.adapters.in_memory.sandbox import MemorySandbox
 from wonder_server.core.errors import Reason, WonderError
-from wonder_server.core.task.effects import NotStartedError
+from wonder_server.core.task.outcome_errors import NotStartedError
 from wonder_server.ports.sandbox import Command, Finished, Sandbox, SandboxSpec
 
 

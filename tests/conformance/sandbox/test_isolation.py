@@ -27,7 +27,7 @@ from wonder_server.adapters.sandbox import cgroups, supervisor, syscalls
 from wonder_server.adapters.sandbox.bubblewrap import BubblewrapSandbox
 from wonder_server.adapters.sandbox.mounts import Host, Limits
 from wonder_server.core.errors import Reason, WonderError
-from wonder_server.core.task.effects import NotStartedError
+from wonder_server.core.task.outcome_errors import NotStartedError
 from wonder_server.ports.sandbox import Command, Finished, Mount, SandboxSpec
 
 SMALL = Limits(memory_bytes=128 << 20, processes=40, file_bytes=1 << 20, temporary_bytes=4 << 20)

@@ -15,7 +15,7 @@ from wonder_server.adapters.egress.dialing import Dialer
 from wonder_server.adapters.web.guarded import GuardedWeb
 from wonder_server.core.definitions.resources import NetworkPolicy
 from wonder_server.core.errors import Reason, WonderError
-from wonder_server.core.task.effects import NotStartedError
+from wonder_server.core.task.outcome_errors import NotStartedError
 from wonder_server.ports.web import WebRequest, WebResponse
 
 LOOPBACK = NetworkPolicy(http_allow=("127.0.0.1",))

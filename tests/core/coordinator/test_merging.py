@@ -11,7 +11,7 @@ from wonder_server.core.definitions.pinning import pin_workflow
 from wonder_server.core.definitions.resources import Definition
 from wonder_server.core.definitions.specs import MERGE_NODE, Node, PinnedWorkflow
 from wonder_server.core.errors import Fault, Reason
-from wonder_server.core.task.repeatable import is_repeatable
+from wonder_server.core.task.action_effects import is_repeatable
 
 MERGE: Node = node(MERGE_NODE)
 CONFLICT = Fault(reason=Reason.MERGE_CONFLICT, message="2 files conflict.")

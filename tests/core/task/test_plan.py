@@ -12,8 +12,8 @@ from wonder_server.core.definitions.specs import Action, OnFailure, Pin, PinnedT
 from wonder_server.core.errors import Fault, Reason
 from wonder_server.core.json_types import JsonDict
 from wonder_server.core.task import plan
+from wonder_server.core.task.action_effects import is_repeatable
 from wonder_server.core.task.plan import TaskState
-from wonder_server.core.task.repeatable import is_repeatable
 
 PIN = Pin(definition_id="def_1", library="demo", name="greet", revision=3)
 BROKEN = Fault(reason=Reason.ASSERTION_FAILED, message="too short")

@@ -14,7 +14,7 @@ from tests.rpc.echo_service import Echo, nested
 from wonder.v1 import coordinator_service_pb2, run_pb2
 from wonder_server.core.errors import Reason, WonderError
 from wonder_server.core.schema import payloads
-from wonder_server.rpc.server.wire_errors import decode_error
+from wonder_server.rpc.server.decode_errors import decode_error
 from wonder_server.rpc.shared.payload import (
     MAX_DEPTH,
     MAX_INCOMING_NUMBER,

@@ -16,7 +16,7 @@ from wonder_server.core.json_types import JsonDict, JsonValue
 from wonder_server.core.memory.records import Change, Draft, Filter, Hit, Memory, Source
 from wonder_server.core.model import NO_USAGE, ModelResult, ToolCall, Usage
 from wonder_server.core.schema.schemas import check_schema, validate
-from wonder_server.core.task.repeatable import ACTION_EFFECTS
+from wonder_server.core.task.action_effects import ACTION_EFFECTS
 from wonder_server.ports.memories import Request
 from wonder_server.ports.model import Chunk, Finished, TextDelta
 from wonder_server.services.actions import (

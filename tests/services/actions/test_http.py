@@ -14,7 +14,7 @@ from wonder_server.core.definitions.specs import Action, ModelProfile, Pin, Pinn
 from wonder_server.core.errors import Fault, Reason, WonderError, error
 from wonder_server.core.json_types import JsonDict, JsonValue
 from wonder_server.core.schema.schemas import validate
-from wonder_server.core.task.effects import NotStartedError
+from wonder_server.core.task.outcome_errors import NotStartedError
 from wonder_server.ports.web import WebRequest, WebResponse
 from wonder_server.services.actions import (
     ACTIONS,

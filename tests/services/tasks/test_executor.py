@@ -25,7 +25,7 @@ from wonder_server.core.definitions.specs import (
 )
 from wonder_server.core.errors import Reason, WonderError
 from wonder_server.core.json_types import JsonDict, JsonValue
-from wonder_server.core.task.effects import NotStartedError
+from wonder_server.core.task.outcome_errors import NotStartedError
 from wonder_server.services.actions import (
     ActionCall,
 )

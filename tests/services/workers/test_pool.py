@@ -19,7 +19,7 @@ from tests.services.workers.workers_kit import (
 )
 from wonder_server.core.errors import Fault, Reason
 from wonder_server.core.json_types import JsonValue
-from wonder_server.core.task.effects import NotStartedError
+from wonder_server.core.task.outcome_errors import NotStartedError
 from wonder_server.services.workers import (
     AssignmentMessage,
     Cancelled,

@@ -18,7 +18,7 @@ from tests.services.workers.workers_kit import (
 )
 from wonder_server.core.errors import Fault, Reason, WonderError
 from wonder_server.services.workers import Cancelled, Settled, WorkerPool
-from wonder_server.services.workers.assignment import MAX_LOSSES
+from wonder_server.services.workers.leases import MAX_LOSSES
 
 IDEMPOTENT = kind(idempotent=True)
 

@@ -15,7 +15,7 @@ from wonder_server.actors.conversation.conversations import Conversations
 from wonder_server.actors.dispatch.agent_calls import delegate_conversation, input_text
 from wonder_server.actors.runtime.keyed_locks import KeyedLocks
 from wonder_server.actors.streaming.hub import Closed
-from wonder_server.actors.usage.agent_budgets import AgentBudgets
+from wonder_server.actors.usage.budget_enforcement import AgentBudgets
 from wonder_server.core import ids
 from wonder_server.core.budget import Budget
 from wonder_server.core.conversation.model.inputs import CancelTurn, Send

@@ -19,7 +19,7 @@ from wonder_server.actors.conversation.lookup import ConversationLookup, convers
 from wonder_server.actors.conversation.message_text import whole_text
 from wonder_server.actors.runtime.actor import Outcome
 from wonder_server.actors.streaming.attachment import Attachment, StreamSource, attach
-from wonder_server.actors.usage.agent_budgets import AgentBudgets
+from wonder_server.actors.usage.budget_enforcement import AgentBudgets
 from wonder_server.core import ids
 from wonder_server.core.conversation.model.decisions import AppendMessage, StartTurn
 from wonder_server.core.conversation.model.inputs import MAX_CONTENT_BYTES, CancelTurn, Send

@@ -15,7 +15,7 @@ import json
 
 from wonder_server.actors.access import ActorAccess
 from wonder_server.actors.archive.archiver import Archive, NullArchive
-from wonder_server.actors.usage.agent_budgets import AgentBudgets
+from wonder_server.actors.usage.budget_enforcement import AgentBudgets
 from wonder_server.core import ids
 from wonder_server.core.actor import trace
 from wonder_server.core.actor.commands import CallAgent, Parent, Scope, branch_of

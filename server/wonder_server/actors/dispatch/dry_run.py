@@ -31,7 +31,7 @@ from wonder_server.core.coordinator.values import Run
 from wonder_server.core.definitions.specs import PinnedTask, PinnedWorkflow
 from wonder_server.core.errors import Fault, Reason, WonderError, error
 from wonder_server.core.json_types import JsonDict
-from wonder_server.core.task.repeatable import is_read_only
+from wonder_server.core.task.action_effects import is_read_only
 from wonder_server.ports.clock import Clock
 from wonder_server.ports.executor import TaskExecutor
 from wonder_server.ports.journal import Event, Journal

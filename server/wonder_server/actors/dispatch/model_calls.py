@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from wonder_server.actors.directory import Directory
 from wonder_server.actors.streaming.hub import StreamHub
-from wonder_server.actors.usage.agent_budgets import AgentBudgets
+from wonder_server.actors.usage.budget_enforcement import AgentBudgets
 from wonder_server.core.actor.commands import CallModel
 from wonder_server.core.conversation.model.inputs import (
     BudgetNearlyExhausted,

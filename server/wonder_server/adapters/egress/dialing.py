@@ -14,7 +14,7 @@ from wonder_server.core.definitions.network_policy import may_reach, may_resolve
 from wonder_server.core.definitions.resources import NetworkPolicy
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.network_address import Address, host_port, host_problem, is_metadata, parse_address
-from wonder_server.core.task.effects import NotStartedError
+from wonder_server.core.task.outcome_errors import NotStartedError
 
 CONNECT_TIMEOUT_S: Final = 10
 MAX_ADDRESSES: Final = 4

@@ -10,7 +10,7 @@ from typing import Final
 
 from wonder_server.core.errors import Reason, error
 from wonder_server.core.frozen import replace
-from wonder_server.core.task.effects import NotStartedError
+from wonder_server.core.task.outcome_errors import NotStartedError
 from wonder_server.ports.sandbox import Command, Finished, Output, OutputCallback, SandboxSpec
 
 Program = Callable[[SandboxSpec, Command, Callable[[bytes], None]], Awaitable[int]]

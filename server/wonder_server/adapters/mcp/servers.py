@@ -18,7 +18,7 @@ from wonder_server.core.definitions.resources import NetworkPolicy
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.network_address import host_port_of
 from wonder_server.core.suggestions import did_you_mean
-from wonder_server.core.task.effects import NotStartedError
+from wonder_server.core.task.outcome_errors import NotStartedError
 from wonder_server.ports.mcp import McpCall, McpProgressCallback, McpResult
 
 if TYPE_CHECKING:

@@ -45,7 +45,7 @@ from wonder_server.adapters.web.guarded import GuardedWeb
 from wonder_server.core.definitions.resources import NetworkPolicy
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.printable import printable, quoted
-from wonder_server.core.task.effects import NotStartedError
+from wonder_server.core.task.outcome_errors import NotStartedError
 from wonder_server.logs import logger
 from wonder_server.ports.mcp import McpCall, McpProgressCallback, McpResult
 

@@ -21,7 +21,7 @@ from wonder_server.adapters.sandbox import cgroups
 from wonder_server.adapters.sandbox.mounts import Host, Limits
 from wonder_server.adapters.sandbox.process import SandboxProcess
 from wonder_server.core.errors import Reason, WonderError, error
-from wonder_server.core.task.effects import NotStartedError
+from wonder_server.core.task.outcome_errors import NotStartedError
 from wonder_server.logs import logger
 from wonder_server.ports.sandbox import Command, Finished, OutputCallback, SandboxSpec
 

@@ -20,7 +20,7 @@ from wonder_server.adapters.egress.sockets import EgressSocket
 from wonder_server.adapters.sandbox import mounts, syscalls
 from wonder_server.adapters.sandbox.cgroups import ProcessGroup
 from wonder_server.core.errors import Reason, WonderError, error
-from wonder_server.core.task.effects import NotStartedError
+from wonder_server.core.task.outcome_errors import NotStartedError
 from wonder_server.ports.sandbox import Command, Finished, Output, OutputCallback, SandboxSpec
 
 START_TIMEOUT_S: Final = 10

@@ -20,7 +20,7 @@ from wonder_server.adapters.egress.sessions import open_session
 from wonder_server.core.definitions.resources import NetworkPolicy
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.network_address import Address, authority_problem
-from wonder_server.core.task.effects import NotStartedError
+from wonder_server.core.task.outcome_errors import NotStartedError
 from wonder_server.ports.web import WebRequest, WebResponse
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from wonder_server.core.coordinator.values import OperationKind, TokenStatus
 from wonder_server.core.definitions.graph import Graph, graph_of
 from wonder_server.core.definitions.specs import Node, PinnedTask, PinnedWorkflow, Transition
-from wonder_server.core.task.repeatable import is_repeatable, is_side_effect_free
+from wonder_server.core.task.action_effects import is_repeatable, is_side_effect_free
 
 CACHE_SIZE = 256
 """Compiled graphs kept in memory. Each keeps its workflow alive."""

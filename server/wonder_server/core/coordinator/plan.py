@@ -45,7 +45,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from wonder_server.core.actor.commands import Parent
-from wonder_server.core.coordinator import forks, gates, nodes, token_flow
+from wonder_server.core.coordinator import gates, nodes, run_fork, token_flow
 from wonder_server.core.coordinator.compiled_graph import compile_graph
 from wonder_server.core.coordinator.decisions import AnswerAgain, RecordEvent, RefuseRun, StartRun
 from wonder_server.core.coordinator.inputs import (
@@ -248,7 +248,7 @@ def _repeat_answer(run: Run, parent: Parent | None) -> Decisions:
 def _start_fork(state: RunState, event: StartFork, now: int) -> Decisions:
     if state.run is not None:
         return ()
-    fault = forks.refusal(event.source, event.workflow)
+    fault = run_fork.refusal(event.source, event.workflow)
     if fault is not None:
         return (RefuseRun(fault=fault),)
     schema = event.workflow.spec.input_schema
@@ -269,7 +269,7 @@ def _start_fork(state: RunState, event: StartFork, now: int) -> Decisions:
         updated_ms=now,
     )
     builder = _new_builder(state, run, event.workflow, now)
-    forks.take_over(builder, event.source)
+    run_fork.take_over(builder, event.source)
     return _run_agenda(builder)
 
 

@@ -14,8 +14,8 @@ from wonder_server.ports.repositories import Commit, FileDiff
 from wonder_server.rpc.server.authorization import ScopeGrants
 from wonder_server.rpc.shared.call_context import CallContext
 from wonder_server.rpc.shared.fields import bounded, map_fault_fields, required
-from wonder_server.rpc.shared.idempotency import idempotency_key
 from wonder_server.rpc.shared.merge_codec import conflict_to_proto, resolutions_from_proto
+from wonder_server.rpc.shared.request_keys import idempotency_key
 from wonder_server.services.content.merges import MergeRequest
 from wonder_server.services.content.repositories import RepositoryService
 

@@ -13,9 +13,9 @@ from wonder_server.rpc.conversation import codec
 from wonder_server.rpc.server.authorization import ACT_AS, ScopeGrants
 from wonder_server.rpc.shared.common_codec import budget_from_proto, check_text_size
 from wonder_server.rpc.shared.fields import required
-from wonder_server.rpc.shared.idempotency import request_key
 from wonder_server.rpc.shared.names import NameResolver
 from wonder_server.rpc.shared.payload import value_to_json
+from wonder_server.rpc.shared.request_keys import request_key
 
 MAX_TIMEOUT_MS = 24 * 60 * 60 * 1000
 

@@ -19,7 +19,7 @@ from wonder_server.rpc.server.call_pipeline import RequestStream
 from wonder_server.rpc.shared.call_context import CallContext
 from wonder_server.rpc.shared.common_codec import check_text_size, metadata_from_proto
 from wonder_server.rpc.shared.faults import fault_to_proto
-from wonder_server.rpc.shared.idempotency import request_key
+from wonder_server.rpc.shared.request_keys import request_key
 from wonder_server.rpc.shared.trace_context import trace_from_metadata
 
 _log = logger("rpc")

@@ -14,7 +14,7 @@ from wonder_server.rpc.conversation import codec
 from wonder_server.rpc.shared.call_context import CallContext
 from wonder_server.rpc.shared.common_codec import budget_from_proto, check_text_size, metadata_from_proto
 from wonder_server.rpc.shared.fields import required
-from wonder_server.rpc.shared.idempotency import request_key
+from wonder_server.rpc.shared.request_keys import request_key
 from wonder_server.rpc.shared.times import from_timestamp
 
 UPDATABLE_PATHS = ("title", "external_ref", "metadata", "budget", "expire_time")

@@ -30,9 +30,9 @@ from wonder_server.rpc.server.authorization import NO_GRANTS, ScopeGrants
 from wonder_server.rpc.shared.call_context import CallContext
 from wonder_server.rpc.shared.common_codec import enum_names
 from wonder_server.rpc.shared.fields import required
-from wonder_server.rpc.shared.idempotency import request_key
 from wonder_server.rpc.shared.names import NameResolver
 from wonder_server.rpc.shared.pages import PAGE_BYTES, ListRequest, encode_page, page_from_rows, page_request
+from wonder_server.rpc.shared.request_keys import request_key
 from wonder_server.rpc.shared.times import from_timestamp
 from wonder_server.rpc.shared.trace_context import trace_from_metadata
 from wonder_server.services.content.repositories import RepositoryService

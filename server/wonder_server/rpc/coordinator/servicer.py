@@ -24,10 +24,10 @@ from wonder_server.rpc.coordinator.stream import stream_run
 from wonder_server.rpc.server.authorization import NO_GRANTS, ScopeGrants
 from wonder_server.rpc.shared.call_context import CallContext
 from wonder_server.rpc.shared.fields import bounded
-from wonder_server.rpc.shared.idempotency import request_key
 from wonder_server.rpc.shared.names import NameResolver
 from wonder_server.rpc.shared.pages import PAGE_BYTES, page_from_rows, page_request
 from wonder_server.rpc.shared.payload import json_to_value
+from wonder_server.rpc.shared.request_keys import request_key
 from wonder_server.rpc.shared.trace_context import trace_from_metadata
 
 MAX_DECISION_CHARS = 20_000

@@ -33,10 +33,10 @@ from wonder_server.rpc.server.authorization import ADMIN, NO_GRANTS, ScopeGrants
 from wonder_server.rpc.server.call_pipeline import RequestStream
 from wonder_server.rpc.shared.call_context import CallContext
 from wonder_server.rpc.shared.fields import bounded, map_fault_fields, required
-from wonder_server.rpc.shared.idempotency import RecentRequests, idempotency_key
 from wonder_server.rpc.shared.names import NameResolver
 from wonder_server.rpc.shared.pages import encode_page, page_request
 from wonder_server.rpc.shared.payload import struct_to_dict
+from wonder_server.rpc.shared.request_keys import RecentRequests, idempotency_key
 from wonder_server.rpc.shared.task_codec import (
     kind_to_proto,
     progress_to_proto,

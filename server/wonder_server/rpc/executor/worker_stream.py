@@ -18,7 +18,7 @@ from wonder_server.core.actor.trace import traceparent
 from wonder_server.core.errors import Fault, Reason, WonderError, error
 from wonder_server.logs import logger
 from wonder_server.rpc.server.call_pipeline import RequestStream
-from wonder_server.rpc.server.wire_errors import text_at_path
+from wonder_server.rpc.server.decode_errors import text_at_path
 from wonder_server.rpc.shared.call_context import CallContext
 from wonder_server.rpc.shared.faults import fault_from_proto, fault_to_proto
 from wonder_server.rpc.shared.fields import bounded, map_fault_fields, required

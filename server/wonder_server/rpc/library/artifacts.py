@@ -11,9 +11,9 @@ from wonder_server.ports.repositories import Commit, Match
 from wonder_server.rpc.server.authorization import ADMIN, ScopeGrants
 from wonder_server.rpc.shared.call_context import CallContext
 from wonder_server.rpc.shared.fields import required
-from wonder_server.rpc.shared.idempotency import idempotency_key
 from wonder_server.rpc.shared.merge_codec import conflict_to_proto, resolutions_from_proto
 from wonder_server.rpc.shared.pages import encode_page, page_request
+from wonder_server.rpc.shared.request_keys import idempotency_key
 from wonder_server.rpc.shared.times import to_timestamp
 from wonder_server.services.content.artifacts import Artifact, Artifacts
 from wonder_server.services.content.commit_metadata import CommitRequest

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from wonder_server.rpc.shared.idempotency import IdempotentRequest, idempotency_key
 from wonder_server.rpc.shared.principal import current_principal
+from wonder_server.rpc.shared.request_keys import IdempotentRequest, idempotency_key
 from wonder_server.services.catalog.transactions import IdempotencyKey
 
 

@@ -25,15 +25,15 @@ from wonder_server.rpc.memory.codec import (
 from wonder_server.rpc.server.authorization import SEARCH_ALL, ScopeGrants
 from wonder_server.rpc.shared.call_context import CallContext
 from wonder_server.rpc.shared.fields import map_fault_fields, required
-from wonder_server.rpc.shared.idempotency import (
+from wonder_server.rpc.shared.names import NameResolver
+from wonder_server.rpc.shared.pages import encode_page, page_request
+from wonder_server.rpc.shared.principal import current_principal
+from wonder_server.rpc.shared.request_keys import (
     IdempotentRequest,
     RecentRequests,
     RequestSlot,
     idempotency_key,
 )
-from wonder_server.rpc.shared.names import NameResolver
-from wonder_server.rpc.shared.pages import encode_page, page_request
-from wonder_server.rpc.shared.principal import current_principal
 from wonder_server.services.memory.service import MAX_BATCH, MemoryService
 
 R = TypeVar("R")

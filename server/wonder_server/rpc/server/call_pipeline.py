@@ -35,9 +35,9 @@ from wonder_server.logs import logger
 from wonder_server.rpc.server.admission import ActiveCall, Admission, CallLimits
 from wonder_server.rpc.server.authorization import NO_GRANTS, ScopeGrants, scope_for
 from wonder_server.rpc.server.call_slots import CallSlots
+from wonder_server.rpc.server.decode_errors import decode_error
 from wonder_server.rpc.server.rejection_log import RejectionLog
 from wonder_server.rpc.server.status import to_rpc_status
-from wonder_server.rpc.server.wire_errors import decode_error
 from wonder_server.rpc.shared.message_trimming import MAX_MESSAGE_BYTES, trim_encoded
 from wonder_server.rpc.shared.payload import check_request
 

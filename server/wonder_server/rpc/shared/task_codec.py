@@ -8,7 +8,7 @@ from typing import Final
 from wonder.v1 import executor_service_pb2, task_pb2
 from wonder_server.core.definitions.specs import PinnedTask
 from wonder_server.core.errors import Reason, error
-from wonder_server.core.task.repeatable import is_kind_repeatable
+from wonder_server.core.task.action_effects import is_kind_repeatable
 from wonder_server.rpc.shared.faults import fault_to_proto
 from wonder_server.rpc.shared.payload import dict_to_struct
 from wonder_server.rpc.shared.times import to_timestamp

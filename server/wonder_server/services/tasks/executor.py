@@ -3,7 +3,7 @@
 The interpreter (``core/task/plan.py``) decides the next action. The executor executes it within these limits:
 
 - An action has its ``timeout_ms`` for each attempt. The executor retries transient faults with exponential
-  backoff, invisibly to the task, if the action is repeatable (``core/task/effects.py``).
+  backoff, invisibly to the task, if the action is repeatable (``core/task/outcome_errors.py``).
 - A task has its ``retry.timeout_ms`` for everything, its own retries included.
 
 `Executor.execute` waits for actions. `Executor.execute_inline` is a plain function for tasks whose actions
@@ -28,8 +28,8 @@ from wonder_server.core.identity_cache import cache_by_identity
 from wonder_server.core.json_types import JsonObject
 from wonder_server.core.schema import schemas
 from wonder_server.core.task import plan
-from wonder_server.core.task.effects import NotStartedError, outcome_unknown
-from wonder_server.core.task.repeatable import may_repeat
+from wonder_server.core.task.action_effects import may_repeat
+from wonder_server.core.task.outcome_errors import NotStartedError, outcome_unknown
 from wonder_server.logs import logger
 from wonder_server.services.actions import ACTIONS, ActionCall, ActionKind, ExecutionContext, Services
 from wonder_server.services.actions.contract.kind import InlineNotPossibleError

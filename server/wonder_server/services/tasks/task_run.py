@@ -14,7 +14,7 @@ from wonder_server.core.errors import Fault, Reason
 from wonder_server.core.frozen import Value
 from wonder_server.core.json_types import JsonDict, JsonObject
 from wonder_server.core.task import plan
-from wonder_server.core.task.effects import outcome_unknown
+from wonder_server.core.task.outcome_errors import outcome_unknown
 from wonder_server.ports.clock import Clock
 from wonder_server.services.actions import ExecutionContext
 

@@ -28,11 +28,11 @@ from wonder_server.core.errors import Fault, Reason, WonderError, error
 from wonder_server.core.ids import random_id
 from wonder_server.core.json_types import JsonDict, JsonObject
 from wonder_server.core.schema import payloads, schemas
-from wonder_server.core.task.effects import NotStartedError
+from wonder_server.core.task.outcome_errors import NotStartedError
 from wonder_server.logs import logger
 from wonder_server.ports.clock import Clock
-from wonder_server.services.workers.assignment import AssignmentScheduler, worker_outcome_unknown
-from wonder_server.services.workers.leases import Assignment, QueuedJob
+from wonder_server.services.workers.jobs import Assignment, QueuedJob
+from wonder_server.services.workers.leases import AssignmentScheduler, worker_outcome_unknown
 from wonder_server.services.workers.messages import Draining, Job, Progress, Registration, RemoteKind, Settled
 from wonder_server.services.workers.session import WorkerSession
 

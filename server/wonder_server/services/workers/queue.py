@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Collection, Iterator
 
-from wonder_server.services.workers.leases import QueuedJob
+from wonder_server.services.workers.jobs import QueuedJob
 
 
 class WorkQueue:

@@ -7,7 +7,7 @@ from collections import Counter, OrderedDict, deque
 from typing import Final
 
 from wonder_server.core.errors import Fault, Reason, WonderError
-from wonder_server.services.workers.leases import Assignment, QueuedJob
+from wonder_server.services.workers.jobs import Assignment, QueuedJob
 from wonder_server.services.workers.messages import AssignmentMessage, Registration, WorkerMessage
 
 MAX_BACKLOG: Final = 1_000

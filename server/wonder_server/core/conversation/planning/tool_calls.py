@@ -24,7 +24,7 @@ from wonder_server.core.ids import Minter
 from wonder_server.core.json_types import JsonValue
 from wonder_server.core.model import ToolCall
 from wonder_server.core.schema import schemas
-from wonder_server.core.task.repeatable import is_repeatable
+from wonder_server.core.task.action_effects import is_repeatable
 from wonder_server.core.truncation import is_notice
 
 _CODES = {

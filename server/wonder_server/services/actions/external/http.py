@@ -29,8 +29,8 @@ import msgspec
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.frozen import replace
 from wonder_server.core.json_types import JsonDict, JsonObject, JsonValue
-from wonder_server.core.task.effects import NotStartedError
-from wonder_server.core.task.repeatable import DEFAULT_METHOD
+from wonder_server.core.task.action_effects import DEFAULT_METHOD
+from wonder_server.core.task.outcome_errors import NotStartedError
 from wonder_server.ports.web import WebRequest, WebResponse
 from wonder_server.services.actions.contract.kind import ActionCall, ActionKind
 

@@ -22,7 +22,7 @@ from typing import Final
 
 from wonder_server.core.errors import Reason, error
 from wonder_server.core.json_types import JsonDict
-from wonder_server.core.task.effects import NotStartedError
+from wonder_server.core.task.outcome_errors import NotStartedError
 from wonder_server.ports.sandbox import Command, Finished, Output, SandboxSpec
 from wonder_server.ports.worktrees import Worktree, Worktrees
 from wonder_server.services.actions.contract.kind import ActionCall, ActionKind, ProgressCallback

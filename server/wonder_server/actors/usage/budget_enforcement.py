@@ -15,7 +15,7 @@ from wonder_server.core.actor.commands import CallModel
 from wonder_server.core.budget import Account, Budget, tightest
 from wonder_server.core.conversation.model.inputs import Send
 from wonder_server.core.conversation.model.values import Limit
-from wonder_server.core.conversation.planning.agent_budget import Estimate, check_affordable, estimate
+from wonder_server.core.conversation.planning.budget_rules import Estimate, check_affordable, estimate
 from wonder_server.core.conversation.planning.limits import exhausted_fault, remaining
 from wonder_server.core.definitions.specs import PinnedAgent
 from wonder_server.core.frozen import replace

@@ -6,8 +6,8 @@ import pytest
 
 from wonder.v1 import executor_service_pb2 as pb
 from wonder_server.core.errors import Reason, WonderError
-from wonder_server.rpc.shared.idempotency import RecentRequests, idempotency_key
 from wonder_server.rpc.shared.principal import current_principal
+from wonder_server.rpc.shared.request_keys import RecentRequests, idempotency_key
 from wonder_server.services.catalog.transactions import IdempotencyKey
 
 

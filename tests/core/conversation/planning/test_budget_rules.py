@@ -13,7 +13,7 @@ from wonder_server.core.conversation.model import inputs
 from wonder_server.core.conversation.model.decisions import Decision, DispatchModel, LimitReached
 from wonder_server.core.conversation.model.values import OperationKind, TurnStatus
 from wonder_server.core.conversation.planner import CONVERSATION
-from wonder_server.core.conversation.planning.agent_budget import Estimate, check_affordable, estimate
+from wonder_server.core.conversation.planning.budget_rules import Estimate, check_affordable, estimate
 from wonder_server.core.conversation.planning.limits import budget_fault
 from wonder_server.core.errors import Reason
 
