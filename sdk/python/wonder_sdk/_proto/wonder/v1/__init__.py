@@ -3580,8 +3580,8 @@ class Conversation(betterproto2.Message):
         13, betterproto2.TYPE_MESSAGE, unwrap=lambda: __google__protobuf__.Timestamp, optional=True
     )
     """
-    Time at which the server archives the conversation. Each turn postpones it by the interval that it had when it was
-    set. Unset: never, unless the server archives inactive conversations.
+    Time at which the server archives the conversation. Each turn postpones it, so that the remaining time is again the
+    interval at which it was set. Unset: never, unless the server archives inactive conversations.
     """
 
     archive_time: "datetime.datetime | None" = betterproto2.field(
