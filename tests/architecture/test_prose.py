@@ -42,8 +42,6 @@ PENDING = (
     "sdk/python/wonder_sdk/drawing",
     "tests/conformance/models",
     "tests/fakes",
-    "tests/rpc",
-    "tests/sdk",
 )
 """Folders that are not rewritten yet. The list only gets shorter."""
 

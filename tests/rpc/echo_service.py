@@ -1,4 +1,4 @@
-"""A contract of its own for tests of the server's shell, so that they do not lean on wonder.v1."""
+"""A separate contract for tests of the gRPC server, so that they do not depend on wonder.v1."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ Echo: Any = message_factory.GetMessageClass(
 
 
 def nested(levels: int) -> bytes:
-    """The bytes of an Echo whose payload is a Struct of so many levels, as no library would build it."""
+    """Encode an Echo whose payload is a Struct of ``levels`` levels, without the checks of a library."""
     value = struct_pb2.Value(number_value=1).SerializeToString()
     struct = b""
     for _ in range(levels):

@@ -1,4 +1,4 @@
-"""A real server in the test's own process, and what tests say to it."""
+"""A real server in the process of the test, and builders of requests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from wonder_server.settings import Settings
 
 @asynccontextmanager
 async def serving(servicers: Mapping[str, object], **settings: Any) -> AsyncIterator[aio.Channel]:
-    """A channel to a server of the whole contract with these servicers."""
+    """Yield a channel to a server of the whole contract with these servicers."""
     server = RpcServer(Settings(listen="127.0.0.1:0", **settings))
     address = server.bind()
     await server.start(servicers)
@@ -31,7 +31,7 @@ async def serving(servicers: Mapping[str, object], **settings: Any) -> AsyncIter
 
 
 async def rejected(call: Awaitable[Any]) -> tuple[str, list[str]]:
-    """Reason and fields of a call that must fail, and fail as every refusal does."""
+    """Return the reason and the fields of a call that must fail with an ErrorInfo."""
     with pytest.raises(aio.AioRpcError) as problem:
         await call
     trailers = dict(problem.value.trailing_metadata() or ())
@@ -68,7 +68,7 @@ class FakeNameResolver:
 
 
 def field(number: int, content: bytes) -> bytes:
-    """A field of bytes on the wire, as no library would refuse to build it."""
+    """Encode a field of bytes without the checks of a library."""
     length, size = bytearray(), len(content)
     while size > 0x7F:
         length.append(size & 0x7F | 0x80)
@@ -77,7 +77,7 @@ def field(number: int, content: bytes) -> bytes:
 
 
 def deep_struct(levels: int) -> bytes:
-    """A Struct of so many levels on the wire."""
+    """Encode a Struct of ``levels`` levels."""
     value, struct = Value(number_value=1).SerializeToString(), b""
     for _ in range(levels):
         struct = field(1, field(1, b"a") + field(2, value))

@@ -1,4 +1,4 @@
-"""A coordinator that plays a run from a script, over a real socket.
+"""A fake CoordinatorService that plays a scripted run over a real socket.
 
 It keeps to the contract of `CoordinatorService` where clients can tell: a ``request_id`` starts one run, a
 watcher gets each event after its cursor and ``end`` after the last, lists come in pages of two, a gate is
@@ -179,7 +179,7 @@ class FakeCoordinator(rpc.CoordinatorServiceServicer):
         self.changed = asyncio.Condition()
 
     async def watched(self) -> None:
-        """Wait until somebody watches."""
+        """Wait until a client calls WatchRun."""
         async with self.changed:
             await self.changed.wait_for(
                 lambda: any(isinstance(each, service.WatchRunRequest) for each in self.requests)
@@ -190,7 +190,7 @@ class FakeCoordinator(rpc.CoordinatorServiceServicer):
         return self.events if self.held is None else self.events[: self.held]
 
     def run(self) -> run.Run:
-        """The run as its past has it."""
+        """Return the run after its recorded events."""
         output = run.Run(id=RUN, workflow=WORKFLOW, status=run.RUN_STATUS_RUNNING, create_time=at(0))
         for event in self.past:
             if event.WhichOneof("payload") in ("workflow_completed", "workflow_failed", "workflow_cancelled"):

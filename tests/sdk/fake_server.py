@@ -1,8 +1,8 @@
-"""A conversation that plays from a script, over a real socket, and hangs up when the test says so.
+"""A fake conversation that plays a script over a real socket and disconnects on request of the test.
 
-It keeps to the contract as `Converse` states it: whoever attaches gets ``attached``, the events after
-their cursor, the text so far of what is being streamed, ``caught_up``, then each further step as it
-happens. A step happens once, no matter how many listen or whether anybody does.
+It follows the contract of `Converse`. A client that attaches receives ``attached``, the events after its
+cursor, the text of unfinished messages, ``caught_up``, then each further step. A step happens once,
+regardless of the number of clients.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def completed(sequence: int, turn_id: str = TURN) -> service.ConverseResponse:
 
 
 def a_turn() -> list[service.ConverseResponse]:
-    """A turn with everything in it: words, a tool, a restart, words beyond ASCII, and what comes after."""
+    """Return the script of a turn with text, a tool call, a restart, non-ASCII text and later events."""
     call = conversation.ToolCall(id="call_1", tool_name="recall")
     call.input.update({"query": "the cat"})
     result = conversation.ToolResult(tool_call_id="call_1", success=True)
@@ -101,7 +101,7 @@ TEXTS = {"msg_a": "Let me look … ", "msg_b": "Your cät 🐈 is Mia."}
 
 
 class StopStream(Exception):
-    """End the stream as if all were well."""
+    """End the stream with status OK."""
 
 
 @dataclass
@@ -127,7 +127,7 @@ class FakeConversation(rpc.ConversationServiceServicer):
         self.changed = asyncio.Condition()
 
     async def advance(self, steps: int = 1) -> None:
-        """Let this many steps happen, if a message has started them."""
+        """Play this many steps once a message has started the script."""
         async with self.changed:
             if self.started:
                 now = len(self.past) - 1
@@ -262,14 +262,14 @@ class FakeConversation(rpc.ConversationServiceServicer):
 
 
 def grouped(steps: list[service.ConverseResponse]) -> service.ConverseResponse:
-    """Events as one message."""
+    """Return events as one message."""
     if len(steps) == 1:
         return steps[0]
     return Response(events=service.EventGroup(events=[step.event for step in steps]))
 
 
 def text_so_far(past: list[service.ConverseResponse]) -> list[service.ConverseResponse]:
-    """The text of messages that are being streamed, as one delta each."""
+    """Return the text of each unfinished message as one delta."""
     texts: dict[str, str] = {}
     for step in past:
         match step.WhichOneof("item"):
@@ -283,7 +283,7 @@ def text_so_far(past: list[service.ConverseResponse]) -> list[service.ConverseRe
 
 
 class Health(grpc.GenericRpcHandler):
-    """``grpc.health.v1``, always serving."""
+    """A ``grpc.health.v1`` service that always reports SERVING."""
 
     def service(self, details: Any) -> Any:
         if details.method != "/grpc.health.v1.Health/Check":

@@ -1,4 +1,4 @@
-"""Drawings of workflows: goldens of a corpus, laws for graphs of all kinds, and the command."""
+"""Drawings of workflows: recorded drawings, properties of random graphs, and the command."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ CORPUS = list(record.workflows())
 
 
 @pytest.mark.parametrize("workflow", CORPUS, ids=lambda each: each.name)
-def test_a_drawing_is_the_recorded_one(workflow: v1.Definition) -> None:
+def test_a_drawing_equals_the_recorded_one(workflow: v1.Definition) -> None:
     for file, drawing in record.drawings(workflow).items():
         assert file.is_file(), f"record it: python -m tests.sdk.drawings.record ({file.name})"
         assert drawing == file.read_text(encoding="utf-8")
 
 
-def test_no_drawing_is_left_over() -> None:
+def test_no_recorded_drawing_is_unused() -> None:
     expected = {file.name for each in CORPUS for file in record.drawings(each)}
     there = {file.name for file in record.HERE.iterdir() if file.suffix in (".txt", ".mmd")}
     assert there == expected
 
 
 def a_graph(seed: int) -> v1.Definition:
-    """A graph as it comes: cycles, fan-outs, ways to nowhere, all at random."""
+    """Return a strategy of random graphs with cycles, fan-outs and transitions to missing nodes."""
     chance = random.Random(seed)
     names = [f"n{number}" for number in range(chance.randint(1, 40))]
     nodes = [
@@ -61,7 +61,7 @@ def a_graph(seed: int) -> v1.Definition:
 
 
 @pytest.mark.parametrize("seed", range(200))
-def test_every_node_and_every_way_is_drawn_once(seed: int) -> None:
+def test_every_node_and_every_transition_is_drawn_once(seed: int) -> None:
     drawn = graph.of(a_graph(seed))
     chart = mermaid.draw(drawn)
     assert sum(bool(re.match(r'  n_\w+\["', line)) for line in chart.splitlines()) == len(drawn.nodes)
@@ -79,7 +79,7 @@ def test_every_node_and_every_way_is_drawn_once(seed: int) -> None:
     assert ("never reached:" in lines) == bool(lost)
 
 
-def test_a_long_chain_and_a_wide_fan_are_no_matter() -> None:
+def test_a_long_chain_and_a_wide_fan_out_are_drawn() -> None:
     names = [f"n{number}" for number in range(500)]
     chain = [v1.Transition(from_node_id=one, to_node_id=other) for one, other in itertools.pairwise(names)]
     guards = [
@@ -144,7 +144,7 @@ class FakeLibrary(rpc.LibraryServiceServicer):
         return answer
 
 
-async def test_a_server_has_it_by_name_and_revision(
+async def test_a_workflow_of_a_server_is_drawn_by_name_and_revision(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import asyncio

@@ -1,4 +1,4 @@
-"""Errors of the server as exceptions of the SDK."""
+"""Conversion of server errors to SDK exceptions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from wonder_server.rpc.server.status import STATUS, to_rpc_status
 
 
 def answered(problem: WonderError) -> grpc.aio.AioRpcError:
-    """What a client's grpc.aio makes of a call that was refused so."""
+    """Return the grpc.aio error that a client raises for ``problem``."""
     output = to_rpc_status(problem)
     return grpc.aio.AioRpcError(
         output.code, grpc.aio.Metadata(), grpc.aio.Metadata(*output.trailers), output.message
@@ -29,7 +29,7 @@ def answered(problem: WonderError) -> grpc.aio.AioRpcError:
 
 
 @pytest.mark.parametrize("reason", list(Reason))
-def test_each_reason_arrives_under_its_status_by_call_and_by_stream(reason: Reason) -> None:
+def test_each_reason_has_its_status_in_calls_and_streams(reason: Reason) -> None:
     by_call = from_rpc(answered(WonderError(Fault(reason=reason, message="No."))))
     number = v1.ErrorReason[reason.value]
     by_stream = from_fault(v1.Fault(reason=number, message="No."))
@@ -44,7 +44,7 @@ def test_every_status_that_the_server_uses_has_a_class() -> None:
     assert set(STATUS.values()) <= BY_STATUS.keys()
 
 
-def test_fields_metadata_and_waiting_times_come_along() -> None:
+def test_fields_metadata_and_retry_delays_are_kept() -> None:
     faults = (
         Fault(
             reason=Reason.FIELD_INVALID,
@@ -64,7 +64,7 @@ def test_fields_metadata_and_waiting_times_come_along() -> None:
     assert problem.retry_after_ms == 1500
 
 
-def test_a_fault_without_violations_still_names_its_field() -> None:
+def test_a_fault_without_violations_names_its_field() -> None:
     problem = from_fault(
         v1.Fault(reason=v1.ErrorReason.AGENT_NOT_FOUND, message="Who?", field="agent_id", retry_after_ms=5)
     )
@@ -72,13 +72,13 @@ def test_a_fault_without_violations_still_names_its_field() -> None:
     assert (problem.field, problem.retry_after_ms) == ("agent_id", 5)
 
 
-def test_a_reason_of_tomorrow_is_an_internal_error() -> None:
+def test_an_unknown_reason_is_an_internal_error() -> None:
     assert class_of(v1.ErrorReason(9_999)) is InternalError
     assert from_fault(v1.Fault(reason=v1.ErrorReason(9_999))).reason is v1.ErrorReason.UNSPECIFIED
 
 
 @pytest.mark.parametrize("trailer", [b"", b"\xff\xff", b"\x1a\x02\x0a\x00"])
-def test_details_that_make_no_sense_are_passed_over(trailer: bytes) -> None:
+def test_invalid_details_are_ignored(trailer: bytes) -> None:
     raw = grpc.aio.AioRpcError(
         grpc.StatusCode.UNAVAILABLE,
         grpc.aio.Metadata(),
@@ -104,5 +104,5 @@ def test_details_that_make_no_sense_are_passed_over(trailer: bytes) -> None:
         (Reason.LIMIT_EXCEEDED, False),
     ],
 )
-def test_streams_are_taken_up_again_only_where_that_can_help(reason: Reason, passing: bool) -> None:
+def test_streams_reconnect_only_after_retryable_errors(reason: Reason, passing: bool) -> None:
     assert is_transient(from_rpc(answered(WonderError(Fault(reason=reason, message="No."))))) is passing

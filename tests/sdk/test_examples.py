@@ -1,4 +1,4 @@
-"""The examples, run as a newcomer would run them: against a real server, from a shell."""
+"""The examples, run from a shell against a real server as a new user runs them."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def address(environment: dict[str, str], tmp_path: Path) -> Iterator[str]:
         process.communicate(timeout=60)
 
 
-def test_the_quickstart_remembers(address: str, environment: dict[str, str]) -> None:
+def test_the_quickstart_stores_a_memory(address: str, environment: dict[str, str]) -> None:
     done = subprocess.run(
         [sys.executable, EXAMPLES / "quickstart.py"],
         env={**environment, "WONDER_SERVER": address},
@@ -76,7 +76,7 @@ def test_the_quickstart_remembers(address: str, environment: dict[str, str]) -> 
     assert "Mia" in done.stdout.splitlines()[-1]
 
 
-def test_the_quickstart_without_a_server_says_so_in_one_line(environment: dict[str, str]) -> None:
+def test_the_quickstart_without_a_server_prints_one_line(environment: dict[str, str]) -> None:
     done = subprocess.run(
         [sys.executable, EXAMPLES / "quickstart.py"],
         env={**environment, "WONDER_SERVER": "127.0.0.1:1", "GRPC_VERBOSITY": "NONE"},
@@ -88,11 +88,11 @@ def test_the_quickstart_without_a_server_says_so_in_one_line(environment: dict[s
     assert done.returncode == 1
 
 
-def test_the_quickstart_is_what_the_readme_shows() -> None:
+def test_the_quickstart_equals_the_code_of_the_readme() -> None:
     assert (EXAMPLES / "quickstart.py").read_text() in (ROOT / "sdk" / "python" / "README.md").read_text()
 
 
-def test_the_demo_recalls_in_a_second_conversation_and_leaves_nothing(environment: dict[str, str]) -> None:
+def test_the_demo_recalls_in_a_second_conversation_and_cleans_up(environment: dict[str, str]) -> None:
     done = subprocess.run(
         [sys.executable, EXAMPLES / "demo.py"],
         env=environment,
@@ -110,7 +110,7 @@ def test_the_demo_recalls_in_a_second_conversation_and_leaves_nothing(environmen
     assert not list(Path(environment["TMPDIR"]).iterdir())
 
 
-def test_a_demo_that_is_interrupted_leaves_nothing_either(environment: dict[str, str]) -> None:
+def test_an_interrupted_demo_cleans_up(environment: dict[str, str]) -> None:
     with subprocess.Popen(
         [sys.executable, EXAMPLES / "demo.py"],
         env=environment,
@@ -131,13 +131,13 @@ def test_a_demo_that_is_interrupted_leaves_nothing_either(environment: dict[str,
 
 
 def commands(file: Path) -> list[list[str]]:
-    """What the comment at the top of an example says one should type."""
+    """Return the commands in the comment at the top of an example."""
     found = re.findall(r"^#   (wonder .*)$", file.read_text(encoding="utf-8"), re.MULTILINE)
     return [shlex.split(line, comments=True) for line in found]
 
 
 def wonder(address: str, *argv: str) -> tuple[int, str, str]:
-    """Run the command; its exit code, and what it printed on both."""
+    """Run the command; return its exit code, stdout and stderr."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = cli.main([*argv, "--server", address])
@@ -163,7 +163,7 @@ WORKFLOWS = {
 }
 
 
-def test_every_workflow_runs_as_its_comment_says(address: str) -> None:
+def test_every_workflow_runs_as_its_comment_states(address: str) -> None:
     apply = ("apply", "-f", str(EXAMPLES / "workflows"))
     assert wonder(address, *apply)[0] == 0
     assert "nothing to change" in wonder(address, *apply)[1]
@@ -182,7 +182,7 @@ def test_every_workflow_runs_as_its_comment_says(address: str) -> None:
             assert client.replay_run(run.id).identical, run.workflow
 
 
-def test_a_person_and_a_signal_let_the_others_go_on(address: str) -> None:
+def test_the_examples_with_a_gate_and_a_signal_complete(address: str) -> None:
     assert wonder(address, "apply", "-f", str(EXAMPLES / "workflows"))[0] == 0
     (_, *start), _, (_, *approve) = commands(EXAMPLES / "workflows" / "gate.yaml")
     run_id = wonder(address, *start, "--detach")[1].strip()
@@ -211,7 +211,7 @@ def test_a_person_and_a_signal_let_the_others_go_on(address: str) -> None:
     assert code == 1 and "RUN_NOT_ACTIVE" in err
 
 
-async def test_the_guide_to_workflows_runs_as_it_stands(
+async def test_the_guide_to_workflows_runs_as_written(
     address: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     wonder(address, "apply", "-f", str(EXAMPLES / "workflows"))
@@ -229,7 +229,7 @@ async def test_the_guide_to_workflows_runs_as_it_stands(
         assert await run.result() == {"released": "Bugs fixed.", "said": "looks good"}
 
 
-def test_the_guide_to_workers_runs_as_it_stands(
+def test_the_guide_to_workers_runs_as_written(
     address: str, environment: dict[str, str], tmp_path: Path
 ) -> None:
     guide = (ROOT / "docs" / "workers.md").read_text(encoding="utf-8")
@@ -273,7 +273,7 @@ async def _run_block(block: str, client: Client) -> None:
 
 
 @pytest.mark.parametrize("page", ["README.md", "sdk/python/README.md", "docs/workflows.md"])
-def test_every_command_of_the_guides_is_one(page: str) -> None:
+def test_every_command_of_the_guides_exists(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     shown = re.findall(r"^(wonder (?:run|runs|gates|workflow) .*)$", text, re.MULTILINE)
     assert shown

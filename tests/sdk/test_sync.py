@@ -1,4 +1,4 @@
-"""The client for programs without asyncio."""
+"""The synchronous client."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def fake() -> FakeConversation:
 
 @pytest.fixture
 def address(fake: FakeConversation) -> Iterator[str]:
-    """The fake served by a loop in another thread, as it would be by another process."""
+    """Serve the fake from an event loop in another thread, as another process would."""
     ready: list[str] = []
     started, loop = threading.Event(), asyncio.new_event_loop()
     stop = asyncio.Event()
@@ -42,7 +42,7 @@ def address(fake: FakeConversation) -> Iterator[str]:
     loop.close()
 
 
-def test_a_conversation_without_asyncio(fake: FakeConversation, address: str) -> None:
+def test_a_conversation_with_the_sync_client(fake: FakeConversation, address: str) -> None:
     fake.hang_up_after, fake.together = [9], 3
     with sync.Client(address, reconnect=NO_BACKOFF) as client:
         assert client.create_conversation(agent="assistant") == CONVERSATION
@@ -58,7 +58,7 @@ def test_a_conversation_without_asyncio(fake: FakeConversation, address: str) ->
         assert client.health("wonder.v1.LibraryService") == "SERVING"
 
 
-def test_everything_on_a_conversation(address: str) -> None:
+def test_events_are_iterated_beside_a_reply(address: str) -> None:
     with sync.Client(address, reconnect=NO_BACKOFF) as client, client.converse(CONVERSATION) as chat:
         events = chat.events()
         assert chat.send("Hello").text().endswith("Mia.")
@@ -71,7 +71,7 @@ def test_everything_on_a_conversation(address: str) -> None:
     assert sequences == list(range(1, 11))
 
 
-def test_calls_raise_the_same_errors_and_streams_are_iterators(fake: FakeConversation, address: str) -> None:
+def test_calls_raise_errors_and_streams_are_iterators(fake: FakeConversation, address: str) -> None:
     fake.started = ["elsewhere"]
     with sync.Client(address, reconnect=NO_BACKOFF) as client:
         with pytest.raises(UnimplementedError):
@@ -114,16 +114,14 @@ def test_an_interrupted_wait_loses_nothing(address: str, monkeypatch: pytest.Mon
     assert interrupts > 10
 
 
-def test_leaving_ends_the_thread(address: str) -> None:
+def test_closing_the_client_ends_the_thread(address: str) -> None:
     with sync.Client(address) as client:
         assert client.target == address
         client.health()
     assert not [each for each in threading.enumerate() if each.name == "wonder sdk"]
 
 
-def test_a_step_that_is_given_up_is_cancelled_and_a_later_loop_works(
-    fake: FakeConversation, address: str
-) -> None:
+def test_an_abandoned_step_is_cancelled_and_a_later_loop_works(fake: FakeConversation, address: str) -> None:
     fake.script = fake.script[:1]
     with sync.Client(address, reconnect=NO_BACKOFF) as client, client.converse(CONVERSATION) as chat:
         reply = chat.send("Hello")

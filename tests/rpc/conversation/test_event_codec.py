@@ -1,4 +1,4 @@
-"""Whatever a conversation's record may hold, the contract has a payload for, and the other way round."""
+"""Payloads of conversation events: each event type of the core has one in the contract, and the reverse."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from wonder_server.rpc.conversation.codec import turn_to_proto
 from wonder_server.rpc.shared.times import set_timestamp, to_timestamp
 
 
-def test_every_payload_of_the_contract_is_spoken() -> None:
+def test_every_payload_of_the_contract_has_an_event_type() -> None:
     payloads = {field.name for field in event_pb2.Event.DESCRIPTOR.oneofs_by_name["payload"].fields}
     assert payloads == CONVERSATION.event_types.keys()
     assert payloads == codec._PAYLOADS.keys()
 
 
-def test_a_payload_that_says_nothing_is_there_all_the_same() -> None:
+def test_an_empty_payload_is_set() -> None:
     nothing = HistoryReset(keep_system_message=False, last_turn_ordinal=0)
     emit = Emit(name="conversation.reset", value=nothing)
 
@@ -31,7 +31,7 @@ def test_a_payload_that_says_nothing_is_there_all_the_same() -> None:
     assert not encoded.HasField("create_time")
 
 
-def test_of_a_turn_that_has_begun_there_is_nothing_that_only_its_end_brings() -> None:
+def test_a_running_turn_has_no_fields_of_a_finished_turn() -> None:
     begun = Turn(
         id="turn_01M819RS1PV2GTC066TJ9G089X",
         conversation_id="conv_1",
@@ -53,7 +53,7 @@ def test_of_a_turn_that_has_begun_there_is_nothing_that_only_its_end_brings() ->
 
 
 @given(ms=st.integers(min_value=0, max_value=2**43))
-def test_a_time_is_filled_in_as_it_is_made(ms: int) -> None:
+def test_set_timestamp_equals_to_timestamp(ms: int) -> None:
     encoded = event_pb2.Event()
     set_timestamp(encoded.create_time, ms)
 

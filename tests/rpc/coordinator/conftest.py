@@ -1,4 +1,4 @@
-"""A CoordinatorService with the runs of a stage behind it. Files with services of their own have others."""
+"""Fixtures of a CoordinatorService that uses the runs of a stage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests of CoordinatorService share: ids, and calls in few words."""
+"""Ids and short calls, shared by the tests of CoordinatorService."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ TURN = "turn_01HF7YAT000000000000000010"
 
 
 class TwoProjects(FakeNameResolver):
-    """The project ``other`` too, whose id is ``proj_other``."""
+    """A catalog that also has the project ``other``, whose id is ``proj_other``."""
 
     async def project_id(self, key: str) -> str:
         return "proj_other" if key in ("other", "proj_other") else await super().project_id(key)
 
 
 def ask(request: Any, **fields: Any) -> Any:
-    """The request with these fields, payloads as plain JSON."""
+    """Return the request with these fields; payloads are plain JSON."""
     return ParseDict(fields, request())
 
 
@@ -50,7 +50,7 @@ async def gated(stage: RunStage, stub: CoordinatorServiceStub, **fields: Any) ->
 
 
 async def listed(stub: CoordinatorServiceStub, **fields: Any) -> list[str]:
-    """The ids of all runs that a list has, page by page."""
+    """Return the ids of all runs of a list, page by page."""
     ids: list[str] = []
     token = ""
     while True:
@@ -64,7 +64,7 @@ async def listed(stub: CoordinatorServiceStub, **fields: Any) -> list[str]:
 async def watched(
     stub: CoordinatorServiceStub, run_id: str, after: int = 0, *, group_events: bool = False
 ) -> list[run_pb2.RunEvent]:
-    """The events that a watcher gets of a run that has ended."""
+    """Return the events that WatchRun sends for a run that has ended."""
     request = pb.WatchRunRequest(run_id=run_id, after_sequence=after, group_events=group_events)
     frames = [frame async for frame in stub.WatchRun(request)]
     assert frames[-1].end.reason == conversation_service_pb2.STREAM_END_REASON_COMPLETED

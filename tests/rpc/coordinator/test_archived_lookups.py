@@ -1,4 +1,4 @@
-"""What lies in the archive is not found by its id alone, and is when its conversation is named."""
+"""Lookups of archived runs: they need the conversation_id; an id alone is not enough."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from wonder_server.rpc.coordinator.servicer import CoordinatorServicer
 
 
 class EmptyArchive:
-    """An archive in which nothing lies; ``asked`` is of which conversations somebody wanted to know."""
+    """An empty archive. ``asked`` records the conversations of each lookup."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -36,7 +36,7 @@ class EmptyArchive:
         raise AssertionError(conversation_id)
 
 
-async def test_what_is_not_found_may_be_archived_and_is_brought_back_by_its_conversation(
+async def test_a_request_with_the_conversation_id_restores_an_archived_conversation(
     tmp_path: Path,
 ) -> None:
     archive = EmptyArchive()

@@ -1,4 +1,4 @@
-"""Whole workflows on their way between files, the contract and the core: nothing is lost or made up."""
+"""Conversion of whole workflows between files, the contract and the core, without loss."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ ACTIONS = [{"name": "a", "action": {"kind": "worker", "idempotent": each}} for e
 
 
 @pytest.mark.parametrize("document", [WHOLE, *ACTIONS])
-def test_a_definition_survives_the_way_through_the_contract(document: dict[str, Any]) -> None:
+def test_a_definition_survives_the_conversion_to_the_contract(document: dict[str, Any]) -> None:
     draft = parse_draft(document)
     message = pb.Definition.FromString(draft_to_proto(draft).SerializeToString())
     assert draft_from_proto(message, "definition") == draft
@@ -89,9 +89,7 @@ def test_a_definition_survives_the_way_through_the_contract(document: dict[str, 
 
 
 @pytest.mark.parametrize("document", [WHOLE, *ACTIONS])
-def test_a_file_says_the_same_to_the_client_and_to_the_server(
-    tmp_path: Path, document: dict[str, Any]
-) -> None:
+def test_client_and_server_read_a_file_alike(tmp_path: Path, document: dict[str, Any]) -> None:
     file = tmp_path / "whole.yaml"
     file.write_text(yaml.safe_dump(document, sort_keys=False))
     (sent,) = load(file).definitions
@@ -102,7 +100,7 @@ def test_a_file_says_the_same_to_the_client_and_to_the_server(
     assert draft_to_json(parse_draft(yaml.safe_load(file.read_text()))) == document
 
 
-def test_words_that_are_left_out_are_those_of_the_contract_that_stand_for_unspecified() -> None:
+def test_unset_enum_fields_have_their_defaults() -> None:
     message = pb.Definition(name="w")
     node = message.workflow.nodes.add(id="a", task_id="t")
     node.fan_in.merges.add(source="item", target="state.x")
@@ -114,7 +112,7 @@ def test_words_that_are_left_out_are_those_of_the_contract_that_stand_for_unspec
     assert spec.nodes[1].invocation_mode == "delegate"
 
 
-def test_a_word_that_is_not_known_is_refused_in_its_place() -> None:
+def test_an_unknown_enum_value_is_refused_with_its_field() -> None:
     message = pb.Definition(name="w")
     node = message.workflow.nodes.add(id="a", task_id="t")
     node.fan_in.mode = 99  # type: ignore[assignment]
@@ -127,7 +125,7 @@ def test_a_word_that_is_not_known_is_refused_in_its_place() -> None:
     )
 
 
-def test_a_diff_shows_what_became_of_a_fan_in() -> None:
+def test_a_diff_shows_the_change_of_a_fan_in() -> None:
     def saved(mode: str) -> DefinitionDraft:
         fan_in = {"mode": mode, "count": 2, "merges": [{"source": "item", "target": "state.x"}]}
         return parse_draft({"name": "w", "workflow": {"nodes": [{"id": "a", "fan_in": fan_in}]}})
@@ -136,7 +134,7 @@ def test_a_diff_shows_what_became_of_a_fan_in() -> None:
     assert "-        mode: m_of_n" in lines and "+        mode: any" in lines
 
 
-def test_every_field_of_the_contract_is_read_or_said_to_come_later() -> None:
+def test_every_field_of_the_contract_is_read_or_refused() -> None:
     later = {name for names in LATER.values() for name in names}
     for path, field in _fields(pb.WorkflowSpec.DESCRIPTOR, "workflow"):
         message = pb.Definition(name="w")
@@ -166,7 +164,7 @@ def _fields(message: Descriptor, path: str) -> list[tuple[str, FieldDescriptor]]
 
 
 def _set(message: Any, path: str) -> None:
-    """Give the field at ``path`` a value, and one element to every list on the way."""
+    """Set the field at ``path``; add one element to every list on the path."""
     *way, last = path.split(".")
     for name in way:
         message = getattr(message, name)
@@ -196,7 +194,7 @@ def _set(message: Any, path: str) -> None:
         ((3.5, 3.5, 3.5), {"input", "output"}),  # each is cut, with a notice
     ],
 )
-def test_a_run_is_shown_as_far_as_a_client_can_take_it(
+def test_a_run_is_truncated_to_the_message_limit(
     megabytes: tuple[float, float, float], shown: set[str]
 ) -> None:
     given, output, state = ({"x": "x" * int(each * 2**20)} if each else {} for each in megabytes)

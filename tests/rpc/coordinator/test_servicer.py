@@ -1,4 +1,4 @@
-"""CoordinatorService, through a real server, a real loop and real stores; tasks are ended by the test."""
+"""CoordinatorService through a real server, a real loop and real stores. The tests end the tasks."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from wonder_server.rpc.shared.principal import current_principal
 
 
 async def a_conversation(stage: RunStage, project: str = "proj_default") -> None:
-    """A conversation with a turn."""
+    """Create a conversation with one turn."""
     conversation_id = conversation(1, project=project)
     turn = Turn(
         id=TURN, conversation_id=conversation_id.id, ordinal=1, caller=Caller(), agent_id="a", agent_name="a",
@@ -50,7 +50,7 @@ async def a_conversation(stage: RunStage, project: str = "proj_default") -> None
 # --- StartRun ---------------------------------------------------------------------------------------
 
 
-async def test_a_run_is_started_and_its_end_waited_for(stage: RunStage, stub: CoordinatorServiceStub) -> None:
+async def test_a_run_is_started_and_completes(stage: RunStage, stub: CoordinatorServiceStub) -> None:
     call = asyncio.create_task(
         start(stub, input={"n": 3}, metadata={"k": [1]}, wait_ms=str(SOON), timeout_ms="1000")
     )
@@ -65,7 +65,7 @@ async def test_a_run_is_started_and_its_end_waited_for(stage: RunStage, stub: Co
     assert run.HasField("complete_time") and not run.HasField("parent")
 
 
-async def test_only_checking_starts_nothing(stage: RunStage, stub: CoordinatorServiceStub) -> None:
+async def test_validate_only_starts_no_run(stage: RunStage, stub: CoordinatorServiceStub) -> None:
     await start(stub, validate_only=True)
     assert await listed(stub) == []
     call = start(stub, validate_only=True, input={"n": "x"})
@@ -98,7 +98,7 @@ async def test_only_checking_starts_nothing(stage: RunStage, stub: CoordinatorSe
         ({"context": {"run_id": CONVERSATION}}, "RUN_NOT_FOUND", "context.run_id"),
     ],
 )
-async def test_a_start_that_cannot_be_is_refused(
+async def test_an_invalid_start_is_refused(
     stub: CoordinatorServiceStub, fields: dict[str, Any], reason: str, field: str
 ) -> None:
     request = ask(pb.StartRunRequest, **{"workflow_id": "team/one", **fields})
@@ -106,9 +106,7 @@ async def test_a_start_that_cannot_be_is_refused(
     assert await listed(stub) == []
 
 
-async def test_the_context_is_filled_in_from_what_it_names(
-    stage: RunStage, stub: CoordinatorServiceStub
-) -> None:
+async def test_the_context_is_completed_from_its_ids(stage: RunStage, stub: CoordinatorServiceStub) -> None:
     await a_conversation(stage, project="proj_other")
     conversation_id = conversation(1).id
     run = await start(stub, context={"turn_id": TURN, "agent_id": "ada"})
@@ -128,7 +126,7 @@ async def test_the_context_is_filled_in_from_what_it_names(
 # --- GetRun -----------------------------------------------------------------------------------------
 
 
-async def test_a_run_is_shown_where_it_stands(stage: RunStage, stub: CoordinatorServiceStub) -> None:
+async def test_get_run_returns_the_current_state(stage: RunStage, stub: CoordinatorServiceStub) -> None:
     started = await start(stub, "team/fan")
     await stage.finish("a", {"x": 1})
     await stage.finish("b")
@@ -150,7 +148,7 @@ async def test_a_run_is_shown_where_it_stands(stage: RunStage, stub: Coordinator
     assert run.etag == str(run.last_sequence) and run.last_sequence > started.last_sequence
 
 
-async def test_of_a_long_run_the_newest_executions_are_shown(
+async def test_get_run_returns_the_newest_executions_of_a_long_run(
     stage: RunStage, stub: CoordinatorServiceStub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counted = iter(range(1, 1000))
@@ -170,7 +168,7 @@ async def test_of_a_long_run_the_newest_executions_are_shown(
 @pytest.mark.parametrize(
     "run_id", ["", "x", "def_one", CONVERSATION, ABSENT, "run_" + "é" * 26, "x" * 100_000]
 )
-async def test_a_run_that_is_none_is_not_found(stub: CoordinatorServiceStub, run_id: str) -> None:
+async def test_an_unknown_run_is_not_found(stub: CoordinatorServiceStub, run_id: str) -> None:
     for call in (
         stub.GetRun(pb.GetRunRequest(run_id=run_id)),
         stub.CancelRun(pb.CancelRunRequest(run_id=run_id)),
@@ -235,9 +233,7 @@ async def test_runs_are_listed_newest_first_and_filtered(
     assert await listed(stub, end_time="1969-01-01T00:00:00Z") == []
 
 
-async def test_a_listed_run_says_what_it_says_by_itself(
-    stage: RunStage, stub: CoordinatorServiceStub
-) -> None:
+async def test_a_listed_run_equals_the_run_of_get_run(stage: RunStage, stub: CoordinatorServiceStub) -> None:
     await start(stub, "team/chain@1", metadata={"a": 1})
     await stage.finish("a")
     (run,) = (await stub.ListRuns(pb.ListRunsRequest())).runs
@@ -262,13 +258,13 @@ async def test_a_listed_run_says_what_it_says_by_itself(
         ({"parent_run_id": "x" * 600}, "FIELD_INVALID", "parent_run_id"),
     ],
 )
-async def test_a_list_that_cannot_be_is_refused(
+async def test_an_invalid_list_is_refused(
     stub: CoordinatorServiceStub, fields: dict[str, Any], reason: str, field: str
 ) -> None:
     assert await rejected(stub.ListRuns(ask(pb.ListRunsRequest, **fields))) == (reason, [field])
 
 
-async def test_a_page_token_is_for_one_list(stage: RunStage, stub: CoordinatorServiceStub) -> None:
+async def test_a_page_token_is_valid_for_one_list(stage: RunStage, stub: CoordinatorServiceStub) -> None:
     for _ in range(3):
         await start(stub)
     page = await stub.ListRuns(pb.ListRunsRequest(page_size=2))
@@ -279,7 +275,7 @@ async def test_a_page_token_is_for_one_list(stage: RunStage, stub: CoordinatorSe
 # --- CancelRun, SignalRun ---------------------------------------------------------------------------
 
 
-async def test_a_run_is_cancelled_for_a_reason(stage: RunStage, stub: CoordinatorServiceStub) -> None:
+async def test_a_run_is_cancelled_with_a_reason(stage: RunStage, stub: CoordinatorServiceStub) -> None:
     run = await start(stub)
     stale = pb.CancelRunRequest(run_id=run.id, etag="0")
     assert await rejected(stub.CancelRun(stale)) == ("ETAG_MISMATCH", ["etag"])
@@ -309,7 +305,7 @@ async def test_a_signal_needs_a_plain_name(stub: CoordinatorServiceStub, name: s
     assert await rejected(stub.SignalRun(request)) == ("FIELD_INVALID", ["signal.name"])
 
 
-async def test_a_signal_carries_so_much(stage: RunStage, stub: CoordinatorServiceStub) -> None:
+async def test_the_payload_of_a_signal_is_limited(stage: RunStage, stub: CoordinatorServiceStub) -> None:
     run = await start(stub)
     request = ask(pb.SignalRunRequest, run_id=run.id, signal={"name": "go", "payload": "x" * (1 << 20)})
     assert await rejected(stub.SignalRun(request)) == ("PAYLOAD_TOO_LARGE", ["signal.payload"])
@@ -388,7 +384,7 @@ async def test_gates_are_listed_and_resolved(stage: RunStage, stub: CoordinatorS
         ({"comment": "x" * 20_000}, "FIELD_INVALID", "comment"),
     ],
 )
-async def test_a_decision_that_cannot_be_is_refused(
+async def test_an_invalid_gate_decision_is_refused(
     stage: RunStage, stub: CoordinatorServiceStub, fields: dict[str, Any], reason: str, field: str
 ) -> None:
     gate = await gated(stage, stub)
@@ -399,7 +395,7 @@ async def test_a_decision_that_cannot_be_is_refused(
     assert await gates(stub) == [gate.id]
 
 
-async def test_who_does_not_say_who_they_are_is_the_caller(stage: RunStage) -> None:
+async def test_a_decision_without_a_user_is_made_by_the_caller(stage: RunStage) -> None:
     run_id = (await stage.start("team/gate")).run.id
     await stage.finish("a")
     servicer = CoordinatorServicer(stage.runs, TwoProjects())
@@ -451,7 +447,7 @@ async def test_a_run_is_replayed_and_forked(stage: RunStage, stub: CoordinatorSe
         ({"before_node_execution": 1, "input": {"n": "x"}}, "INPUT_INVALID", "input"),
     ],
 )
-async def test_a_fork_that_cannot_be_is_refused(
+async def test_an_invalid_fork_is_refused(
     stub: CoordinatorServiceStub, fields: dict[str, Any], reason: str, field: str
 ) -> None:
     run = await start(stub)

@@ -1,4 +1,4 @@
-"""WatchRun, through a real server, a real loop and real stores; tasks are ended by the test."""
+"""WatchRun through a real server, a real loop and real stores. The tests end the tasks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from wonder_server.services.tasks.executor import StepProgress, StepTrace
 # --- WatchRun ---------------------------------------------------------------------------------------
 
 
-async def test_every_event_is_watched_once_from_any_cursor(
+async def test_every_event_is_sent_once_from_any_cursor(
     stage: RunStage, stub: CoordinatorServiceStub
 ) -> None:
     gate = await gated(stage, stub)
@@ -43,7 +43,7 @@ async def test_every_event_is_watched_once_from_any_cursor(
     assert stage.streams.count == 0
 
 
-async def test_an_end_between_attaching_and_looking_is_shown(stage: RunStage) -> None:
+async def test_an_end_during_the_attach_is_sent(stage: RunStage) -> None:
     view = await stage.start()
     attachment = await stage.runs.attach(view.run.id, view.head.sequence)
     await stage.finish("a")
@@ -56,7 +56,7 @@ async def test_an_end_between_attaching_and_looking_is_shown(stage: RunStage) ->
     assert frames[-2].event.name == "workflow_completed" and frames[-1].HasField("end")
 
 
-async def test_progress_is_shown_to_those_who_want_it(stage: RunStage, stub: CoordinatorServiceStub) -> None:
+async def test_progress_is_sent_on_request(stage: RunStage, stub: CoordinatorServiceStub) -> None:
     run = await start(stub)
     plain = aiter(stub.WatchRun(pb.WatchRunRequest(run_id=run.id)))
     eager = aiter(stub.WatchRun(pb.WatchRunRequest(run_id=run.id, include_progress=True)))

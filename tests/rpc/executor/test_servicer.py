@@ -1,4 +1,4 @@
-"""ExecutorService, through a real server and the real executor."""
+"""ExecutorService through a real server and the real executor."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class TickingClock:
 
 
 class Gate:
-    """An action kind that says when it begins, and ends when it is opened."""
+    """An action kind that reports its start and completes when the test opens it."""
 
     def __init__(self) -> None:
         self.runs = 0
@@ -80,7 +80,7 @@ class Gate:
 
 
 class Recorded:
-    """A memory that keeps what is written."""
+    """A memory service that records each write."""
 
     def __init__(self) -> None:
         self.written: list[tuple[str, Draft]] = []
@@ -163,7 +163,7 @@ class Conversations:
 
 @dataclass
 class ExecutorKit:
-    """What the tests look at beside the answers."""
+    """The parts of the server that tests inspect."""
 
     servicer: rpc.ExecutorServicer
     gate: Gate
@@ -231,7 +231,7 @@ async def answer_of(call: Any) -> Any:
 
 
 async def rest(call: Any) -> list[pb.StreamTaskResponse]:
-    """What a stream says from here to its end."""
+    """Return the remaining messages of a stream."""
     answers = []
     while (answer := await call.read()) is not aio.EOF:
         answers.append(answer)
@@ -273,7 +273,7 @@ async def test_every_attempt_is_in_the_trace(stub: Any) -> None:
     assert [each.task_attempt for each in result.steps] == [1, 2]
 
 
-async def test_a_task_ends_in_time(stub: Any, executor_kit: ExecutorKit) -> None:
+async def test_a_task_ends_at_its_timeout(stub: Any, executor_kit: ExecutorKit) -> None:
     result = (await stub.ExecuteTask(asking("gate", timeout_ms=300))).result
     # A gate may not be opened twice.
     assert result.error.reason == errors_pb2.ERROR_REASON_OUTCOME_UNKNOWN
@@ -303,7 +303,7 @@ async def test_the_context_reaches_the_action_with_ids_for_names(
     assert (seen.turn_id, seen.run_id) == (turn, run)
 
 
-async def test_every_execution_has_a_key_of_its_own_and_a_repeated_request_the_same(
+async def test_every_execution_has_its_own_key_and_a_repeated_request_keeps_it(
     executor_kit: ExecutorKit,
 ) -> None:
     context = task_pb2.ExecutionContext(agent_id="ada")
@@ -342,7 +342,7 @@ async def test_a_stream_of_a_failing_task_ends_with_its_result(stub: Any) -> Non
     assert last.result.error.reason == errors_pb2.ERROR_REASON_ASSERTION_FAILED
 
 
-async def test_progress_passes_by_who_does_not_read_and_steps_do_not() -> None:
+async def test_a_slow_reader_misses_progress_but_no_steps() -> None:
     flood = asyncio.Event()
 
     async def run(tell: Progress) -> task_pb2.TaskResult:
@@ -366,7 +366,7 @@ async def test_progress_passes_by_who_does_not_read_and_steps_do_not() -> None:
 
 
 @pytest.mark.parametrize("method", ["ExecuteTask", "StreamTask"])
-async def test_a_caller_that_goes_away_takes_the_task_along(
+async def test_a_caller_that_disconnects_cancels_the_task(
     stub: Any, executor_kit: ExecutorKit, method: str
 ) -> None:
     kind = pb.ExecuteTaskRequest if method == "ExecuteTask" else pb.StreamTaskRequest
@@ -412,7 +412,7 @@ async def test_a_repeated_request_joins_the_execution_and_gets_its_result(
     assert executor_kit.gate.runs == 1
 
 
-async def test_with_a_request_id_the_task_goes_on_and_its_result_is_found(
+async def test_a_task_with_a_request_id_continues_and_keeps_its_result(
     stub: Any, executor_kit: ExecutorKit
 ) -> None:
     request = streaming("gate", request_id="r-1")
@@ -434,12 +434,12 @@ async def test_a_request_id_for_another_request_is_refused(stub: Any) -> None:
     assert await rejected(stub.StreamTask(streaming(request_id="r-1")).read()) == reused
 
 
-async def test_a_refused_request_may_come_again_with_its_id(stub: Any) -> None:
+async def test_a_refused_request_can_be_repeated_with_its_id(stub: Any) -> None:
     await rejected(stub.ExecuteTask(asking(input=struct(), request_id="r-1")))
     assert (await stub.ExecuteTask(asking(request_id="r-1"))).result.HasField("output")
 
 
-async def test_closing_stops_what_outlived_its_caller(stub: Any, executor_kit: ExecutorKit) -> None:
+async def test_closing_stops_tasks_without_a_caller(stub: Any, executor_kit: ExecutorKit) -> None:
     call = stub.StreamTask(streaming("gate", request_id="r-1"))
     await call.read()
     call.cancel()
@@ -508,7 +508,7 @@ BAD: list[tuple[str, Any, str, list[str]]] = [
     BAD,
     ids=[f"{bad[0]}-{bad[2]}-{at}" for at, bad in enumerate(BAD)],
 )
-async def test_bad_input_gets_the_documented_reason_and_harms_nothing(
+async def test_bad_input_gets_the_documented_reason_and_has_no_effect(
     channel: aio.Channel, stub: Any, method: str, request_: Any, reason: str, fields: list[str]
 ) -> None:
     data = request_ if isinstance(request_, bytes) else request_.SerializeToString()

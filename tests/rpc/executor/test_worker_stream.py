@@ -1,4 +1,4 @@
-"""The Work stream, through a real server: what goes over the wire, and what ends it (feature H4)."""
+"""The Work stream through a real server: its messages, and the errors that end it (feature H4)."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def registration(*kinds: pb.WorkerActionKind, name: str = "w", **more: Any) -> p
 
 
 class Worker:
-    """A worker's end of a stream."""
+    """The worker side of a stream."""
 
     def __init__(self, call: Any) -> None:
         self.call = call
@@ -67,7 +67,7 @@ class Worker:
         await self.call.write(pb.WorkRequest(**item))
 
     async def receive(self, item: str) -> Any:
-        """The next message, which must be this."""
+        """Return the next message; fail if it has another type."""
         response = await asyncio.wait_for(self.call.read(), 60)
         assert response is not aio.EOF, await self.call.code()
         assert response.WhichOneof("item") == item, response
@@ -78,7 +78,7 @@ class Worker:
         return await self.call.code()
 
     async def refused(self) -> tuple[str, list[str]]:
-        """Reason and fields with which the stream ends."""
+        """Return the reason and the fields of the error that ends the stream."""
         return await asyncio.wait_for(rejected(self._to_the_end()), 60)
 
     async def _to_the_end(self) -> None:
@@ -87,7 +87,7 @@ class Worker:
 
 
 class WorkerKit:
-    """A server with a pool, and those who ask for work."""
+    """A server with a worker pool, and callers that request work."""
 
     def __init__(self, channel: aio.Channel, pool: WorkerPool) -> None:
         self.channel, self.pool = channel, pool
@@ -102,7 +102,7 @@ class WorkerKit:
 
     @asynccontextmanager
     async def worker(self, *kinds: pb.WorkerActionKind, **more: Any) -> AsyncIterator[Worker]:
-        """A registered worker; what it is called does not matter."""
+        """Yield a registered worker; its name does not matter."""
         call = self.stub.Work()
         try:
             worker = Worker(call)
@@ -114,7 +114,7 @@ class WorkerKit:
 
     async def until(self, condition: Callable[[], Any]) -> None:
         async with asyncio.timeout(60):
-            while not condition():  # noqa: ASYNC110 - the pool tells nobody
+            while not condition():  # noqa: ASYNC110 - the pool has no event for it
                 await asyncio.sleep(0.001)
 
     async def close(self) -> None:
@@ -150,7 +150,7 @@ async def fault(asked: asyncio.Task[Any]) -> Fault:
 # --- work -------------------------------------------------------------------------------------------
 
 
-async def test_a_worker_registers_gets_work_and_is_told_that_it_was_taken(office: WorkerKit) -> None:
+async def test_a_worker_registers_receives_work_and_its_result_is_settled(office: WorkerKit) -> None:
     received: list[Progress] = []
     call = office.stub.Work()
     worker = Worker(call)
@@ -169,7 +169,7 @@ async def test_a_worker_registers_gets_work_and_is_told_that_it_was_taken(office
     assert given.context == task_pb2.ExecutionContext(
         project_id="proj_default", agent_id="agt_ada", conversation_id="c", turn_id="t", run_id="r"
     )
-    await worker.send(heartbeat=pb.WorkHeartbeat(lease_ids=[given.lease_id, "lease_of_nobody"]))
+    await worker.send(heartbeat=pb.WorkHeartbeat(lease_ids=[given.lease_id, "unknown_lease"]))
     for progress in (
         task_pb2.Progress(message="x" * 9_999, fraction=0.5, output="o"),
         task_pb2.Progress(fraction=float("nan")),
@@ -186,7 +186,7 @@ async def test_a_worker_registers_gets_work_and_is_told_that_it_was_taken(office
     await office.until(lambda: not office.pool.kinds())
 
 
-async def test_a_failure_is_told_with_its_reason_and_cut_to_size(office: WorkerKit) -> None:
+async def test_a_failure_keeps_its_reason_and_its_message_is_truncated(office: WorkerKit) -> None:
     async with office.worker() as worker:
         asked = office.ask()
         given = await worker.receive("assignment")
@@ -208,9 +208,7 @@ async def test_a_failure_is_told_with_its_reason_and_cut_to_size(office: WorkerK
 @pytest.mark.parametrize(
     "reason", [errors_pb2.ERROR_REASON_INTERNAL, errors_pb2.ERROR_REASON_STORAGE_UNAVAILABLE]
 )
-async def test_what_a_worker_fails_with_is_not_said_to_be_the_servers_fault(
-    office: WorkerKit, reason: int
-) -> None:
+async def test_a_worker_failure_is_not_reported_as_a_server_error(office: WorkerKit, reason: int) -> None:
     async with office.worker() as worker:
         asked = office.ask()
         given = await worker.receive("assignment")
@@ -220,7 +218,7 @@ async def test_what_a_worker_fails_with_is_not_said_to_be_the_servers_fault(
         assert (got.reason, got.message, got.metadata) == (Reason.TASK_FAILED, "None.", {"k": "v"})
 
 
-async def test_a_failure_without_a_word_is_a_failure_all_the_same(office: WorkerKit) -> None:
+async def test_a_failure_without_a_message_fails_the_task(office: WorkerKit) -> None:
     async with office.worker() as worker:
         asked = office.ask()
         given = await worker.receive("assignment")
@@ -245,7 +243,7 @@ async def test_a_cancel_reaches_the_worker(office: WorkerKit) -> None:
 
 @pytest.mark.parametrize("is_idempotent", [True, False])
 @pytest.mark.parametrize("how", ["cancel", "half_close", "nonsense"])
-async def test_a_worker_that_is_lost_loses_its_work(office: WorkerKit, is_idempotent: bool, how: str) -> None:
+async def test_a_lost_worker_loses_its_assignments(office: WorkerKit, is_idempotent: bool, how: str) -> None:
     async with (
         office.worker(kind(idempotent=is_idempotent)) as lost,
         office.worker(kind(idempotent=is_idempotent)) as other,
@@ -281,7 +279,7 @@ async def test_a_worker_leaves_when_it_is_done(office: WorkerKit) -> None:
         await office.until(lambda: not office.pool.kinds())
 
 
-async def test_a_server_that_stops_says_so_and_takes_what_is_still_coming(office: WorkerKit) -> None:
+async def test_a_stopping_server_announces_draining_and_accepts_late_results(office: WorkerKit) -> None:
     async with office.worker() as worker:
         asked = office.ask()
         given = await worker.receive("assignment")
@@ -338,7 +336,7 @@ async def test_an_output_that_breaks_a_limit_fails_its_assignment_and_no_other(
     raw.cancel()
 
 
-async def test_bytes_that_are_no_message_end_the_stream(office: WorkerKit) -> None:
+async def test_invalid_bytes_end_the_stream(office: WorkerKit) -> None:
     raw = office.channel.stream_stream(WORK, bytes, pb.WorkResponse.FromString)()
     worker = Worker(raw)
     await raw.write(registration().SerializeToString())
@@ -349,7 +347,7 @@ async def test_bytes_that_are_no_message_end_the_stream(office: WorkerKit) -> No
 
 
 class Flood:
-    """Answers to nothing, one after the other."""
+    """A stream of results for leases that do not exist."""
 
     refused = b""
     read = 0
@@ -358,10 +356,10 @@ class Flood:
         self.read += 1
         if self.read > 5 * MAX_BACKLOG:
             raise StopAsyncIteration
-        return pb.WorkRequest(completed=pb.AssignmentCompleted(lease_id="lease_of_nobody"))
+        return pb.WorkRequest(completed=pb.AssignmentCompleted(lease_id="unknown_lease"))
 
 
-async def test_a_worker_that_floods_and_does_not_read_is_not_read_either() -> None:
+async def test_the_server_stops_reading_from_a_worker_that_does_not_read() -> None:
     pool, flood = WorkerPool(Clock()), Flood()
     session = pool.join(Registration(name="w", kinds=(WorkerKind(name="ocr"),)))
     reader = asyncio.create_task(rpc._read_messages(pool, session, flood))  # type: ignore[arg-type]
@@ -398,7 +396,7 @@ async def test_a_worker_that_floods_and_does_not_read_is_not_read_either() -> No
         ),
     ],
 )
-async def test_what_cannot_be_registered_is_refused(
+async def test_an_invalid_registration_is_refused(
     office: WorkerKit, first: pb.WorkRequest, reason: str, field: str
 ) -> None:
     worker = Worker(office.stub.Work())
@@ -406,7 +404,7 @@ async def test_what_cannot_be_registered_is_refused(
     assert await worker.refused() == (reason, [field])
 
 
-async def test_a_stream_that_ends_before_it_began_is_refused(office: WorkerKit) -> None:
+async def test_a_stream_that_ends_before_registration_is_refused(office: WorkerKit) -> None:
     worker = Worker(office.stub.Work())
     await worker.call.done_writing()
     assert await worker.refused() == ("FIELD_INVALID", ["register"])
@@ -431,7 +429,7 @@ async def test_a_conflicting_declaration_is_refused_and_the_first_worker_stays(o
         ({"failed": pb.AssignmentFailed(lease_id="x" * 101)}, "failed.lease_id"),
     ],
 )
-async def test_what_a_worker_may_not_say_ends_its_stream(
+async def test_an_invalid_worker_message_ends_the_stream(
     office: WorkerKit, item: dict[str, Any], field: str
 ) -> None:
     async with office.worker() as worker:
@@ -439,7 +437,7 @@ async def test_what_a_worker_may_not_say_ends_its_stream(
         assert await worker.refused() == ("FIELD_INVALID", [field])
 
 
-async def test_a_worker_that_falls_silent_is_told_why(office: WorkerKit) -> None:
+async def test_a_silent_worker_is_disconnected_with_a_reason(office: WorkerKit) -> None:
     async with office.worker() as worker:
         (session,) = office.pool.sessions
         session.last_seen -= 60

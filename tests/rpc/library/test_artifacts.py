@@ -1,4 +1,4 @@
-"""Artifacts over a real connection, kept in a real repository (feature F1)."""
+"""Artifacts over a real connection, stored in a real repository (feature F1)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def read(service: Any, path: str, **fields: Any) -> Any:
     return (await service.ReadArtifact(request)).artifact
 
 
-async def test_what_is_written_is_read_with_who_and_why(service: Any) -> None:
+async def test_a_written_document_is_read_with_its_author_and_message(service: Any) -> None:
     written = await write(service, "designs/auth.md", "JWT\n", author="ada", message="We decided")
     found = await read(service, "designs/auth.md")
     assert found.content == b"JWT\n" and found.etag == written.etag and found.size_bytes == 4
@@ -57,7 +57,7 @@ async def test_what_is_written_is_read_with_who_and_why(service: Any) -> None:
     assert found.project_id.startswith("proj_")
 
 
-async def test_the_newest_revision_is_that_of_the_document(service: Any) -> None:
+async def test_the_newest_revision_is_the_revision_of_the_document(service: Any) -> None:
     first = await write(service, "a")
     await write(service, "b")
     assert (await read(service, "a")).revision == first.revision
@@ -68,7 +68,7 @@ async def test_the_newest_revision_is_that_of_the_document(service: Any) -> None
     assert (await read(service, "a", revision_id=old.revision.id)).content == b"y\n"
 
 
-async def test_a_request_that_comes_again_writes_once(service: Any) -> None:
+async def test_a_repeated_request_writes_once(service: Any) -> None:
     first = await write(service, "a", "1", request_id="r-1")
     await write(service, "a", "2")
     assert await write(service, "a", "1", request_id="r-1") == first
@@ -85,7 +85,7 @@ async def test_a_request_that_comes_again_writes_once(service: Any) -> None:
     assert len(revisions.revisions) == 5
 
 
-async def test_an_etag_protects_what_was_read(service: Any) -> None:
+async def test_a_stale_etag_is_refused(service: Any) -> None:
     first = await write(service, "a", "1", etag="none")
     await write(service, "a", "2", etag=first.etag)
     for etag in (first.etag, "none", "nonsense"):
@@ -94,7 +94,7 @@ async def test_an_etag_protects_what_was_read(service: Any) -> None:
     assert (await rejected(service.WriteArtifact(delete)))[0] == "ETAG_MISMATCH"
 
 
-async def test_what_is_deleted_is_gone_and_in_the_history(service: Any) -> None:
+async def test_a_deleted_document_is_not_found_and_stays_in_the_history(service: Any) -> None:
     first = await write(service, "a/b", "1")
     delete = pb.WriteArtifactRequest(project_id="default", path="a/b", deletion=True, request_id="d")
     gone = (await service.WriteArtifact(delete)).artifact
@@ -133,7 +133,7 @@ async def test_lists_and_histories_come_in_pages(service: Any) -> None:
     assert not second.next_page_token
 
 
-async def test_two_branches_one_conflict_nothing_lost(service: Any) -> None:
+async def test_a_conflict_of_two_branches_loses_no_content(service: Any) -> None:
     await write(service, "plan", "base\n")
     await write(service, "plan", "one\n", branch="drafts/one")
     await write(service, "plan", "two\n", branch="drafts/two")
@@ -160,7 +160,7 @@ async def test_two_branches_one_conflict_nothing_lost(service: Any) -> None:
     assert (await read(service, "plan")).content == b"one and two\n"
 
 
-async def test_searches(service: Any) -> None:
+async def test_artifacts_are_searched(service: Any) -> None:
     await write(service, "designs/auth.md", "We use JWT.\nTokens expire.\n")
     await write(service, "other.md", "jwt too\n", branch="drafts")
     found = await service.SearchArtifacts(pb.SearchArtifactsRequest(project_id="default", query="use jwt"))
@@ -170,7 +170,7 @@ async def test_searches(service: Any) -> None:
     assert len(found.matches) == 1 and found.truncated
 
 
-async def test_projects_never_see_each_others(service: Any) -> None:
+async def test_projects_never_see_artifacts_of_each_other(service: Any) -> None:
     await service.CreateProject(pb.CreateProjectRequest(project=library_pb2.Project(name="other")))
     mine = await write(service, "a", "secret")
     reading = pb.ReadArtifactRequest(project_id="other", path="a", revision_id=mine.revision.id)
@@ -195,13 +195,13 @@ PATHS = (
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_paths_that_reach_elsewhere_are_refused(service: Any, path: str) -> None:
+async def test_paths_outside_the_repository_are_refused(service: Any, path: str) -> None:
     assert await rejected(write(service, path)) == ("FIELD_INVALID", ["path"])
     assert await rejected(read(service, path)) == ("FIELD_INVALID", ["path"])
 
 
 @pytest.mark.parametrize("path", ["a\u202egpj.md", "a ", " a", "folder /a", "a\u200b"])
-async def test_new_documents_have_names_that_can_be_seen(service: Any, path: str) -> None:
+async def test_new_documents_have_printable_names(service: Any, path: str) -> None:
     assert await rejected(write(service, path)) == ("FIELD_INVALID", ["path"])
     assert (await rejected(read(service, path)))[0] == "ARTIFACT_NOT_FOUND"  # It may be there from before.
 
@@ -210,7 +210,7 @@ async def test_new_documents_have_names_that_can_be_seen(service: Any, path: str
     "branch",
     ["a..b", "-x", "a b", "x.lock", "a/.b", "@", "a@{1}", "HEAD^", "a:b", "/a", "a/", "x" * 300, "a\0"],
 )
-async def test_names_that_are_no_branches_are_refused(service: Any, branch: str) -> None:
+async def test_invalid_branch_names_are_refused(service: Any, branch: str) -> None:
     assert await rejected(write(service, "a", branch=branch)) == ("FIELD_INVALID", ["branch"])
     assert await rejected(read(service, "a", branch=branch)) == ("FIELD_INVALID", ["branch"])
     merge = pb.MergeArtifactsRequest(project_id="default", source_branch=branch)

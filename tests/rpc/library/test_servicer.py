@@ -1,4 +1,4 @@
-"""LibraryService over a real connection: what goes in comes out, what is wrong is refused in its place."""
+"""LibraryService over a real connection: round trips, and faults with their fields."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ EVERYTHING: list[dict[str, Any]] = [
 # --- round trips --------------------------------------------------------------------------------------
 
 
-async def test_every_kind_of_definition_comes_back_as_it_went(service: Any) -> None:
+async def test_every_kind_of_definition_survives_a_round_trip(service: Any) -> None:
     sent = [definition(document) for document in EVERYTHING]
     applied = await service.ApplyDefinitions(pb.ApplyDefinitionsRequest(library="team", definitions=sent))
     assert [change.action for change in applied.changes] == [pb.DEFINITION_CHANGE_ACTION_CREATED] * 6
@@ -130,7 +130,7 @@ async def test_every_kind_of_definition_comes_back_as_it_went(service: Any) -> N
     assert {change.action for change in again.changes} == {pb.DEFINITION_CHANGE_ACTION_UNCHANGED}
 
 
-async def test_a_definition_is_answered_with_all_that_the_server_knows(service: Any) -> None:
+async def test_a_definition_is_returned_with_all_server_fields(service: Any) -> None:
     await service.CreateLibrary(pb.CreateLibraryRequest(library=library_pb2.Library(name="team")))
     request = pb.PutDefinitionRequest(library_id="team", definition=definition(EVERYTHING[4]))
     saved = await service.PutDefinition(request)
@@ -212,7 +212,7 @@ async def test_a_project_with_a_password_in_a_url_is_refused(service: Any) -> No
     assert await rejected(service.UpdateProject(pb.UpdateProjectRequest(project=change))) == wrong
 
 
-async def test_a_password_that_an_older_version_saved_is_hidden_and_stays() -> None:
+async def test_a_stored_password_is_hidden_and_preserved() -> None:
     stored = MemoryCatalog()
     url = "https://me:hunter2@example.com/a.git"
     library = make(stored)
@@ -254,7 +254,7 @@ async def test_a_project_is_created_updated_by_mask_and_deleted(service: Any) ->
     assert [each.name for each in left.projects] == ["default"]
 
 
-async def test_a_request_id_makes_a_change_once(service: Any) -> None:
+async def test_a_request_id_applies_a_change_once(service: Any) -> None:
     request = pb.CreateAgentRequest(
         agent=library_pb2.Agent(name="bot", persona_id="wonder/std/assistant"), request_id="r"
     )
@@ -264,7 +264,7 @@ async def test_a_request_id_makes_a_change_once(service: Any) -> None:
     assert answer == ("REQUEST_ID_REUSED", ["request_id"])
 
 
-async def test_validating_only_keeps_nothing(service: Any) -> None:
+async def test_validate_only_saves_nothing(service: Any) -> None:
     agent = library_pb2.Agent(name="bot", persona_id="wonder/std/assistant")
     shown = await service.CreateAgent(pb.CreateAgentRequest(agent=agent, validate_only=True))
     assert shown.agent.name == "bot"
@@ -272,7 +272,7 @@ async def test_validating_only_keeps_nothing(service: Any) -> None:
     assert (await rejected(missing))[0] == "AGENT_NOT_FOUND"
 
 
-async def test_the_files_of_the_standard_library_say_the_same_to_the_client_and_to_the_server(
+async def test_client_and_server_read_the_standard_library_alike(
     service: Any,
 ) -> None:
     folder = load(STANDARD)
@@ -285,7 +285,7 @@ async def test_the_files_of_the_standard_library_say_the_same_to_the_client_and_
 # --- refusals -----------------------------------------------------------------------------------------
 
 
-async def test_the_faults_of_a_batch_are_told_with_their_places(service: Any) -> None:
+async def test_the_faults_of_a_batch_name_their_fields(service: Any) -> None:
     batch = [
         {"name": "a", "task": {"steps": [{"id": "s", "action": {"kind": "context"}, "condition": "1 +"}]}},
         {"name": "b", "workflow": {"nodes": [{"id": "n", "task_id": "nope"}]}},
@@ -304,7 +304,7 @@ async def test_the_faults_of_a_batch_are_told_with_their_places(service: Any) ->
     ]
 
 
-async def test_what_cannot_be_read_hides_nothing_else_that_is_wrong(service: Any) -> None:
+async def test_an_unreadable_definition_hides_no_other_fault(service: Any) -> None:
     node = {"human_gate": {}, "input_mapping": {"x": "1 +"}}
     wrong = {"name": "a", "workflow": {"nodes": [node]}}
     places = [f"workflow.nodes[0].{name}" for name in ("id", "input_mapping.x", "human_gate.prompt")]
@@ -320,7 +320,7 @@ async def test_what_cannot_be_read_hides_nothing_else_that_is_wrong(service: Any
     assert {f"definition.{place}" for place in places} <= set(found)
 
 
-async def test_an_agent_has_a_budget_that_can_be_changed_and_taken_away(service: Any) -> None:
+async def test_the_budget_of_an_agent_can_be_changed_and_removed(service: Any) -> None:
     agent = library_pb2.Agent(name="frugal", persona_id="wonder/std/assistant")
     agent.budget.max_tokens = -1
     answer = await rejected(service.CreateAgent(pb.CreateAgentRequest(agent=agent)))
@@ -360,7 +360,7 @@ EMPTY: list[tuple[str, Any, str]] = [
 
 
 @pytest.mark.parametrize(("method", "request_", "field"), EMPTY, ids=[each[0] for each in EMPTY])
-async def test_an_empty_request_is_refused_naming_what_is_missing(
+async def test_an_empty_request_is_refused_with_the_missing_field(
     service: Any, method: str, request_: Any, field: str
 ) -> None:
     answer = await rejected(getattr(service, method)(request_))
@@ -384,7 +384,7 @@ UNKNOWN: list[tuple[str, Any, str]] = [
 
 
 @pytest.mark.parametrize(("method", "request_", "reason"), UNKNOWN, ids=[each[0] for each in UNKNOWN])
-async def test_what_is_not_there_is_not_found(service: Any, method: str, request_: Any, reason: str) -> None:
+async def test_a_missing_resource_is_not_found(service: Any, method: str, request_: Any, reason: str) -> None:
     assert (await rejected(getattr(service, method)(request_)))[0] == reason
 
 

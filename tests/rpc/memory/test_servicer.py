@@ -1,4 +1,4 @@
-"""MemoryService, through a real server and real stores."""
+"""MemoryService through a real server and real stores."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ async def listed(stub: Any, agent: str = "ada") -> list[str]:
 # --- what it does ---------------------------------------------------------------------------------
 
 
-async def test_what_is_written_by_name_is_read_whole_by_id(stub: Any) -> None:
+async def test_a_memory_written_by_agent_name_is_read_by_id(stub: Any) -> None:
     metadata = Struct()
     metadata.update({"tags": ["tea"], "sure": True, "cups": 3})
     source = memory_pb2.MemorySource(
@@ -87,7 +87,7 @@ async def test_what_is_written_by_name_is_read_whole_by_id(stub: Any) -> None:
     assert not read.HasField("archive_time")
 
 
-async def test_an_agents_memories_are_nobody_elses(stub: Any) -> None:
+async def test_memories_belong_to_one_agent(stub: Any) -> None:
     written = (await stub.WriteMemory(writing())).memory
     theirs = pb.GetMemoryRequest(agent_id="bob", memory_id=written.id)
     assert await rejected(stub.GetMemory(theirs)) == ("MEMORY_NOT_FOUND", ["memory_id"])
@@ -163,7 +163,7 @@ async def test_a_stale_etag_neither_updates_nor_deletes(stub: Any) -> None:
     assert await listed(stub) == [written.content]
 
 
-async def test_what_is_deleted_is_gone(stub: Any) -> None:
+async def test_a_deleted_memory_is_not_found(stub: Any) -> None:
     written = (await stub.WriteMemory(writing())).memory
     await stub.DeleteMemory(pb.DeleteMemoryRequest(agent_id="ada", memory_id=written.id, etag=written.etag))
     get = pb.GetMemoryRequest(agent_id="ada", memory_id=written.id)
@@ -175,13 +175,13 @@ async def test_what_is_deleted_is_gone(stub: Any) -> None:
 # --- request_id -----------------------------------------------------------------------------------
 
 
-async def test_the_same_write_sent_again_writes_once_also_at_once(stub: Any) -> None:
+async def test_a_repeated_write_writes_once_also_concurrently(stub: Any) -> None:
     answers = await asyncio.gather(*(stub.WriteMemory(writing(request_id="r-1")) for _ in range(10)))
     assert len({answer.memory.id for answer in answers}) == 1
     assert len(await listed(stub)) == 1
 
 
-async def test_the_same_write_is_recognised_after_a_restart(service: MemoryService) -> None:
+async def test_a_repeated_write_is_recognised_after_a_restart(service: MemoryService) -> None:
     ids = set()
     for _ in range(2):
         async with serving(
@@ -192,7 +192,7 @@ async def test_the_same_write_is_recognised_after_a_restart(service: MemoryServi
     assert len(ids) == 1
 
 
-async def test_a_request_id_for_another_request_is_refused_and_leaves_nothing(stub: Any) -> None:
+async def test_a_request_id_of_another_request_is_refused_and_writes_nothing(stub: Any) -> None:
     written = (await stub.WriteMemory(writing(request_id="r-1"))).memory
     reused = ("REQUEST_ID_REUSED", ["request_id"])
     assert await rejected(stub.WriteMemory(writing("another", request_id="r-1"))) == reused
@@ -201,13 +201,13 @@ async def test_a_request_id_for_another_request_is_refused_and_leaves_nothing(st
     assert await listed(stub) == [written.content]
 
 
-async def test_a_refused_request_may_come_again_with_its_id(stub: Any) -> None:
+async def test_a_refused_request_can_be_repeated_with_its_id(stub: Any) -> None:
     await rejected(stub.WriteMemory(writing("", request_id="r-1")))
     await rejected(stub.WriteMemory(writing("", request_id="r-1")))
     assert (await stub.WriteMemory(writing(request_id="r-1"))).memory.id
 
 
-async def test_an_update_or_delete_sent_again_is_done_once(stub: Any) -> None:
+async def test_a_repeated_update_or_delete_applies_once(stub: Any) -> None:
     written = (await stub.WriteMemory(writing())).memory
     change = memory_pb2.Memory(id=written.id, content="new", etag=written.etag)
     update = pb.UpdateMemoryRequest(agent_id="ada", memory=change, request_id="r-1")
@@ -249,7 +249,7 @@ async def test_changes_are_recognised_after_a_restart(service: MemoryService) ->
 # --- links, filters, across agents ----------------------------------------------------------------
 
 
-async def test_what_is_replaced_stays_readable_and_is_no_longer_found(stub: Any) -> None:
+async def test_a_superseded_memory_is_readable_and_not_found_by_search(stub: Any) -> None:
     old = (await stub.WriteMemory(writing("Anna likes tea"))).memory
     answer = await stub.SupersedeMemory(replacing(old.id, etag=old.etag, type="", content="Anna likes milk"))
     new, gone = answer.memory, answer.superseded
@@ -265,7 +265,7 @@ async def test_what_is_replaced_stays_readable_and_is_no_longer_found(stub: Any)
     assert await rejected(stub.SupersedeMemory(replacing(new.id, etag="7"))) == ("ETAG_MISMATCH", ["etag"])
 
 
-async def test_contradictions_are_seen_from_both_sides_until_taken_back(stub: Any) -> None:
+async def test_contradictions_appear_on_both_memories_until_removed(stub: Any) -> None:
     one = (await stub.WriteMemory(writing("yes"))).memory
     two = (
         await stub.WriteMemory(
@@ -301,7 +301,7 @@ async def test_filters_narrow_lists_and_searches(stub: Any) -> None:
         assert sorted(hit.memory.content for hit in hits) == found, narrow
 
 
-async def test_across_agents_all_are_searched_or_those_of_a_project(stub: Any) -> None:
+async def test_a_search_across_agents_covers_all_or_those_of_a_project(stub: Any) -> None:
     for agent in ("ada", "bob"):
         await stub.WriteMemory(pb.WriteMemoryRequest(agent_id=agent, memory=fact(f"{agent} likes tea")))
     everybody = search(agent_id="", across_agents=True)
@@ -314,7 +314,7 @@ async def test_across_agents_all_are_searched_or_those_of_a_project(stub: Any) -
     assert [hit.memory.agent_id for hit in hits] == ["agt_ada"]
 
 
-async def test_across_agents_needs_the_right(service: MemoryService, tmp_path: Path) -> None:
+async def test_a_search_across_agents_needs_the_scope(service: MemoryService, tmp_path: Path) -> None:
     rights, tokens = ScopeGrants({SEARCH_ALL: ["boss"]}), tmp_path / "tokens"
     tokens.write_text("secret-of-the-boss-1 boss\nsecret-of-a-clerk-1 clerk\n")
     servicers = {SERVICE: MemoryServicer(service, FakeNameResolver(), rights)}
@@ -475,7 +475,7 @@ BAD: list[tuple[str, Any, str, list[str]]] = [
     BAD,
     ids=[f"{bad[0]}-{bad[2]}-{at}" for at, bad in enumerate(BAD)],
 )
-async def test_bad_input_gets_the_documented_reason_and_harms_nothing(
+async def test_bad_input_gets_the_documented_reason_and_has_no_effect(
     channel: aio.Channel, stub: Any, method: str, request_: Any, reason: str, fields: list[str]
 ) -> None:
     data = request_ if isinstance(request_, bytes) else request_.SerializeToString()

@@ -1,4 +1,4 @@
-"""Places for calls: shares of callers, room for unary calls, and one log line for many refusals."""
+"""Call slots: shares of callers, slots reserved for unary calls, and rate-limited log lines of refusals."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def is_full(admission: Admission, name: str = "", *, is_stream: bool = Fal
     return problem.value.fault.message
 
 
-async def test_one_caller_never_takes_anothers_place() -> None:
+async def test_one_caller_never_takes_the_slot_of_another() -> None:
     admission = Admission(CallLimits(total=4, streams=4, per_caller=2))
     visits = [await enter(admission, "ann") for _ in range(2)]
     assert "2 calls of 'ann'" in await is_full(admission, "ann")
@@ -51,7 +51,7 @@ async def test_one_caller_never_takes_anothers_place() -> None:
     await enter(admission, "ann")
 
 
-async def test_streams_leave_a_place_for_other_calls() -> None:
+async def test_streams_leave_a_slot_for_other_calls() -> None:
     admission = Admission(CallLimits(total=4, streams=3, per_caller=4))
     streams = [await enter(admission, is_stream=True) for _ in range(3)]
     assert "3 streams" in await is_full(admission, is_stream=True)
@@ -60,7 +60,7 @@ async def test_streams_leave_a_place_for_other_calls() -> None:
     await enter(admission, is_stream=True)
 
 
-async def test_without_names_no_share_is_kept() -> None:
+async def test_without_caller_names_no_share_is_reserved() -> None:
     admission = Admission(CallLimits(total=4, streams=4, per_caller=1))
     for _ in range(4):
         await enter(admission)
@@ -87,7 +87,7 @@ def test_shares_follow_from_the_settings(settings: dict[str, int], places: CallL
 
 
 class Later:
-    """Takes what is to be done after a second, and does it when told."""
+    """A timer that runs its callbacks when the test calls ``second``."""
 
     def __init__(self) -> None:
         self._acts: list[Callable[[], None]] = []
@@ -129,7 +129,7 @@ def test_refusals_are_one_line_a_second_and_reason() -> None:
         assert lines(logs)[6:] == [("FIELD_INVALID", "e", 1)]
 
 
-async def test_a_flood_of_bad_calls_is_few_lines() -> None:
+async def test_a_flood_of_bad_calls_logs_few_lines() -> None:
     with capture_logs() as logs:
         async with serving({}, max_request_bytes=65_536) as channel:
             stub = stubs.ConversationServiceStub(channel)  # type: ignore[no-untyped-call]
@@ -145,7 +145,7 @@ async def test_a_flood_of_bad_calls_is_few_lines() -> None:
 # --- streams that say nothing -----------------------------------------------------------------------
 
 
-async def test_a_stream_that_never_attaches_ends_and_gives_its_place_back() -> None:
+async def test_a_stream_that_never_attaches_ends_and_releases_its_slot() -> None:
     nothing: Any = SimpleNamespace(lookup=SimpleNamespace(records=None))
     parts = ConversationParts(*[nothing] * 5)
     servicer = ConversationServicer(parts, nothing, nothing, attach_timeout_s=0.01)
@@ -176,19 +176,19 @@ def test_a_tokens_file_is_read_again_when_it_has_changed(tmp_path: Path) -> None
     assert len(file.current()) == 1
 
 
-def test_a_tokens_file_is_looked_at_once_a_second(tmp_path: Path) -> None:
+def test_a_tokens_file_is_checked_once_a_second(tmp_path: Path) -> None:
     file = TokensFile(tokens_file(tmp_path, "ann"), interval_s=1e9)
     first = file.current()
     tokens_file(tmp_path, "ann", "bob")
     assert file.current() is first
 
 
-def test_a_tokens_file_must_be_right_at_the_start(tmp_path: Path) -> None:
+def test_a_tokens_file_must_be_valid_at_the_start(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="cannot be read"):
         TokensFile(tmp_path / "missing")
 
 
-def test_a_tokens_file_that_becomes_a_pipe_holds_up_nobody(tmp_path: Path) -> None:
+def test_a_tokens_file_that_becomes_a_pipe_blocks_no_call(tmp_path: Path) -> None:
     file = TokensFile(path := tokens_file(tmp_path, "ann"), interval_s=0)
     path.unlink()
     os.mkfifo(path)
@@ -198,7 +198,7 @@ def test_a_tokens_file_that_becomes_a_pipe_holds_up_nobody(tmp_path: Path) -> No
         TokensFile(path)
 
 
-def test_a_change_in_place_is_seen_whatever_its_size_and_time_are(tmp_path: Path) -> None:
+def test_a_change_in_place_is_detected_with_equal_size_and_time(tmp_path: Path) -> None:
     path = tokens_file(tmp_path, "ann")
     before = path.stat()
     file = TokensFile(path, interval_s=0)

@@ -1,4 +1,4 @@
-"""Places for unary calls: one token's flood, or its wait for a silent store, does not hold up another's."""
+"""Slots for unary calls: neither a flood of one token nor its wait for a store delays other tokens."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SERVICE = "wonder.v1.ConversationService"
 
 
 class Queue:
-    """Calls that hold a place each until they are told to leave."""
+    """Calls that hold one slot each until the test ends them."""
 
     def __init__(self, places: FairSlots) -> None:
         self._places = places
@@ -50,7 +50,7 @@ class Queue:
             self._places.release(name)
 
 
-async def test_one_token_holds_half_of_the_places_and_the_others_find_one() -> None:
+async def test_one_token_holds_at_most_half_of_the_slots() -> None:
     queue = Queue(FairSlots(4))
     for number in range(100):
         queue.come(f"ann{number}")
@@ -61,7 +61,7 @@ async def test_one_token_holds_half_of_the_places_and_the_others_find_one() -> N
     assert queue.order == ["ann0", "ann1", "bob0"]
 
 
-async def test_of_two_places_one_is_left_for_others() -> None:
+async def test_one_of_two_slots_is_left_for_others() -> None:
     queue = Queue(FairSlots(2))
     for call in ("ann0", "ann1", "ann2", "bob0", "bob1"):
         queue.come(call)
@@ -72,7 +72,7 @@ async def test_of_two_places_one_is_left_for_others() -> None:
     assert queue.order == ["ann0", "bob0", "ann1"]
 
 
-async def test_a_single_place_is_taken_in_turn() -> None:
+async def test_a_single_slot_is_taken_in_turn() -> None:
     queue = Queue(FairSlots(1))
     calls = ["ann0", "ann1", "ann2", "ann3", "bob0", "bob1"]
     for call in calls:
@@ -84,7 +84,7 @@ async def test_a_single_place_is_taken_in_turn() -> None:
     assert queue.order == ["ann0", "ann1", "bob0", "ann2", "bob1", "ann3"]
 
 
-async def test_a_free_place_goes_to_the_next_token_in_turn() -> None:
+async def test_a_free_slot_goes_to_the_next_token_in_turn() -> None:
     queue = Queue(FairSlots(3, 3))
     for call in ("ann0", "ann1", "ann2", "ann3", "ann4", "bob0", "bob1", "carl0"):
         queue.come(call)
@@ -95,7 +95,7 @@ async def test_a_free_place_goes_to_the_next_token_in_turn() -> None:
     assert queue.order == ["ann0", "ann1", "ann2", "ann3", "bob0", "carl0", "ann4", "bob1"]
 
 
-async def test_without_tokens_every_place_may_be_taken() -> None:
+async def test_without_tokens_every_slot_can_be_taken() -> None:
     queue = Queue(FairSlots(4))
     for number in range(5):
         queue.come(str(number))
@@ -103,7 +103,7 @@ async def test_without_tokens_every_place_may_be_taken() -> None:
     assert queue.order == ["0", "1", "2", "3"]
 
 
-async def test_a_call_whose_client_leaves_takes_no_place_and_gives_back_the_one_it_was_just_given() -> None:
+async def test_a_cancelled_call_takes_no_slot_and_releases_a_granted_slot() -> None:
     queue = Queue(FairSlots(1))
     calls = [queue.come(call) for call in ("ann0", "bob0", "carl0", "dora0")]
     await run_ready_tasks()
@@ -126,7 +126,7 @@ async def test_a_call_whose_client_leaves_takes_no_place_and_gives_back_the_one_
 
 
 class UnresponsiveBlobs(MemoryBlobs):
-    """Does not answer until it fails."""
+    """An object store that never answers and then fails."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -140,7 +140,7 @@ class UnresponsiveBlobs(MemoryBlobs):
 
 
 class Service:
-    """Lists that need an object if they name a turn, and calls that are held."""
+    """A service whose lists read an object if they name a turn, and whose other calls can be held."""
 
     def __init__(self, blobs: Any) -> None:
         self._blobs = ExternalBlobs(blobs)
@@ -186,7 +186,7 @@ async def _until(is_so: Callable[[], bool]) -> None:
             await asyncio.sleep(0.001)
 
 
-async def test_a_silent_store_is_an_error_for_what_needs_it_and_for_nothing_else(tmp_path: Path) -> None:
+async def test_a_silent_store_fails_only_the_calls_that_need_it(tmp_path: Path) -> None:
     blobs = UnresponsiveBlobs()
     service = Service(blobs)
     async with _serving(service, tmp_path, max_concurrent_pages=2) as stub:
@@ -202,7 +202,7 @@ async def test_a_silent_store_is_an_error_for_what_needs_it_and_for_nothing_else
         assert blobs.asked == 12, "what failed once is not waited for again by the same call"
 
 
-async def test_calls_that_fetch_are_bounded_and_the_others_wait_no_longer_than_for_the_store(
+async def test_calls_that_fetch_are_limited_and_others_wait_only_for_the_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(call_slots, "FETCH_WAIT_S", 0.01)
@@ -221,7 +221,7 @@ async def test_calls_that_fetch_are_bounded_and_the_others_wait_no_longer_than_f
         assert await asyncio.gather(*calls) == [("STORAGE_UNAVAILABLE", [])] * len(calls)
 
 
-async def test_work_that_outlives_its_call_asks_the_store_as_if_there_were_no_call() -> None:
+async def test_work_that_outlives_its_call_reads_the_store_without_a_call() -> None:
     places = call_slots.CallSlots(4)
     blobs = UnresponsiveBlobs()
     outside = ExternalBlobs(blobs)
@@ -245,7 +245,7 @@ async def test_work_that_outlives_its_call_asks_the_store_as_if_there_were_no_ca
 # --- expensive calls --------------------------------------------------------------------------------
 
 
-async def test_a_flood_of_previews_is_carried_out_few_at_a_time_and_other_calls_pass_it(
+async def test_a_flood_of_previews_is_limited_and_does_not_delay_other_calls(
     tmp_path: Path,
 ) -> None:
     service = Service(MemoryBlobs())
@@ -262,7 +262,7 @@ async def test_a_flood_of_previews_is_carried_out_few_at_a_time_and_other_calls_
         assert len(service.begun) == 101
 
 
-def test_a_call_that_may_wait_for_the_server_of_a_repository_holds_no_place() -> None:
+def test_a_call_that_waits_for_a_repository_server_holds_no_slot() -> None:
     methods = {method.name: method for service in contract_services() for method in service.methods}
     places = call_slots.CallSlots(4)
     for name in ("MergeBranch", "DiffBranch", "CreateProject", "UpdateProject", "CallAgent", "ExecuteTask"):

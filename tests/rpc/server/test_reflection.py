@@ -1,4 +1,4 @@
-"""Reflection finds each symbol of the contract, with every file that it needs (feature J3)."""
+"""Reflection of each symbol of the contract with all files that it imports (feature J3)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from wonder_server.rpc.server.server import contract_services
 
 
 class Reflected:
-    """A reflection client: one stream, a question at a time."""
+    """A reflection client with one stream and one request at a time."""
 
     def __init__(self, channel: aio.Channel, version: str) -> None:
         self._call: Any = channel.stream_stream(
@@ -77,7 +77,7 @@ def files_of_the_contract() -> list[FileDescriptor]:
 
 
 def symbols(file: FileDescriptor) -> Iterator[str]:
-    """Every name that a file defines, read from the runtime's own descriptors."""
+    """Return every name that a file defines, read from the runtime's descriptors."""
     scope = f"{file.package}."
     for service in file.services_by_name.values():
         yield service.full_name
@@ -118,8 +118,8 @@ async def test_every_symbol_of_the_contract_is_found_in_its_file(reflected: Refl
     assert seen > methods > 0
 
 
-async def test_an_answer_holds_all_that_the_file_imports(reflected: Reflected) -> None:
-    """A client can build the file from one answer alone."""
+async def test_a_response_contains_all_imports_of_the_file(reflected: Reflected) -> None:
+    """Check that a client can build the file from one response."""
     for file in files_of_the_contract():
         found = await reflected.files(file_by_filename=file.name)
         assert found[0].name == file.name and len({each.name for each in found}) == len(found)
@@ -154,7 +154,7 @@ async def test_details_of_errors_are_described(reflected: Reflected) -> None:
     assert await reflected.files(file_containing_symbol="google.rpc.ErrorInfo")
 
 
-async def test_what_is_unknown_is_refused_and_the_stream_goes_on(reflected: Reflected) -> None:
+async def test_an_unknown_symbol_is_refused_and_the_stream_continues(reflected: Reflected) -> None:
     unknown = ExtensionRequest(containing_type="wonder.v1.Turn", extension_number=100)
     for question, sentence in (
         ({"file_containing_symbol": "wonder.v1.LibraryService.Nothing"},
@@ -173,7 +173,7 @@ async def test_what_is_unknown_is_refused_and_the_stream_goes_on(reflected: Refl
     assert (none.base_type_name, list(none.extension_number)) == ("wonder.v1.Turn", [])
 
 
-async def test_bytes_that_are_no_request_are_refused_with_a_reason(channel: aio.Channel) -> None:
+async def test_invalid_bytes_are_refused_with_a_reason(channel: aio.Channel) -> None:
     call: Any = channel.stream_stream("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo")()
     await call.write(b"\xff\xff\xff")
     with pytest.raises(aio.AioRpcError) as refused:

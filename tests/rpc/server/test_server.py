@@ -1,4 +1,4 @@
-"""The shell of the server, over a real connection, with a contract and servicers of the test's own."""
+"""The gRPC server over a real connection, with a contract and servicers made for these tests."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LIMIT = 64 * 1024
 
 
 class EchoServicer:
-    """Answers with what it got; some words have meanings."""
+    """A service that echoes its request; some texts trigger errors."""
 
     def __init__(self) -> None:
         self.opened = asyncio.Event()
@@ -83,7 +83,7 @@ class EchoServicer:
 
 
 class Client:
-    """Raw calls: bytes out, messages in."""
+    """Raw calls that send bytes and return messages."""
 
     def __init__(self, channel: aio.Channel, servicer: EchoServicer, server: RpcServer) -> None:
         self.channel = channel
@@ -100,7 +100,7 @@ class Client:
         return self._shape(self.channel.stream_stream, "Chat")()
 
     def bodiless(self, method: str) -> Any:
-        """A call of a method with one request that sends none."""
+        """Start a call of a unary method without sending a request."""
         return self._shape(self.channel.stream_stream, method)()
 
     def call(self, method: str, data: bytes = b"") -> Any:
@@ -131,7 +131,7 @@ async def client() -> AsyncIterator[Client]:
 
 
 async def refused(call: Any) -> tuple[grpc.StatusCode, str, error_details_pb2.ErrorInfo, list[str]]:
-    """The code, message, ErrorInfo and fields of a call that must fail."""
+    """Return the code, message, ErrorInfo and fields of a call that must fail."""
     with pytest.raises(aio.AioRpcError) as problem:
         await call
     details = dict(problem.value.trailing_metadata())["grpc-status-details-bin"]
@@ -146,12 +146,12 @@ async def refused(call: Any) -> tuple[grpc.StatusCode, str, error_details_pb2.Er
     return problem.value.code(), problem.value.details() or "", info, fields
 
 
-async def test_a_request_comes_back_as_it_went(client: Client) -> None:
+async def test_a_request_survives_a_round_trip(client: Client) -> None:
     sent = Echo(text="hello", mood=1)
     assert await client.say(sent.SerializeToString()) == sent
 
 
-async def test_thousands_of_calls_may_come_at_once(client: Client) -> None:
+async def test_thousands_of_concurrent_calls_are_answered(client: Client) -> None:
     received = Echo(text="hello").SerializeToString()
     answers = await asyncio.gather(*(client.say(received) for _ in range(4000)), return_exceptions=True)
     assert {type(answer).__name__ for answer in answers} == {"Echo"}
@@ -161,26 +161,26 @@ async def test_messages_and_ready_bytes_are_streamed_alike(client: Client) -> No
     assert [answer.text async for answer in client.watch(b"")] == ["a message", "ready bytes"]
 
 
-async def test_a_refusal_carries_code_sentence_reason_field_and_metadata(client: Client) -> None:
+async def test_a_refusal_carries_code_message_reason_field_and_metadata(client: Client) -> None:
     code, message, info, fields = await refused(client.say(Echo(text="refuse").SerializeToString()))
     assert (code, message) == (grpc.StatusCode.NOT_FOUND, "There is no such turn.")
     assert (info.reason, info.domain, dict(info.metadata)) == ("TURN_NOT_FOUND", "wonder.v1", {"turn": "t1"})
     assert fields == ["text"]
 
 
-async def test_a_refusal_out_of_a_task_group_is_still_that_refusal(client: Client) -> None:
+async def test_a_refusal_from_a_task_group_keeps_its_reason(client: Client) -> None:
     code, _, info, _ = await refused(client.say(Echo(text="group").SerializeToString()))
     assert (code, info.reason) == (grpc.StatusCode.NOT_FOUND, "AGENT_NOT_FOUND")
 
 
-async def test_a_stream_that_is_refused_has_delivered_what_came_before(client: Client) -> None:
+async def test_a_refused_stream_delivers_its_earlier_messages(client: Client) -> None:
     call = client.watch(Echo(text="refuse").SerializeToString())
     assert [(await call.read()).text, (await call.read()).text] == ["a message", "ready bytes"]
     code, _, info, _ = await refused(call.read())
     assert (code, info.reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "SLOW_READER")
 
 
-async def test_an_unexpected_exception_shows_an_incident_and_the_log_has_the_same(client: Client) -> None:
+async def test_an_unexpected_exception_has_one_incident_id_in_error_and_log(client: Client) -> None:
     out = StringIO()
     logs.configure("json", "error", secrets=["sk-secret"], stream=out)
     code, message, info, _ = await refused(client.say(Echo(text="crash").SerializeToString()))
@@ -191,7 +191,7 @@ async def test_an_unexpected_exception_shows_an_incident_and_the_log_has_the_sam
     assert "ValueError" in line["exception"] and "sk-secret" not in out.getvalue()
 
 
-def test_what_a_library_logs_is_one_line_like_any_other() -> None:
+def test_a_log_record_of_a_library_is_one_line() -> None:
     root, out = logging.getLogger(), StringIO()
     before = root.handlers[:]
     logs.configure("json", "error", secrets=["sk-secret"], stream=out)
@@ -244,13 +244,13 @@ async def test_a_bad_request_is_refused_with_its_field_and_no_class_name(
     assert await client.say(b"") == Echo()
 
 
-async def test_a_request_past_the_limit_is_refused_with_its_size(client: Client) -> None:
+async def test_a_request_over_the_limit_is_refused_with_its_size(client: Client) -> None:
     code, message, info, _ = await refused(client.say(Echo(text="x" * LIMIT).SerializeToString()))
     assert (code, info.reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "PAYLOAD_TOO_LARGE")
     assert str(LIMIT) in message
 
 
-async def test_a_request_far_past_the_limit_is_refused_by_the_transport(client: Client) -> None:
+async def test_a_request_far_over_the_limit_is_refused_by_the_transport(client: Client) -> None:
     with pytest.raises(aio.AioRpcError) as problem:
         await client.say(Echo(text="x" * LIMIT * 3).SerializeToString())
     assert problem.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
@@ -258,7 +258,7 @@ async def test_a_request_far_past_the_limit_is_refused_by_the_transport(client: 
 
 
 @pytest.mark.parametrize("method", ["NotYet", "NotYetWatch"])
-async def test_a_method_that_is_not_built_yet_says_so(client: Client, method: str) -> None:
+async def test_an_unimplemented_method_answers_not_implemented(client: Client, method: str) -> None:
     code, message, info, _ = await refused(client.call(method))
     assert (code, info.reason) == (grpc.StatusCode.UNIMPLEMENTED, "NOT_IMPLEMENTED")
     assert method in message
@@ -274,7 +274,7 @@ async def test_a_service_without_a_servicer_answers_not_implemented() -> None:
     assert info.reason == "NOT_IMPLEMENTED"
 
 
-async def test_a_conversation_goes_on_after_a_message_that_does_not_decode(client: Client) -> None:
+async def test_a_stream_continues_after_a_message_that_does_not_decode(client: Client) -> None:
     chat = client.chat()
     for data, answer in ((b"\xff", "MALFORMED_REQUEST"), (Echo(text="hi").SerializeToString(), "hi")):
         await chat.write(data)
@@ -293,7 +293,7 @@ async def test_a_client_that_leaves_closes_the_servicers_generator(client: Clien
 
 
 @pytest.mark.parametrize("method", ["Say", "WatchAll"])
-async def test_a_call_whose_request_never_comes_has_a_place_and_an_end(method: str) -> None:
+async def test_a_call_without_a_request_holds_a_slot_and_times_out(method: str) -> None:
     async with serving(max_concurrent_rpcs=1, request_seconds=1) as client:
         silent = client.bodiless(method)
         while not client.server.active_calls:  # noqa: ASYNC110 - a place has no event
@@ -310,7 +310,7 @@ async def test_a_call_that_ends_without_a_request_is_refused(client: Client, met
     assert (await refused(call.read()))[2].reason == "MALFORMED_REQUEST"
 
 
-async def test_calls_past_the_limit_are_refused_and_room_is_given_back() -> None:
+async def test_calls_over_the_limit_are_refused_and_slots_are_released() -> None:
     async with serving(max_concurrent_rpcs=1) as client:
         waiting = client.watch(Echo(text="stay").SerializeToString())
         await client.servicer.opened.wait()
@@ -321,7 +321,7 @@ async def test_calls_past_the_limit_are_refused_and_room_is_given_back() -> None
         assert await client.say(b"") == Echo()
 
 
-async def test_a_draining_server_refuses_new_calls_lets_old_ones_go_on_and_says_so(client: Client) -> None:
+async def test_a_draining_server_refuses_new_calls_and_finishes_old_ones(client: Client) -> None:
     stub = health_pb2_grpc.HealthStub(client.channel)
     call = client.watch(Echo(text="stay").SerializeToString())
     await client.servicer.opened.wait()
@@ -384,7 +384,7 @@ async def guarded(tmp_path: Path) -> AsyncIterator[Client]:
         yield client
 
 
-async def test_a_known_token_lets_in_and_names_the_caller(guarded: Client) -> None:
+async def test_a_known_token_authenticates_the_caller(guarded: Client) -> None:
     who = await guarded.say(
         Echo(text="who").SerializeToString(), metadata=(("authorization", f"Bearer {TOKEN}"),)
     )
@@ -400,11 +400,11 @@ async def test_without_a_known_token_nothing_is_served(guarded: Client, header: 
 
 
 @pytest.mark.parametrize("method", ["Say", "WatchAll"])
-async def test_a_token_is_asked_for_before_the_request_is_there(guarded: Client, method: str) -> None:
+async def test_a_token_is_checked_before_the_request_arrives(guarded: Client, method: str) -> None:
     assert (await refused(guarded.bodiless(method).read()))[2].reason == "UNAUTHENTICATED"
 
 
-async def test_streams_and_reflection_ask_for_a_token_and_health_does_not(guarded: Client) -> None:
+async def test_streams_and_reflection_need_a_token_and_health_does_not(guarded: Client) -> None:
     await refused(guarded.watch(b"").read())
     await refused(guarded.chat().read())
     method = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
@@ -413,7 +413,7 @@ async def test_streams_and_reflection_ask_for_a_token_and_health_does_not(guarde
     assert answer.status == health_pb2.HealthCheckResponse.SERVING
 
 
-async def test_reflection_answers_no_token_that_was_removed(
+async def test_reflection_refuses_a_removed_token(
     guarded: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stream = guarded.channel.stream_stream("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo")(
@@ -429,10 +429,8 @@ async def test_reflection_answers_no_token_that_was_removed(
     assert (await refused(stream.read()))[2].reason == "UNAUTHENTICATED"
 
 
-@pytest.mark.parametrize("text", ["short name\n", f"{TOKEN}\n", f"{TOKEN} a\n{TOKEN} b\n", "# nobody\n"])
-async def test_a_tokens_file_that_cannot_be_meant_is_refused_without_showing_a_token(
-    tmp_path: Path, text: str
-) -> None:
+@pytest.mark.parametrize("text", ["short name\n", f"{TOKEN}\n", f"{TOKEN} a\n{TOKEN} b\n", "# no token\n"])
+async def test_an_invalid_tokens_file_is_refused_without_showing_a_token(tmp_path: Path, text: str) -> None:
     tokens = tmp_path / "tokens"
     tokens.write_text(text)
     with pytest.raises(SettingsError) as problem:
@@ -440,7 +438,7 @@ async def test_a_tokens_file_that_cannot_be_meant_is_refused_without_showing_a_t
     assert TOKEN not in str(problem.value)
 
 
-async def test_a_right_that_is_granted_to_no_token_is_warned_of(tmp_path: Path) -> None:
+async def test_a_scope_of_an_unknown_token_logs_a_warning(tmp_path: Path) -> None:
     tokens = tmp_path / "tokens"
     tokens.write_text(f"{TOKEN} ada\n")
     with capture_logs() as lines:
@@ -458,7 +456,7 @@ async def test_a_right_that_is_granted_to_no_token_is_warned_of(tmp_path: Path) 
     ]
 
 
-async def test_a_right_on_a_server_without_tokens_is_warned_of() -> None:
+async def test_a_scope_without_tokens_logs_a_warning() -> None:
     with capture_logs() as lines:
         async with serving(admin="ada"):
             pass

@@ -55,14 +55,14 @@ def test_every_violation_is_listed_with_its_own_reason() -> None:
     ]
 
 
-def test_a_fault_that_waiting_may_mend_says_how_long() -> None:
+def test_a_retryable_fault_has_a_retry_delay() -> None:
     _, found = unpack(error(Reason.MODEL_UNAVAILABLE, "Busy.", transient=True, retry_after_ms=1500))
     retry = found["RetryInfo"]
     assert isinstance(retry, error_details_pb2.RetryInfo)
     assert retry.retry_delay.ToMilliseconds() == 1500
 
 
-def test_details_always_fit_into_the_metadata_of_a_call() -> None:
+def test_details_always_fit_into_the_call_metadata() -> None:
     faults = tuple(
         Fault(
             reason=Reason.DEFINITION_INVALID,
@@ -80,6 +80,6 @@ def test_details_always_fit_into_the_metadata_of_a_call() -> None:
     assert set(found) == {"ErrorInfo", "BadRequest", "RetryInfo"}
 
 
-def test_half_a_surrogate_pair_in_a_message_does_not_break_the_answer() -> None:
+def test_half_a_surrogate_pair_in_a_message_does_not_break_the_response() -> None:
     status, _ = unpack(error(Reason.FIELD_INVALID, "bad \ud800", field="\udfff", key="\ud800"))
     assert status.message == "bad ?"

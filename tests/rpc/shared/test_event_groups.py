@@ -1,4 +1,4 @@
-"""Events that come together: in their order, within bounds, and as protobuf would have written them."""
+"""Groups of events: their order, their size limits, and the bytes that protobuf would write."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OTHERS = st.sampled_from([Delta("turn_1", "msg_1", 0, "text"), Reply(b"sent")])
 
 
 def event(size: int) -> Event:
-    """Of so many bytes on the wire."""
+    """Return an event of ``size`` bytes on the wire."""
     emit = Emit(name="turn.completed", value=None)
     return Event(sequence=1, at_ms=0, actor_id="conv_1", emit=emit, wire=b"e" * size)
 
@@ -41,7 +41,7 @@ def fits(group: list[Event]) -> bool:
 
 
 @given(st.lists(st.one_of(SIZES.map(event), st.just(event(10)), OTHERS), max_size=50))
-def test_events_that_follow_each_other_come_together_and_all_keeps_its_order(items: list[Any]) -> None:
+def test_consecutive_events_are_grouped_in_order(items: list[Any]) -> None:
     frames = list(group_events(items, encoded))
 
     flat = [item for frame in frames for item in (frame if isinstance(frame, list) else [frame])]
@@ -50,10 +50,10 @@ def test_events_that_follow_each_other_come_together_and_all_keeps_its_order(ite
         assert not isinstance(group, list) or len(group) == 1 or fits(group)
     for group, following in pairwise(frames):
         if isinstance(group, list) and isinstance(following, list):
-            assert not fits([*group, following[0]]), "there was room for it"
+            assert not fits([*group, following[0]]), "the group could hold the next event"
 
 
-def test_no_more_come_together_than_their_bound() -> None:
+def test_a_group_stays_within_its_limit() -> None:
     frames = list(group_events([event(1) for _ in range(2 * MAX_GROUP_EVENTS + 1)], encoded))
     assert [len(frame) for frame in frames if isinstance(frame, list)] == [
         MAX_GROUP_EVENTS,
@@ -63,7 +63,7 @@ def test_no_more_come_together_than_their_bound() -> None:
 
 
 @given(st.lists(st.text(max_size=300), min_size=2, max_size=80))
-def test_a_group_is_what_protobuf_writes(names: list[str]) -> None:
+def test_a_group_equals_the_bytes_of_protobuf(names: list[str]) -> None:
     response = conversation_service_pb2.ConverseResponse
     events = [event_pb2.Event(sequence=at, name=name) for at, name in enumerate(names)]
     several = response(events=conversation_service_pb2.EventGroup(events=events))
@@ -73,7 +73,7 @@ def test_a_group_is_what_protobuf_writes(names: list[str]) -> None:
 
 
 @given(st.lists(st.text(max_size=300), min_size=2, max_size=80))
-def test_a_group_of_a_run_is_what_protobuf_writes(names: list[str]) -> None:
+def test_a_group_of_run_events_equals_the_bytes_of_protobuf(names: list[str]) -> None:
     response = coordinator_service_pb2.WatchRunResponse
     events = [run_pb2.RunEvent(sequence=at, name=name) for at, name in enumerate(names)]
     several = response(events=coordinator_service_pb2.RunEventGroup(events=events))

@@ -1,4 +1,4 @@
-"""Pages and messages are bounded in bytes, and pages in how many are made at once."""
+"""Size limits of pages and messages, and the limit of pages built at the same time."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _TEXT = "漢ü🙂x" * 100_000
 
 
 @pytest.mark.parametrize("most", [*range(200, 216), 99_999])
-def test_a_cut_text_has_whole_characters_and_says_what_is_missing(most: int) -> None:
+def test_a_cut_text_has_whole_characters_and_states_the_missing_length(most: int) -> None:
     cut = truncate_text(_TEXT, most)
     begins, _, received = cut.rpartition("\n[Cut: ")
     assert len(cut.encode()) <= most
@@ -43,7 +43,7 @@ def test_a_cut_text_has_whole_characters_and_says_what_is_missing(most: int) -> 
     assert received == f"{size - len(begins.encode())} of {size} bytes are left out here.]"
 
 
-def test_a_text_that_fits_is_left_as_it_is() -> None:
+def test_a_text_that_fits_is_unchanged() -> None:
     assert truncate_text("漢" * 10, 30) == "漢" * 10
 
 
@@ -60,7 +60,7 @@ def test_the_longest_texts_are_cut_first_and_no_more_than_needed() -> None:
     assert message.id == "turn_1"
 
 
-def test_a_payload_without_long_texts_is_left_out_whole() -> None:
+def test_a_payload_without_long_texts_is_omitted() -> None:
     message = run_pb2.Run(id="run_1", input=dict_to_struct({"n": list(range(50_000))}))
     message.output.fields["kept"].string_value = "k"
     assert trim_message(message, 10_000)
@@ -69,7 +69,7 @@ def test_a_payload_without_long_texts_is_left_out_whole() -> None:
     assert message.output.fields["kept"].string_value == "k"
 
 
-def test_a_list_that_is_too_long_loses_its_end() -> None:
+def test_a_list_that_is_too_long_is_truncated() -> None:
     calls = [conversation_pb2.ToolCall(id=f"call_{n}", tool_name="t" * 100) for n in range(10_000)]
     message = conversation_pb2.Move(id="move_1", tool_calls=calls)
     assert trim_message(message, 100_000)
@@ -77,7 +77,7 @@ def test_a_list_that_is_too_long_loses_its_end() -> None:
     assert [call.id for call in message.tool_calls][:2] == ["call_0", "call_1"]
 
 
-def test_texts_before_many_numbers_are_cut_rather_than_left_out() -> None:
+def test_texts_before_many_numbers_are_cut_and_not_omitted() -> None:
     values = Struct()
     values.fields["numbers"].list_value.values.extend(json_to_value(n) for n in range(30_000))
     values.fields["text"].string_value = _TEXT
@@ -95,7 +95,7 @@ def test_texts_before_many_numbers_are_cut_rather_than_left_out() -> None:
         {"a" * 300 + str(n): None for n in range(10_000)},
     ],
 )
-def test_a_payload_is_bounded_as_it_is_encoded(value: Any) -> None:
+def test_a_payload_is_limited_by_its_encoded_size(value: Any) -> None:
     encoded = json_to_value(value)
     assert encoded.ByteSize() <= MAX_OUTGOING_BYTES * 1.1
     assert "ut: " in str(encoded)
@@ -106,7 +106,7 @@ def test_a_payload_is_bounded_as_it_is_encoded(value: Any) -> None:
 # --- pages ------------------------------------------------------------------------------------------
 
 
-async def test_a_page_ends_before_it_is_too_large_and_the_next_one_goes_on() -> None:
+async def test_a_page_ends_before_it_is_too_large_and_the_next_continues() -> None:
     messages = [conversation_pb2.Message(id=str(n), content="x" * (PAGE_BYTES // 4)) for n in range(10)]
     seen: list[str] = []
     token = ""
@@ -121,15 +121,15 @@ async def test_a_page_ends_before_it_is_too_large_and_the_next_one_goes_on() -> 
     assert seen == [str(n) for n in range(10)]
 
 
-async def test_a_page_that_was_cut_while_it_was_read_has_a_next_one() -> None:
+async def test_a_page_that_was_cut_during_the_read_has_a_next_page() -> None:
     found = QueryResult([conversation_pb2.Message(id="1")], truncated=True)
     _, token = await page_from_rows(found, 50, ["s"], lambda m: m.id, lambda m: m)
     assert PageRequest(token=token).cursor(["s"], "") == "1"
 
 
 @pytest.mark.parametrize("shards", [1, 3])
-async def test_a_store_reads_no_more_than_was_asked_for(tmp_path: Path, shards: int) -> None:
-    """Pages are right over several shards too: behind the end of one that is cut, nothing is shown."""
+async def test_a_store_reads_only_the_requested_rows(tmp_path: Path, shards: int) -> None:
+    """Check pages over several shards: after the end of a cut shard the page shows nothing."""
     opened = await SqliteShards.open(tmp_path, shards, CONVERSATION.row_types)
     try:
         conversations = [f"conv_01HF7YAT00000000000000001{shard}" for shard in range(shards)]
@@ -195,7 +195,7 @@ async def _read_events(shards: SqliteShards) -> int:
 
 
 class Lists:
-    """A service whose lists wait until they are let go."""
+    """A service whose lists wait until the test releases them."""
 
     def __init__(self) -> None:
         self.begun: list[str] = []
@@ -223,7 +223,7 @@ async def lists() -> AsyncIterator[Lists]:
     yield Lists()
 
 
-async def test_only_so_many_lists_are_made_at_once_and_the_others_wait_in_order(lists: Lists) -> None:
+async def test_concurrent_lists_are_limited_and_the_others_wait_in_order(lists: Lists) -> None:
     async with serving({SERVICE: lists}, max_concurrent_pages=2) as channel:
         stub = ConversationServiceStub(channel)
         calls = []

@@ -44,7 +44,7 @@ def at(levels: int, value: object) -> object:
 
 
 @given(st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), JSON))
-def test_what_goes_into_a_struct_comes_out_the_same(values: dict[str, object]) -> None:
+def test_a_struct_survives_a_round_trip(values: dict[str, object]) -> None:
     assert struct_to_dict(dict_to_struct(values)) == values
 
 
@@ -59,7 +59,7 @@ def test_whole_numbers_come_out_as_integers() -> None:
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf, 2**53, 2**53 + 1, -(2**53), 1e300])
-def test_an_incoming_number_that_may_have_been_rounded_is_refused_where_it_stands(number: float) -> None:
+def test_an_incoming_number_that_may_be_rounded_is_refused_with_its_field(number: float) -> None:
     struct = struct_pb2.Struct()
     struct.fields["a"].list_value.values.add().number_value = number
     with pytest.raises(WonderError) as refused:
@@ -80,18 +80,18 @@ def test_an_incoming_number_that_may_have_been_rounded_is_refused_where_it_stand
         (-(10**400), "-1" + "0" * 400),
     ],
 )
-def test_an_outgoing_number_that_a_double_cannot_hold_is_text(number: float, text: str) -> None:
+def test_an_outgoing_number_beyond_a_double_is_text(number: float, text: str) -> None:
     assert struct_to_dict(dict_to_struct({"a": [{"b": number}], "c": 1})) == {"a": [{"b": text}], "c": 1}
 
 
 @pytest.mark.parametrize("number", [2**53, 1e300, -1e300])
-def test_whatever_core_accepts_as_a_payload_can_be_sent(number: float) -> None:
+def test_every_payload_that_core_accepts_can_be_sent(number: float) -> None:
     assert payloads.check({"a": number}) is None
     assert dict_to_struct({"a": number}).fields["a"].number_value == number
 
 
 def deep(levels: int, *, lists: bool) -> Any:
-    """A value of so many levels, as lists or as objects, around a text."""
+    """Return a text nested in ``levels`` lists or objects."""
     value: Any = "é"
     for _ in range(levels):
         value = [value] if lists else {"a": value}
@@ -105,14 +105,14 @@ def inside(value: Any, levels: int) -> Any:
 
 
 def widest(struct: struct_pb2.Struct) -> coordinator_service_pb2.WatchRunResponse:
-    """The answer in which a payload stands deepest: an event of a run within a stream."""
+    """Return the response that nests a payload deepest: an event of a run in a stream."""
     gate = run_pb2.Gate(resolution=run_pb2.GateResolution(answer=struct))
     return coordinator_service_pb2.WatchRunResponse(event=run_pb2.RunEvent(gate_resolved=gate))
 
 
 @pytest.mark.parametrize("lists", [True, False])
 @pytest.mark.parametrize("levels", range(28, 41))
-def test_what_lies_deeper_than_can_be_sent_goes_out_as_its_json_text(levels: int, lists: bool) -> None:
+def test_a_value_below_the_depth_limit_is_sent_as_json_text(levels: int, lists: bool) -> None:
     value = {"a": deep(levels - 1, lists=lists), "beside": [1, {}]}
 
     answer = widest(dict_to_struct(value))
@@ -129,7 +129,7 @@ def test_what_lies_deeper_than_can_be_sent_goes_out_as_its_json_text(levels: int
 
 @pytest.mark.parametrize("lists", [True, False])
 @pytest.mark.parametrize("levels", range(28, 41))
-def test_a_single_value_has_as_many_levels(levels: int, lists: bool) -> None:
+def test_a_single_value_has_the_same_depth_limit(levels: int, lists: bool) -> None:
     received = value_to_json(json_to_value(deep(levels, lists=lists)))
     if levels <= MAX_DEPTH:
         assert received == deep(levels, lists=lists)
@@ -137,7 +137,7 @@ def test_a_single_value_has_as_many_levels(levels: int, lists: bool) -> None:
         assert json.loads(inside(received, MAX_DEPTH)) == deep(levels - MAX_DEPTH, lists=lists)
 
 
-def test_whatever_the_depth_and_the_digits_there_is_an_answer() -> None:
+def test_any_depth_and_any_digits_can_be_sent() -> None:
     received = value_to_json(json_to_value([deep(100_000, lists=True)]))
     assert inside(received, MAX_DEPTH) == value_to_json(json_to_value(10**5000)) == "(too much to be shown)"
 
@@ -148,7 +148,7 @@ def test_members_of_any_mapping_are_in_the_text() -> None:
     assert json.loads(inside(received[1], MAX_DEPTH - 1)) == {"b": {"c": [1, 2**60]}}
 
 
-def test_half_a_character_is_replaced() -> None:
+def test_a_lone_surrogate_is_replaced() -> None:
     received = struct_to_dict(dict_to_struct({"\ud800k": "\ud83d\ude00 \ud800"}))
     assert received == {"\ufffdk": "\U0001f600 \ufffd"}
     text = inside(value_to_json(json_to_value(at(MAX_DEPTH + 1, "\ud800"))), MAX_DEPTH)
@@ -156,13 +156,13 @@ def test_half_a_character_is_replaced() -> None:
 
 
 @pytest.mark.parametrize("levels", [31, 32, 33])
-def test_check_refuses_a_payload_that_decodes_but_could_not_be_sent_on(levels: int) -> None:
+def test_check_refuses_a_payload_that_decodes_but_cannot_be_forwarded(levels: int) -> None:
     with pytest.raises(WonderError) as refused:
         check_request(Echo.FromString(nested(levels)), 0)
     assert (refused.value.fault.reason, refused.value.fault.field) == (Reason.PAYLOAD_TOO_DEEP, "payload")
 
 
-def test_check_finds_what_is_wrong_inside_repeated_messages() -> None:
+def test_check_finds_faults_inside_repeated_messages() -> None:
     request = Echo(parts=[Echo(), Echo(value=struct_pb2.Value(number_value=math.nan))])
     with pytest.raises(WonderError) as refused:
         check_request(request, 0)
@@ -190,12 +190,12 @@ def test_text_that_is_not_utf8_is_explained_by_field() -> None:
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_get_an_answer_without_class_names(data: bytes) -> None:
+def test_invalid_bytes_get_an_error_without_class_names(data: bytes) -> None:
     message = decode_error(data, Echo.DESCRIPTOR).fault.message
     assert "Echo" not in message and "google" not in message
 
 
-def test_a_request_has_at_most_so_many_values_in_all_its_payloads() -> None:
+def test_the_number_of_values_in_all_payloads_is_limited() -> None:
     def asked(values: int) -> Any:
         half = [{"a": None} for _ in range(values // 4)]
         return Echo(payload={"x": half}, parts=[Echo(value=json_to_value(half))])

@@ -1,4 +1,4 @@
-"""Requests that come again, and the bounds of what is remembered of them."""
+"""Repeated requests, and the limits of the stored results."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def reason(problem: pytest.ExceptionInfo[WonderError]) -> Reason:
     return problem.value.fault.reason
 
 
-def test_a_request_without_an_id_has_no_mark() -> None:
+def test_a_request_without_an_id_has_no_fingerprint() -> None:
     assert idempotency_key(pb.ExecuteTaskRequest(task_id="greet")) is None
 
 
-def test_equal_requests_have_equal_marks_whatever_the_order_of_their_payload() -> None:
+def test_equal_requests_have_equal_fingerprints_in_any_payload_order() -> None:
     one, two = (pb.ExecuteTaskRequest(request_id="r") for _ in range(2))
     names = [f"field {number}" for number in range(50)]
     for request, order in ((one, names), (two, reversed(names))):
@@ -34,7 +34,7 @@ def test_equal_requests_have_equal_marks_whatever_the_order_of_their_payload() -
     assert idempotency_key(one) == idempotency_key(two)
 
 
-def test_method_content_and_caller_tell_requests_apart() -> None:
+def test_method_content_and_caller_distinguish_requests() -> None:
     marks = {asking(), asking(task_id="greet"), idempotency_key(pb.StreamTaskRequest(request_id="r-1"))}
     token = current_principal.set("ada")
     marks.add(asking())
@@ -51,7 +51,7 @@ def test_two_callers_may_use_the_same_id() -> None:
     assert recent.find(asking()) == "anonymous"
 
 
-def test_an_id_that_comes_with_another_request_is_refused() -> None:
+def test_an_id_of_another_request_is_refused() -> None:
     recent = RecentRequests[str]()
     recent.reserve(asking(), "first").complete()
     with pytest.raises(WonderError) as problem:
@@ -59,7 +59,7 @@ def test_an_id_that_comes_with_another_request_is_refused() -> None:
     assert reason(problem) is Reason.REQUEST_ID_REUSED
 
 
-def test_the_oldest_that_is_over_makes_room() -> None:
+def test_the_oldest_completed_request_is_evicted() -> None:
     recent = RecentRequests[str](limit=2)
     recent.reserve(asking("at work"), "at work")
     recent.reserve(asking("over"), "over").complete()
@@ -71,14 +71,14 @@ def test_the_oldest_that_is_over_makes_room() -> None:
     assert reason(problem) is Reason.LIMIT_EXCEEDED
 
 
-def test_large_results_are_forgotten_first_come_first_gone() -> None:
+def test_large_results_are_evicted_oldest_first() -> None:
     recent = RecentRequests[str](max_bytes=100)
     for name in ("a", "b", "c"):
         recent.reserve(asking(name), name).complete(size=60)
     assert [recent.find(asking(name)) for name in ("a", "b", "c")] == [None, None, "c"]
 
 
-def test_what_failed_is_forgotten() -> None:
+def test_a_failed_request_is_removed() -> None:
     recent = RecentRequests[str]()
     recent.reserve(asking(), "failed").discard()
     assert recent.find(asking(task_id="other")) is None

@@ -1,4 +1,4 @@
-"""`wonder chat` for a person: at a terminal, with a prompt, colours and Ctrl-C."""
+"""`wonder chat` at a terminal: prompt, colours and Ctrl-C."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from wonder.v1 import conversation_pb2 as conversation
 from wonder_sdk.cli.conversation import chat
 from wonder_sdk.cli.shared.terminal import Terminal
 
-# Whoever leads a session and opens a terminal gets Ctrl-C from it.
+# A session leader that opens a terminal receives Ctrl-C from it.
 AT_TERMINAL = """
 import os, sys
 from wonder_sdk.cli import main
@@ -30,7 +30,7 @@ CANCELLED = conversation.Turn(id="turn_1", ordinal=1, status=conversation.TURN_S
 
 
 class Patient(FakeConversation):
-    """Speaks, then waits until its turn is cancelled."""
+    """A fake conversation that streams text and then waits until its turn is cancelled."""
 
     def __init__(self) -> None:
         super().__init__(script=[event(2, "conversation_turn"), delta(0, "Well, let me think")])
@@ -46,7 +46,7 @@ class Patient(FakeConversation):
 
 
 class Person:
-    """Somebody at a terminal in which `wonder` runs: a chat, or another command."""
+    """A user at a terminal that runs `wonder chat` or another command."""
 
     def __init__(self, address: str, home: Path, *command: str, **environment: str) -> None:
         self._terminal, theirs = pty.openpty()
@@ -64,7 +64,7 @@ class Person:
         self._read = 0
 
     def reads(self, text: str) -> None:
-        """Wait until this appears, after what was read before."""
+        """Wait until ``text`` appears after the text of the previous call."""
         while (found := self.screen.find(text, self._read)) < 0:
             self.screen += os.read(self._terminal, 4096).decode(errors="replace")
         self._read = found + len(text)
@@ -76,7 +76,7 @@ class Person:
         try:
             while more := os.read(self._terminal, 4096):
                 self.screen += more.decode(errors="replace")
-        except OSError:  # how a terminal says that nobody is left
+        except OSError:  # the terminal raises this once no process has it open
             pass
         os.close(self._terminal)
         return self.process.wait(60)
@@ -107,7 +107,7 @@ async def test_ctrl_c_cancels_the_turn_and_not_the_program(tmp_path: Path) -> No
     assert (tmp_path / ".wonder_history").read_text() == "Hello\n"
 
 
-async def test_a_server_that_goes_away_and_comes_back_is_told_of_and_nothing_is_lost(tmp_path: Path) -> None:
+async def test_a_lost_connection_is_reported_and_loses_no_message(tmp_path: Path) -> None:
     fake = FakeConversation()
     async with serving(fake) as address:
         person = Person(address, tmp_path)
@@ -124,7 +124,7 @@ async def test_a_server_that_goes_away_and_comes_back_is_told_of_and_nothing_is_
     assert len(fake.started) == 1
 
 
-async def test_while_the_server_is_away_ctrl_c_drops_the_message_and_ctrl_d_leaves(tmp_path: Path) -> None:
+async def test_while_disconnected_ctrl_c_drops_the_message_and_ctrl_d_exits(tmp_path: Path) -> None:
     fake = FakeConversation()
     async with serving(fake) as address:
         person = Person(address, tmp_path)
@@ -140,7 +140,7 @@ async def test_while_the_server_is_away_ctrl_c_drops_the_message_and_ctrl_d_leav
     assert "Traceback" not in person.screen and "Task" not in person.screen
 
 
-async def test_a_second_ctrl_c_waits_for_no_server_and_the_cancel_is_sent_when_it_is_back(
+async def test_a_second_ctrl_c_does_not_wait_and_the_cancel_is_sent_on_reconnect(
     tmp_path: Path,
 ) -> None:
     fake = Patient()
@@ -160,7 +160,7 @@ async def test_a_second_ctrl_c_waits_for_no_server_and_the_cancel_is_sent_when_i
     assert "Traceback" not in person.screen and "Task" not in person.screen
 
 
-def test_at_the_prompt_ctrl_c_leaves_only_the_second_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_at_the_prompt_a_second_ctrl_c_exits(monkeypatch: pytest.MonkeyPatch) -> None:
     typed: list[str | type[BaseException]] = [
         "one", KeyboardInterrupt, "two", KeyboardInterrupt, KeyboardInterrupt, "never"
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""The `wonder` command, against servers that play from a script."""
+"""The `wonder` command against fake servers."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class FakeLibrary(rpc.LibraryServiceServicer):
         return service.GetLibraryResponse(library=found)
 
     async def ExportDefinitions(self, request: Any, context: Any) -> service.ExportDefinitionsResponse:
-        """Two pages, so that clients turn them."""
+        """List in two pages, so that clients must request the second."""
         names = sorted(self.definitions)
         first = not request.page_token
         return service.ExportDefinitionsResponse(
@@ -130,7 +130,7 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 async def wonder(*argv: str) -> int:
-    """Run the command beside the loop that the fake server needs."""
+    """Run the command in a thread; the event loop serves the fake server."""
     return await asyncio.to_thread(cli.main, argv)
 
 
@@ -138,7 +138,7 @@ def without_trailing_spaces(text: str) -> str:
     return "".join(f"{line.rstrip()}\n" for line in text.splitlines())
 
 
-async def test_a_message_and_its_answer_as_a_person_would_see_it(
+async def test_a_message_and_its_answer_are_printed(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO("What is my cat called?\n"))
@@ -148,7 +148,7 @@ async def test_a_message_and_its_answer_as_a_person_would_see_it(
     assert code == 0
 
 
-async def test_of_one_message_programs_read_only_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_the_stdout_of_one_message_is_only_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
     async with serving(FakeConversation()) as address:
         code = await wonder("chat", "-m", "What is my cat called?", "--server", address)
     captured = capsys.readouterr()
@@ -165,7 +165,7 @@ async def test_of_one_message_programs_read_only_the_answer(capsys: pytest.Captu
         ("token-of-proxy-0123456789", ("--user", "bob"), ["bob"], "bob"),
     ],
 )
-async def test_who_speaks_is_left_to_the_server_unless_a_flag_says_it(
+async def test_the_server_chooses_the_user_without_a_flag(
     monkeypatch: pytest.MonkeyPatch, token: str, flags: tuple[str, ...], member: list[str], speaker: str
 ) -> None:
     monkeypatch.setenv("WONDER_TOKEN", token)
@@ -178,7 +178,7 @@ async def test_who_speaks_is_left_to_the_server_unless_a_flag_says_it(
     assert output.send.user_id == speaker
 
 
-async def test_a_conversation_is_begun_in_a_project_and_listed(
+async def test_a_conversation_is_created_in_a_project_and_listed(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Listing(FakeConversation):
@@ -210,7 +210,7 @@ async def test_a_conversation_is_begun_in_a_project_and_listed(
     assert not fake.requests[-1].include_archived
 
 
-async def test_archived_conversations_are_listed_when_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_archived_conversations_are_listed_on_request(capsys: pytest.CaptureFixture[str]) -> None:
     class Listing(FakeConversation):
         async def ListConversations(
             self, request: Any, context: Any
@@ -244,7 +244,7 @@ async def test_each_line_of_the_input_is_a_message(
     assert code == 0
 
 
-async def test_what_is_piped_in_goes_below_the_message(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_piped_input_is_appended_to_the_message(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO("a diff"))
     fake = FakeConversation()
     async with serving(fake) as address:
@@ -252,7 +252,7 @@ async def test_what_is_piped_in_goes_below_the_message(monkeypatch: pytest.Monke
     assert fake.requests[2].send.content == "Review this:\n\na diff"
 
 
-async def test_a_turn_that_fails_says_why_and_exits_with_1(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_failed_turn_prints_its_error_and_exits_with_1(capsys: pytest.CaptureFixture[str]) -> None:
     turn = conversation.Turn(id="turn_1", ordinal=1, status=conversation.TURN_STATUS_FAILED)
     turn.error.CopyFrom(
         errors.Fault(reason=errors.ERROR_REASON_MODEL_FAILED, message="The key is not valid.")
@@ -266,7 +266,7 @@ async def test_a_turn_that_fails_says_why_and_exits_with_1(capsys: pytest.Captur
     assert code == 1
 
 
-async def test_a_refused_message_is_one_plain_line(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_refused_message_prints_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     class Refusing(FakeConversation):
         def _take(self, request_id: str, answers: Any) -> None:
             self.refuse[request_id] = errors.Fault(
@@ -284,7 +284,7 @@ async def test_a_refused_message_is_one_plain_line(capsys: pytest.CaptureFixture
 @pytest.mark.parametrize(
     "command", [["health"], ["chat", "-m", "hi"], ["events", "conv_1"], ["export", "a", "-o", "b"]]
 )
-async def test_without_a_server_one_is_told_how_to_start_one(
+async def test_without_a_server_the_command_explains_the_start(
     command: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert await wonder(*command, "--server", "127.0.0.1:1") == 1
@@ -301,7 +301,7 @@ async def test_health(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"{address}: serving\n"
 
 
-async def test_events_are_listed_and_may_be_had_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_events_are_listed_as_text_and_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     fake = FakeConversation(started=["r-1"])
     fake.past += fake.script
     async with serving(fake) as address:
@@ -317,7 +317,7 @@ async def test_events_are_listed_and_may_be_had_as_json(capsys: pytest.CaptureFi
     assert lines[3].endswith("turn_1  Your cät 🐈 is Mia.")
 
 
-async def test_events_of_what_failed_say_why_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_events_of_failures_show_the_error_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     down = errors.Fault(reason=errors.ERROR_REASON_MODEL_UNAVAILABLE, message="It is\ndown.")
     hook = events.HookOutcome(run_id="run_1", error=down)
     denied = conversation.ToolError(code=conversation.TOOL_ERROR_CODE_NOT_FOUND, message="No such tool.")
@@ -351,7 +351,7 @@ async def test_events_of_what_failed_say_why_in_one_line(capsys: pytest.CaptureF
     ]
 
 
-async def test_a_preview_says_what_a_request_is_made_of(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_preview_shows_the_parts_of_a_request(capsys: pytest.CaptureFixture[str]) -> None:
     async with serving(FakeConversation()) as address:
         assert await wonder("preview", CONVERSATION, "What is it?", "--server", address) == 0
         assert await wonder("preview", CONVERSATION, "What is it?", "--json", "--server", address) == 0
@@ -363,7 +363,7 @@ async def test_a_preview_says_what_a_request_is_made_of(capsys: pytest.CaptureFi
     assert '"input_tokens": "1234"' in whole or '"input_tokens": 1234' in whole
 
 
-async def test_a_folder_is_applied_exported_and_then_has_nothing_to_change(
+async def test_an_applied_folder_is_exported_without_changes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "library.yaml").write_text("name: acme/tools\ndescription: Ours.\n")
@@ -401,7 +401,7 @@ async def test_a_folder_is_applied_exported_and_then_has_nothing_to_change(
     )
 
 
-async def test_what_the_server_finds_is_said_with_file_and_line(
+async def test_faults_of_the_server_are_shown_with_file_and_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "bad.yaml"
@@ -412,7 +412,7 @@ async def test_what_the_server_finds_is_said_with_file_and_line(
     assert code == 1
 
 
-async def test_what_the_files_and_what_the_server_say_is_told_at_once(
+async def test_faults_of_files_and_of_the_server_are_shown_together(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "bad.yaml"
@@ -449,7 +449,7 @@ async def test_files_that_cannot_be_read_never_reach_a_server(
     assert capsys.readouterr().err == f"wonder: {tmp_path}/nowhere: No such file or directory\n"
 
 
-async def test_a_message_is_printed_whole_the_latest_if_none_is_named(
+async def test_a_message_is_printed_whole_by_default_the_latest(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     class Long(FakeConversation):
@@ -471,7 +471,7 @@ async def test_a_message_is_printed_whole_the_latest_if_none_is_named(
     assert capsys.readouterr().err == f"wonder: {CONVERSATION} has no message\n"
 
 
-def test_help_teaches_with_examples(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_has_examples(capsys: pytest.CaptureFixture[str]) -> None:
     for command in ("chat", "apply", "export", "events", "message", "preview", "health"):
         with pytest.raises(SystemExit) as left:
             cli.main([command, "--help"])
@@ -488,7 +488,7 @@ def test_help_teaches_with_examples(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == shown
 
 
-def test_without_the_server_serve_says_what_to_install(
+def test_serve_without_the_server_package_names_the_package(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cli, "entry_points", lambda group: [])
@@ -498,12 +498,12 @@ def test_without_the_server_serve_says_what_to_install(
     )
 
 
-def test_agents_stand_in_columns() -> None:
+def test_agents_are_listed_in_columns() -> None:
     rows = aligned([("a", "acme/x", "agt_1"), ("longer", "p", "agt_2")])
     assert rows == [("a     ", "acme/x", "agt_1"), ("longer", "p     ", "agt_2")]
 
 
-def test_other_packages_bring_commands_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_packages_add_commands(monkeypatch: pytest.MonkeyPatch) -> None:
     class Entry:
         def __init__(self, name: str, register: Any) -> None:
             self.name, self._register = name, register
@@ -520,11 +520,11 @@ def test_other_packages_bring_commands_of_their_own(monkeypatch: pytest.MonkeyPa
     assert cli.main(["seven"]) == 7
 
 
-def test_nothing_that_is_said_can_drive_the_terminal() -> None:
+def test_text_of_the_server_cannot_control_the_terminal() -> None:
     assert printable("\x1b[31mred\x1b[0m\a\r\n\tok") == "[31mred[0m\n\tok"
 
 
-def test_colours_are_for_terminals_and_not_with_no_color(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_colours_need_a_terminal_and_respect_no_color(monkeypatch: pytest.MonkeyPatch) -> None:
     class Screen(io.StringIO):
         def isatty(self) -> bool:
             return True
@@ -537,7 +537,7 @@ def test_colours_are_for_terminals_and_not_with_no_color(monkeypatch: pytest.Mon
     assert Terminal(Screen()).style("x", "dim") == "x"
 
 
-def test_json_is_brief_in_one_line() -> None:
+def test_compact_json_is_one_line() -> None:
     assert (
         one_line({"a": "b", "n": 3.0, "l": ["x", True], "o": {"k": None}})
         == "a: b, n: 3, l: [x, true], o: {k: null}"

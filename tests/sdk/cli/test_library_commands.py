@@ -1,4 +1,4 @@
-"""`wonder project`, `wonder agent` and `wonder actions`, against the server's own services."""
+"""`wonder project`, `wonder agent` and `wonder actions` against the server's services."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from wonder_server.settings import Settings
 
 
 class FakeExecutor(rpc.ExecutorServiceServicer):
-    """Two kinds on two pages: one of the server's own, one that a worker brings."""
+    """A fake executor that lists two kinds on two pages: one of the server, one of a worker."""
 
     async def list_action_kinds(self, request: Any, context: Any) -> executor.ListActionKindsResponse:
         if not request.page_token:
@@ -46,7 +46,7 @@ class FakeExecutor(rpc.ExecutorServiceServicer):
 
 
 class FakeAccounts:
-    """Every agent has spent the same."""
+    """A fake usage service that reports the same usage for every agent."""
 
     async def accounts(self, agent_ids: Sequence[str], *, lenient: bool = False) -> dict[str, Account]:
         spent = Account(input_tokens=1_200, output_tokens=34, cost_micros=5_600, model_calls=7)
@@ -70,7 +70,7 @@ async def address(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[str]:
 
 
 def out(capsys: pytest.CaptureFixture[str]) -> str:
-    """What was printed, without the log of the server beside."""
+    """Return the printed text without the lines of the server log."""
     return "".join(line for line in capsys.readouterr().out.splitlines(keepends=True) if "[debug" not in line)
 
 
@@ -78,7 +78,7 @@ async def wonder(*argv: str) -> int:
     return await asyncio.to_thread(cli.main, argv)
 
 
-async def test_what_a_project_may_reach_is_said_and_taken_back(
+async def test_the_allowed_hosts_of_a_project_are_set_and_removed(
     address: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert await wonder("project", "create", "shop", "--description", "Sells.") == 0
@@ -101,7 +101,7 @@ async def test_what_a_project_may_reach_is_said_and_taken_back(
     assert out(capsys).endswith("Sells.\nhttp and mcp reach: 127.0.0.1:8099\n")
 
 
-async def test_what_makes_no_sense_is_refused_and_changes_nothing(
+async def test_invalid_arguments_are_refused_and_change_nothing(
     address: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert await wonder("project", "allow", "default", "http://nonsense/") == 1
@@ -148,7 +148,7 @@ async def test_agents_and_projects_can_be_deleted(address: str, capsys: pytest.C
     assert "AGENT_NOT_FOUND" in capsys.readouterr().err
 
 
-async def test_what_an_agent_spends_is_shown_and_limited(
+async def test_the_usage_of_an_agent_is_shown_and_limited(
     address: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert await wonder("agent", "show", "assistant") == 0

@@ -1,4 +1,4 @@
-"""`wonder run`, `wonder runs` and `wonder gates`, against a coordinator that plays from a script."""
+"""`wonder run`, `wonder runs` and `wonder gates` against a fake coordinator."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 async def wonder(fake: FakeCoordinator, *argv: str) -> int:
-    """Run the command against the fake, beside the loop that serves it."""
+    """Run the command in a thread; the event loop serves the fake."""
     async with serving(coordinator=fake) as address:
         return await asyncio.to_thread(cli.main, [*argv, "--server", address])
 
@@ -73,7 +73,7 @@ def ended(status: str, reason: str) -> FakeCoordinator:
     return FakeCoordinator(script.events)
 
 
-async def test_a_run_is_told_in_lines_and_its_output_is_all_of_stdout(
+async def test_a_run_is_reported_on_stderr_and_stdout_has_only_its_output(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     fake = FakeCoordinator()
@@ -90,7 +90,7 @@ async def test_a_run_is_told_in_lines_and_its_output_is_all_of_stdout(
     assert (request.timeout_ms, request.request_id) == (90_000, "r-1")
 
 
-async def test_text_that_is_compared_with_a_number_gets_a_hint(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_comparison_of_text_with_a_number_gets_a_hint(capsys: pytest.CaptureFixture[str]) -> None:
     def fake() -> FakeCoordinator:
         return ended("FAILED", "'<' cannot compare string with int")
 
@@ -100,14 +100,14 @@ async def test_text_that_is_compared_with_a_number_gets_a_hint(capsys: pytest.Ca
     assert "sets text" not in capsys.readouterr().err
 
 
-async def test_details_are_for_those_who_ask(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_details_are_shown_on_request(capsys: pytest.CaptureFixture[str]) -> None:
     assert await wonder(FakeCoordinator(), "run", "acme/flows/release", "-v") == 0
     lines = capsys.readouterr().err.splitlines()
     assert lines[0].endswith("run_1  version: 1.2")
     assert lines[2].endswith("✓ build  29 ms  size: 3")
 
 
-async def test_a_run_can_be_watched_from_the_beginning_or_from_a_cursor(
+async def test_a_run_is_watched_from_the_start_or_from_a_cursor(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     fake = FakeCoordinator()
@@ -122,7 +122,7 @@ async def test_a_run_can_be_watched_from_the_beginning_or_from_a_cursor(
     assert (output.err, json.loads(output.out)) == ("", OUTPUT), "nothing new; the output all the same"
 
 
-async def test_programs_get_events_or_only_the_output_or_the_id(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_flags_select_events_the_output_or_the_id(capsys: pytest.CaptureFixture[str]) -> None:
     fake = FakeCoordinator()
     assert await wonder(fake, "run", "x", "--json") == 0
     output = capsys.readouterr()
@@ -139,7 +139,7 @@ async def test_programs_get_events_or_only_the_output_or_the_id(capsys: pytest.C
 @pytest.mark.parametrize(
     ("status", "word"), [("FAILED", "failed"), ("CANCELLED", "cancelled")], ids=["failed", "cancelled"]
 )
-async def test_a_run_that_does_not_complete_says_why_and_exits_with_1(
+async def test_a_failed_run_prints_its_error_and_exits_with_1(
     status: str, word: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fake = ended(status, "The disk\nis full.")
@@ -155,7 +155,7 @@ async def test_a_run_that_does_not_complete_says_why_and_exits_with_1(
     assert capsys.readouterr().err.startswith(f"wonder: {RUN} {word} · ")
 
 
-async def test_refusals_are_one_plain_line(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_refusals_print_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     fake = FakeCoordinator()
     for argv, output in (
         (["run", "nothing"], "There is no workflow or task `nothing`. (DEFINITION_NOT_FOUND)"),
@@ -189,7 +189,7 @@ async def test_refusals_are_one_plain_line(capsys: pytest.CaptureFixture[str]) -
         (["gates", "approve", GATE, "-a", "yes"], "--answer: the value is not JSON"),
     ],
 )
-async def test_a_command_line_that_makes_no_sense_exits_with_2(
+async def test_an_invalid_command_line_exits_with_2(
     argv: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fake = FakeCoordinator()
@@ -209,7 +209,7 @@ def test_flags_are_checked(argv: list[str], capsys: pytest.CaptureFixture[str]) 
     assert "error: " in capsys.readouterr().err
 
 
-def test_input_is_json_a_file_or_a_pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_input_is_json_a_file_or_a_pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "input.json"
     file.write_text('{"a": "ä"}')
     assert json_input.read_object(f"@{file}", "--input") == {"a": "ä"}
@@ -226,7 +226,7 @@ def test_input_is_json_a_file_or_a_pipe(tmp_path: Path, monkeypatch: pytest.Monk
     assert json_input.read_object(None, "--input") is None
 
 
-async def test_runs_are_listed_by_what_is_asked(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_runs_are_listed_with_filters(capsys: pytest.CaptureFixture[str]) -> None:
     fake = FakeCoordinator()
     assert await wonder(fake, "runs", "--status", "running", "--workflow", "a/b", "--all", "-n", "3") == 0
     rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
@@ -241,7 +241,7 @@ async def test_runs_are_listed_by_what_is_asked(capsys: pytest.CaptureFixture[st
     ]
 
 
-async def test_a_run_is_shown_as_it_stands(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_the_current_state_of_a_run_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     fake = FakeCoordinator(held=21)
     assert await wonder(fake, "runs", "show", RUN) == 0
     shown = capsys.readouterr().out
@@ -286,7 +286,7 @@ async def test_a_run_is_cancelled_signalled_forked_and_replayed(capsys: pytest.C
     ]
 
 
-async def test_gates_are_listed_shown_and_answered_once(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_gates_are_listed_shown_and_resolved_once(capsys: pytest.CaptureFixture[str]) -> None:
     fake = FakeCoordinator(held=5)
     fake.gates.append(a_gate())
     fake.gates[1].id = "gate_2"
@@ -308,9 +308,9 @@ async def test_gates_are_listed_shown_and_answered_once(capsys: pytest.CaptureFi
     assert await wonder(fake, "gates", "reject", "gate_2") == 0
     assert fake.requests[-1].decision == service.GATE_DECISION_REJECT
     assert await wonder(fake, "gates", "approve", GATE) == 1
-    told = capsys.readouterr()
-    assert told.out == "gate_1 approved; its run is run_1\ngate_2 rejected; its run is run_1\n"
-    assert told.err.count("(GATE_RESOLVED)") == 2
+    printed = capsys.readouterr()
+    assert printed.out == "gate_1 approved; its run is run_1\ngate_2 rejected; its run is run_1\n"
+    assert printed.err.count("(GATE_RESOLVED)") == 2
     assert await wonder(fake, "gates", "--status", "rejected", "--json") == 0
     assert json.loads(capsys.readouterr().out)["id"] == "gate_2"
     resolution = fake.gates[0].resolution
@@ -318,13 +318,13 @@ async def test_gates_are_listed_shown_and_answered_once(capsys: pytest.CaptureFi
     resolution.resolve_time.CopyFrom(at(1400))
     resolution.answer.update({"notes": "Bugs fixed."})
     assert await wonder(fake, "gates", "show", GATE) == 0
-    told = capsys.readouterr().out
-    assert "approved by mia: fine\nanswered 2023-11-14 22:13:21\nanswer given:\n" in told
-    assert '"notes": "Bugs fixed."' in told
+    printed = capsys.readouterr().out
+    assert "approved by mia: fine\nanswered 2023-11-14 22:13:21\nanswer given:\n" in printed
+    assert '"notes": "Bugs fixed."' in printed
 
 
 class Definitions(library_rpc.LibraryServiceServicer):
-    """Has the workflow of the run, in which `agree` waits."""
+    """A library with the workflow of the run, in which `agree` waits."""
 
     async def GetDefinition(self, request: Any, context: Any) -> library_service.GetDefinitionResponse:
         assert request.definition_id == WORKFLOW
@@ -338,7 +338,7 @@ class Definitions(library_rpc.LibraryServiceServicer):
         return library_service.GetDefinitionResponse(definition=found)
 
 
-async def test_what_a_run_waits_for_is_known_from_its_workflow(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_the_reason_of_a_wait_comes_from_the_workflow(capsys: pytest.CaptureFixture[str]) -> None:
     script = Script()
     script.start()
     script.token(0, "t", "build", "WAITING_FOR_SIGNAL", update_time=at(0))
@@ -364,12 +364,12 @@ async def test_what_a_run_waits_for_is_known_from_its_workflow(capsys: pytest.Ca
         assert await said("runs", "signal", RUN, "hurry") == (f"signal hurry sent to {RUN} (event 7)\n", "")
 
 
-def test_a_text_that_was_meant_otherwise_is_guessed() -> None:
+def test_a_number_given_as_text_gets_a_suggestion() -> None:
     assert _as_json_setting(["a=x", "n=3"]) == "n:=3"
     assert _as_json_setting(["a=x", "b:=3", "c=1.2.3"]) == ""
 
 
-async def test_a_server_named_before_the_verb_is_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_server_flag_works_before_the_verb(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WONDER_SERVER", "127.0.0.1:1")
     async with serving(coordinator=FakeCoordinator()) as address:
         assert await asyncio.to_thread(cli.main, ["runs", "--server", address, "replay", RUN]) == 0
@@ -378,7 +378,7 @@ async def test_a_server_named_before_the_verb_is_the_server(monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("command", [["run"], ["runs"], ["gates"], ["workflow"], ["workflow", "draw"]])
-def test_help_teaches_with_examples(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_has_examples(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as left:
         cli.main([*command, "--help"])
     assert left.value.code == 0

@@ -1,4 +1,4 @@
-"""`wonder run` for a person: at a terminal, with a table that moves, gates to answer, and Ctrl-C."""
+"""`wonder run` at a terminal: the live table, gate approvals and Ctrl-C."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def running(
         yield Person(address, home, *command, **environment)
 
 
-async def test_ctrl_c_leaves_and_the_run_goes_on(tmp_path: Path) -> None:
+async def test_ctrl_c_exits_and_the_run_continues(tmp_path: Path) -> None:
     fake = FakeCoordinator(held=HERE)
     async with running(fake, tmp_path, "run", "acme/flows/release") as person:
         await asyncio.to_thread(person.reads, "1 of 2 branches arrived")
@@ -37,7 +37,7 @@ async def test_ctrl_c_leaves_and_the_run_goes_on(tmp_path: Path) -> None:
     assert "Traceback" not in person.screen
 
 
-async def test_ctrl_c_cancels_where_it_was_asked_to(tmp_path: Path) -> None:
+async def test_ctrl_c_cancels_the_run_with_the_flag(tmp_path: Path) -> None:
     fake = FakeCoordinator(held=HERE)
     async with running(fake, tmp_path, "run", "x", "--cancel-on-interrupt") as person:
         await asyncio.to_thread(person.reads, "1 of 2 branches arrived")
@@ -48,7 +48,7 @@ async def test_ctrl_c_cancels_where_it_was_asked_to(tmp_path: Path) -> None:
     assert len([each for each in fake.requests if isinstance(each, service.CancelRunRequest)]) == 1
 
 
-async def test_the_table_is_drawn_over_itself_and_the_output_comes_last(tmp_path: Path) -> None:
+async def test_the_table_is_redrawn_in_place_and_the_output_comes_last(tmp_path: Path) -> None:
     fake = FakeCoordinator(held=HERE)
     async with running(fake, tmp_path, "run", "x") as person:
         await asyncio.to_thread(person.reads, "1 of 2 branches arrived")
@@ -60,14 +60,14 @@ async def test_the_table_is_drawn_over_itself_and_the_output_comes_last(tmp_path
 
 
 @pytest.mark.parametrize("variable", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
-async def test_without_colours_there_are_lines(variable: dict[str, str], tmp_path: Path) -> None:
+async def test_without_colours_the_run_is_printed_in_lines(variable: dict[str, str], tmp_path: Path) -> None:
     async with running(FakeCoordinator(), tmp_path, "run", "x", **variable) as person:
         assert await asyncio.to_thread(person.leaves) == 0
     assert "0.030  ✓ build  29 ms" in person.screen
     assert "\x1b[" not in person.screen
 
 
-async def test_a_server_that_goes_away_and_comes_back_is_told_of(tmp_path: Path) -> None:
+async def test_a_lost_and_restored_connection_is_reported(tmp_path: Path) -> None:
     fake = FakeCoordinator(held=HERE)
     async with serving(coordinator=fake) as address:
         person = Person(address, tmp_path, "run", "x")
@@ -81,7 +81,9 @@ async def test_a_server_that_goes_away_and_comes_back_is_told_of(tmp_path: Path)
 
 
 @pytest.mark.parametrize(("keys", "code"), [("y\r", 0), ("n\r", 1), ("\x04", 1)])
-async def test_an_approval_shows_what_is_approved_and_asks(keys: str, code: int, tmp_path: Path) -> None:
+async def test_an_approval_shows_the_gate_and_asks_for_confirmation(
+    keys: str, code: int, tmp_path: Path
+) -> None:
     fake = FakeCoordinator(held=HERE)
     async with running(fake, tmp_path, "gates", "approve", GATE) as person:
         await asyncio.to_thread(person.reads, "Approve? [y/N]")
@@ -93,7 +95,7 @@ async def test_an_approval_shows_what_is_approved_and_asks(keys: str, code: int,
     assert ("the gate was not answered" in person.screen) == bool(code)
 
 
-async def test_lists_stand_in_columns(tmp_path: Path) -> None:
+async def test_lists_are_printed_in_columns(tmp_path: Path) -> None:
     async with running(FakeCoordinator(), tmp_path, "runs", "-n", "2") as person:
         assert await asyncio.to_thread(person.leaves) == 0
     lines = person.screen.replace("\r", "").splitlines()

@@ -1,4 +1,4 @@
-"""What a run looks like: rows in the order of the graph, and the table that is drawn of them."""
+"""The view of a run: rows in the order of the graph, and the table drawn from them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NOW = datetime.fromtimestamp(BEGIN_MS / 1000, UTC) + timedelta(seconds=2)
 
 
 class Screen(io.StringIO):
-    """A terminal that understands what the table says to it, so that one can look at what stands there."""
+    """A terminal that interprets the escape sequences of the table, so that tests can read the screen."""
 
     def isatty(self) -> bool:
         return True
@@ -73,7 +73,7 @@ def drawn(
     return screen.shown, picture
 
 
-def test_what_is_told_of_a_node_before_its_beginning_is_shown_once_it_has_begun() -> None:
+def test_early_events_of_a_node_are_shown_after_its_start() -> None:
     script = Script()
     script.start()
     script.token(0, "t", "build", "WAITING_FOR_TASK")
@@ -91,7 +91,7 @@ def test_what_is_told_of_a_node_before_its_beginning_is_shown_once_it_has_begun(
     assert [row.current_step for row in picture.rows()] == ["waits for a worker"]
 
 
-def test_the_last_frame_stays_and_what_happened_besides_stands_above_it(
+def test_the_last_frame_stays_below_the_other_events(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     shown, picture = drawn(run_view_of(a_run()), monkeypatch)
@@ -111,7 +111,7 @@ def test_the_last_frame_stays_and_what_happened_besides_stands_above_it(
     assert picture.has_ended and picture.executions == 5 and not picture.gates
 
 
-def test_a_frame_in_the_middle_shows_what_works_what_waits_and_what_to_type(
+def test_a_frame_shows_running_nodes_waiting_nodes_and_commands(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     events = run_view_of(a_run())
@@ -134,7 +134,7 @@ def test_a_frame_in_the_middle_shows_what_works_what_waits_and_what_to_type(
     assert list(picture.gates) == ["gate_1"]
 
 
-def test_rows_stand_branch_by_branch_however_they_happened() -> None:
+def test_rows_are_ordered_by_branch() -> None:
     script = Script()
     script.start()
     script.token(0, "t", "each")
@@ -166,7 +166,7 @@ def test_rows_stand_branch_by_branch_however_they_happened() -> None:
     assert label(["1", "lint"], "lint") == "[1]" and label(["1", "lint"], "x") == "[1/lint]"
 
 
-def test_a_large_run_shows_what_is_open_and_what_is_newest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_run_shows_open_and_newest_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     script = Script()
     script.start()
     for number in range(40):
@@ -182,7 +182,7 @@ def test_a_large_run_shows_what_is_open_and_what_is_newest(monkeypatch: pytest.M
     assert len(shown) <= 12
 
 
-def test_progress_stands_in_its_row_until_the_node_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_shown_in_its_row_until_the_node_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     script = Script()
     script.start()
     script.token(0, "t", "build")
@@ -206,7 +206,7 @@ def test_progress_stands_in_its_row_until_the_node_ends(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("details", [False, True])
-def test_lines_always_say_that_a_node_waits_for_a_worker(details: bool) -> None:
+def test_lines_always_show_that_a_node_waits_for_a_worker(details: bool) -> None:
     script = Script()
     script.start()
     script.token(0, "t", "build")
@@ -225,7 +225,7 @@ def test_lines_always_say_that_a_node_waits_for_a_worker(details: bool) -> None:
     assert ("linking" in out.getvalue()) is details
 
 
-def test_a_picture_of_get_run_is_the_picture_of_its_events() -> None:
+def test_the_view_of_get_run_equals_the_view_of_its_events() -> None:
     events, output = run_view_of(a_run())[:13], RunView()
     for event in events:
         output.apply(event)
@@ -247,7 +247,7 @@ def test_a_picture_of_get_run_is_the_picture_of_its_events() -> None:
     assert read.cursor == output.cursor == 13
 
 
-def test_what_comes_from_afar_cannot_drive_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_text_of_the_server_cannot_control_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     script = Script()
     script.start()
     script.token(0, "t", "build")
@@ -272,11 +272,11 @@ def test_what_comes_from_afar_cannot_drive_the_terminal(monkeypatch: pytest.Monk
         ("xy", 0, ""),
     ],
 )
-def test_lines_are_cut_by_the_room_that_characters_take(text: str, width: int, cut: str) -> None:
+def test_lines_are_cut_by_character_width(text: str, width: int, cut: str) -> None:
     assert _fit_width(text, width) == cut
 
 
-def test_times_are_for_people() -> None:
+def test_times_are_human_readable() -> None:
     assert [duration(each) for each in (0.0291, 1.25, 59.94, 200, 7500)] == [
         "29 ms", "1.2 s", "59.9 s", "3 min 20 s", "2 h 05 min",
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""A conversation over connections that break: nothing twice, nothing missing."""
+"""A conversation over connections that break: no event is repeated or missing."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def client(address: str) -> Client:
 
 
 class Transcript:
-    """What a consumer makes of the items it gets."""
+    """The items that a consumer received, in order."""
 
     def __init__(self) -> None:
         self.sequences: list[int] = []
@@ -98,9 +98,7 @@ async def test_a_turn_is_streamed_until_it_has_ended() -> None:
 
 @pytest.mark.parametrize("while_away", [0, 1, 2, 100])
 @pytest.mark.parametrize("cut", range(1, WHOLE))
-async def test_cut_after_any_message_nothing_comes_twice_and_nothing_is_missing(
-    cut: int, while_away: int
-) -> None:
+async def test_a_cut_after_any_message_repeats_and_loses_no_event(cut: int, while_away: int) -> None:
     fake = FakeConversation(hang_up_after=[cut], while_away=while_away)
     async with serving(fake) as address, client(address) as wonder, wonder.converse(CONVERSATION) as chat:
         everything = chat.events()
@@ -118,7 +116,7 @@ async def test_cut_after_any_message_nothing_comes_twice_and_nothing_is_missing(
 
 
 @pytest.mark.parametrize("cut", range(3, 9))
-async def test_cut_again_and_again_the_turn_still_comes_whole(cut: int) -> None:
+async def test_repeated_cuts_deliver_the_whole_turn(cut: int) -> None:
     fake = FakeConversation(hang_up_after=[cut] * 50, while_away=1)
     async with serving(fake) as address, client(address) as wonder, wonder.converse(CONVERSATION) as chat:
         seen = await transcript(chat.send("What is my cat called?"))
@@ -130,7 +128,7 @@ async def test_cut_again_and_again_the_turn_still_comes_whole(cut: int) -> None:
 
 @pytest.mark.parametrize("together", [2, 3, 100])
 @pytest.mark.parametrize("cut", range(3, 9))
-async def test_events_that_come_together_are_handed_out_one_by_one(cut: int, together: int) -> None:
+async def test_grouped_events_are_yielded_one_by_one(cut: int, together: int) -> None:
     fake = FakeConversation(hang_up_after=[cut] * 3, while_away=4, together=together)
     async with serving(fake) as address, client(address) as wonder, wonder.converse(CONVERSATION) as chat:
         seen = await transcript(chat.send("What is my cat called?"))
@@ -147,7 +145,7 @@ async def test_events_that_come_together_are_handed_out_one_by_one(cut: int, tog
 
 
 @pytest.mark.parametrize("cut", range(1, len(a_turn())))
-async def test_a_subscriber_that_is_cut_misses_nothing_either(cut: int) -> None:
+async def test_a_disconnected_subscriber_misses_no_event(cut: int) -> None:
     fake = FakeConversation(hang_up_after=[cut, 3, 4], while_away=1, started=["elsewhere"])
     seen = Transcript()
     async with serving(fake) as address, client(address) as wonder:
@@ -160,7 +158,7 @@ async def test_a_subscriber_that_is_cut_misses_nothing_either(cut: int) -> None:
     assert seen.finals == TEXTS
 
 
-async def test_the_turn_may_begin_before_the_answer_to_the_message_has_come() -> None:
+async def test_the_turn_may_start_before_the_message_is_acknowledged() -> None:
     fake = FakeConversation(sent_delay=len(a_turn()))
     async with serving(fake) as address, client(address) as wonder, wonder.converse(CONVERSATION) as chat:
         seen = await transcript(chat.send("What is my cat called?"))
@@ -168,7 +166,7 @@ async def test_the_turn_may_begin_before_the_answer_to_the_message_has_come() ->
     assert seen.sequences == [2, 3, 4, 5, 6, 7, 8, 9]
 
 
-async def test_tail_only_shows_nothing_of_before_and_all_of_what_follows() -> None:
+async def test_tail_only_yields_only_new_events() -> None:
     fake = FakeConversation(hang_up_after=[6])
     async with (
         serving(fake) as address,
@@ -183,13 +181,13 @@ async def test_tail_only_shows_nothing_of_before_and_all_of_what_follows() -> No
     assert isinstance(first[1], v1.Event) and first[1].sequence == 2
 
 
-async def test_a_refused_message_raises_and_the_chat_lives_on() -> None:
+async def test_a_refused_message_raises_and_the_chat_continues() -> None:
     fault = errors.Fault(
-        reason=errors.ERROR_REASON_NO_AGENT, message="Nobody is here.", metadata={"id": CONVERSATION}
+        reason=errors.ERROR_REASON_NO_AGENT, message="No agent is here.", metadata={"id": CONVERSATION}
     )
     fake = FakeConversation(refuse={"r-1": fault})
     async with serving(fake) as address, client(address) as wonder, wonder.converse(CONVERSATION) as chat:
-        with pytest.raises(FailedPreconditionError, match="Nobody is here") as refusal:
+        with pytest.raises(FailedPreconditionError, match="No agent is here") as refusal:
             await chat.send("Hello?", request_id="r-1").text()
         text = await chat.send("Hello!").text()
 
@@ -198,7 +196,7 @@ async def test_a_refused_message_raises_and_the_chat_lives_on() -> None:
     assert text == "Let me look … \n\nYour cät 🐈 is Mia."
 
 
-async def test_whoever_breaks_off_can_go_on_later_and_others_are_not_disturbed() -> None:
+async def test_an_interrupted_consumer_can_resume_without_effect_on_others() -> None:
     fake = FakeConversation()
     async with serving(fake) as address, client(address) as wonder, wonder.converse(CONVERSATION) as chat:
         everything = chat.events()
@@ -216,7 +214,7 @@ async def test_whoever_breaks_off_can_go_on_later_and_others_are_not_disturbed()
     assert len(whole) == 12
 
 
-async def test_a_reply_that_is_dropped_leaves_nothing_behind() -> None:
+async def test_a_dropped_reply_is_released() -> None:
     fake = FakeConversation()
     async with serving(fake) as address, client(address) as wonder, wonder.converse(CONVERSATION) as chat:
         await anext(chat.send("Hello"))
@@ -227,7 +225,7 @@ async def test_a_reply_that_is_dropped_leaves_nothing_behind() -> None:
         assert not chat._replies and not chat._by_turn and not chat._unclaimed
 
 
-async def test_a_message_is_sent_even_if_nobody_waits_for_its_reply() -> None:
+async def test_a_message_is_sent_without_awaiting_its_reply() -> None:
     fake = FakeConversation()
     async with serving(fake) as address, client(address) as wonder:
         async with wonder.converse(CONVERSATION) as chat:
@@ -249,7 +247,7 @@ async def test_an_old_request_id_shows_the_turn_that_it_started() -> None:
     assert fake.started == ["r-1"]
 
 
-async def test_cancel_waits_for_the_word_of_the_server() -> None:
+async def test_cancel_waits_for_the_response_of_the_server() -> None:
     fake = FakeConversation()
     async with serving(fake) as address, client(address) as wonder, wonder.converse(CONVERSATION) as chat:
         reply = chat.send("Hello")
@@ -258,7 +256,7 @@ async def test_cancel_waits_for_the_word_of_the_server() -> None:
     assert [each.cancel.turn_id for each in fake.requests if each.HasField("cancel")] == [TURN]
 
 
-async def test_leaving_detaches_and_cancels_no_turn() -> None:
+async def test_closing_the_chat_cancels_no_turn() -> None:
     fake = FakeConversation()
     async with serving(fake) as address, client(address) as wonder:
         async with wonder.converse(CONVERSATION) as chat:
@@ -272,7 +270,7 @@ async def test_leaving_detaches_and_cancels_no_turn() -> None:
     assert [each.WhichOneof("intent") for each in fake.requests] == ["attach", "send", "detach"]
 
 
-async def test_two_turns_at_once_are_told_apart() -> None:
+async def test_two_concurrent_turns_are_kept_apart() -> None:
     class Two(FakeConversation):
         def _take(self, request_id: str, answers: Any) -> None:
             turn_id = "turn_1" if request_id == "r-1" else "turn_2"
@@ -297,7 +295,7 @@ async def test_two_turns_at_once_are_told_apart() -> None:
     assert texts == ["one", "two"]
 
 
-async def test_a_draining_server_is_sought_again_and_its_word_to_wait_is_kept() -> None:
+async def test_the_client_reconnects_to_a_draining_server_after_its_retry_delay() -> None:
     class Draining(FakeConversation):
         async def _hang_up(self, context: Any) -> None:
             raise AssertionError("the stream ended before")
@@ -320,7 +318,7 @@ async def test_a_draining_server_is_sought_again_and_its_word_to_wait_is_kept() 
     assert seen.finals == TEXTS
 
 
-async def test_a_deleted_conversation_ends_the_chat_for_everybody() -> None:
+async def test_a_deleted_conversation_ends_the_chat_for_all_consumers() -> None:
     fake = FakeConversation(
         script=[Response(end=service.StreamEnd(reason=service.STREAM_END_REASON_DELETED))]
     )
@@ -350,10 +348,10 @@ def _refusal(reason: Reason) -> tuple[grpc.StatusCode, str, Any]:
         _refusal(Reason.SERVER_DRAINING),
         (grpc.StatusCode.OK, "the stream ends without a word", ()),
         (grpc.StatusCode.INTERNAL, "a proxy's opinion", ()),
-        (grpc.StatusCode.CANCELLED, "somebody hung up", ()),
+        (grpc.StatusCode.CANCELLED, "the peer hung up", ()),
     ],
 )
-async def test_however_a_stream_breaks_it_is_taken_up_again(status: tuple[Any, str, Any]) -> None:
+async def test_a_stream_reconnects_after_any_break(status: tuple[Any, str, Any]) -> None:
     async def hang_up(context: Any) -> None:
         code, message, trailers = status
         if code is grpc.StatusCode.OK:
@@ -369,7 +367,7 @@ async def test_however_a_stream_breaks_it_is_taken_up_again(status: tuple[Any, s
     assert fake.connections == 3
 
 
-async def test_a_refusal_that_time_does_not_heal_is_not_tried_again() -> None:
+async def test_a_permanent_refusal_is_not_retried() -> None:
     async def forbid(context: Any) -> None:
         await context.abort(grpc.StatusCode.PERMISSION_DENIED, "not for you")
 
@@ -381,7 +379,7 @@ async def test_a_refusal_that_time_does_not_heal_is_not_tried_again() -> None:
     assert fake.connections == 1
 
 
-async def test_a_server_that_stays_away_is_given_up() -> None:
+async def test_the_client_gives_up_on_an_unavailable_server() -> None:
     fake = FakeConversation(hang_up_after=[5] + [0] * 1000)
     policy = ReconnectPolicy(initial_ms=0, max_ms=0, timeout_ms=0)
     async with serving(fake) as address, Client(address, reconnect=policy) as wonder:

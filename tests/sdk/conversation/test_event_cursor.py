@@ -1,4 +1,4 @@
-"""What is let through of a stream that may repeat itself."""
+"""The event cursor: it drops the repeated events and text of a stream."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def take(seen: EventCursor, *responses: v1.ConverseResponse) -> list[object]:
     return [item for response in responses for item in seen.accept(response)]
 
 
-def test_of_events_that_come_together_each_counts_by_itself() -> None:
+def test_each_event_of_a_group_advances_the_cursor() -> None:
     seen = EventCursor(5)
     events = [v1.Event(sequence=sequence) for sequence in (5, 6, 7, 9)]
     items = seen.accept(v1.ConverseResponse(events=v1.EventGroup(events=events)))
@@ -47,7 +47,7 @@ def test_of_events_that_come_together_each_counts_by_itself() -> None:
     assert seen.cursor == 7
 
 
-def test_an_event_that_was_seen_is_dropped() -> None:
+def test_a_repeated_event_is_dropped() -> None:
     seen = EventCursor(5)
     assert take(seen, message_event(5, "old"), message_event(4, "older")) == []
     assert seen.cursor == 5
@@ -58,7 +58,7 @@ def test_a_missing_event_is_a_gap() -> None:
         take(EventCursor(5), message_event(7, "too new"))
 
 
-def test_text_from_beyond_what_was_seen_is_a_gap() -> None:
+def test_text_after_a_missing_offset_is_a_gap() -> None:
     with pytest.raises(GapError):
         take(EventCursor(), delta(0, "abc"), delta(4, "e"))
 
@@ -69,22 +69,22 @@ def test_offsets_count_code_points() -> None:
 
 
 @pytest.mark.parametrize("offset", range(7))
-def test_what_overlaps_is_cut_off(offset: int) -> None:
+def test_overlapping_text_is_cut_off(offset: int) -> None:
     whole = "abcdefgh"
     items = take(EventCursor(), delta(0, "abcdef"), delta(offset, whole[offset:]))
     assert items == [text("abcdef"), text("gh")]
 
 
-def test_text_that_was_seen_whole_is_dropped() -> None:
+def test_repeated_text_is_dropped() -> None:
     assert take(EventCursor(), delta(0, "abc"), delta(0, "ab"), delta(1, "b"), delta(3, "")) == [text("abc")]
 
 
-def test_a_restart_that_was_missed_is_known_by_what_is_said() -> None:
+def test_a_missed_restart_is_detected_from_the_text() -> None:
     items = take(EventCursor(), delta(0, "the dog"), delta(0, "the cat"))
     assert items == [text("the dog"), MessageRestarted("msg_a", "turn_1"), text("the cat")]
 
 
-def test_a_restart_that_was_missed_is_known_even_by_a_later_piece() -> None:
+def test_a_missed_restart_is_detected_from_later_text() -> None:
     items = take(EventCursor(), delta(0, "the dog"), delta(0, "the"), delta(3, " cat"))
     assert items == [text("the dog"), MessageRestarted("msg_a", "turn_1"), text("the cat")]
 
@@ -94,38 +94,38 @@ def test_a_restart_is_announced_once() -> None:
     assert items == [text("no"), MessageRestarted("msg_a", "turn_1", 2), text("yes"), text("!")]
 
 
-def test_a_restart_of_what_was_never_heard_is_no_news() -> None:
+def test_a_restart_of_an_unseen_message_is_dropped() -> None:
     assert take(EventCursor(), restarted(2), delta(0, "yes"), restarted(2)) == [text("yes")]
 
 
-def test_a_message_that_ended_while_nobody_looked_is_told_to_its_end() -> None:
+def test_a_message_that_ended_while_disconnected_is_completed() -> None:
     items = take(EventCursor(), delta(0, "the "), message_event(1, "the cat"))
     assert items[:2] == [text("the "), text("cat")]
     assert isinstance(items[2], v1.Event)
 
 
-def test_a_message_that_ended_otherwise_is_told_anew() -> None:
+def test_a_message_that_ended_with_other_text_restarts() -> None:
     items = take(EventCursor(), delta(0, "the dog"), message_event(1, "the cat"))
     assert items[1:3] == [MessageRestarted("msg_a", "turn_1"), text("the cat")]
 
 
-def test_of_a_complete_message_no_more_text_comes() -> None:
+def test_a_complete_message_yields_no_more_text() -> None:
     seen = EventCursor()
     take(seen, delta(0, "the cat"), message_event(1, "the cat"))
     assert take(seen, delta(0, "the cat")) == []
 
 
-def test_what_people_say_is_an_event_and_no_text() -> None:
+def test_a_user_message_is_an_event_without_text() -> None:
     items = take(EventCursor(), message_event(1, "hello", v1.MessageRole.USER))
     assert len(items) == 1
 
 
-def test_what_is_newer_than_this_sdk_is_passed_over() -> None:
+def test_unknown_responses_are_ignored() -> None:
     assert take(EventCursor(), v1.ConverseResponse()) == []
     assert len(take(EventCursor(), v1.ConverseResponse(event=v1.Event(sequence=1, name="of.tomorrow")))) == 1
 
 
-def test_the_cursor_of_tail_only_is_where_the_record_ended() -> None:
+def test_the_cursor_of_tail_only_starts_at_the_last_sequence() -> None:
     seen = EventCursor(tail_only=True)
     assert seen.attach("conv_1").tail_only
     take(seen, v1.ConverseResponse(attached=v1.ConverseAttached(last_sequence=7)))

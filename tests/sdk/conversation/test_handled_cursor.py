@@ -1,4 +1,4 @@
-"""The cursor is what the program has handled, and a turn that fails says so at the end of its loop."""
+"""The cursor of handled events, and failed turns, which raise at the end of their loop."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ NO_BACKOFF = ReconnectPolicy(initial_ms=0, max_ms=0, timeout_ms=600_000)
 
 
 class Iterator:
-    """Stands for whatever has a desk."""
+    """A stand-in for an object that has a desk."""
 
 
 def handed(handling: HandledCursor, *desks: Any, sequence: int) -> None:
@@ -51,7 +51,7 @@ def taken(desk: Any, sequence: int) -> None:
     desk.on_item_given(v1.Event(sequence=sequence))
 
 
-def test_what_nobody_gets_is_handled_and_what_waits_is_not() -> None:
+def test_undelivered_events_are_handled_and_queued_events_are_not() -> None:
     handling, owner = HandledCursor(5), Iterator()
     assert handling.cursor() == 5
     handling.record_arrival(7)
@@ -68,7 +68,7 @@ def test_what_nobody_gets_is_handled_and_what_waits_is_not() -> None:
     assert handling.cursor(handled_later) == 8 and handling.cursor() == 9
 
 
-def test_what_one_of_several_has_not_handled_holds_the_cursor() -> None:
+def test_the_slowest_consumer_holds_the_cursor() -> None:
     handling, one, other = HandledCursor(0), Iterator(), Iterator()
     slow, quick = (handling.new_tracker(each, is_part=True) for each in (one, other))
     handed(handling, slow, sequence=1)
@@ -85,7 +85,7 @@ def test_what_one_of_several_has_not_handled_holds_the_cursor() -> None:
     assert handling.cursor() == 3
 
 
-def test_where_everything_is_iterated_a_reply_that_is_not_does_not_count() -> None:
+def test_an_unread_reply_does_not_hold_the_cursor_of_all_events() -> None:
     handling, reply, events = HandledCursor(0), Iterator(), Iterator()
     part = handling.new_tracker(reply, is_part=True)
     handed(handling, part, sequence=1)
@@ -101,7 +101,7 @@ def test_where_everything_is_iterated_a_reply_that_is_not_does_not_count() -> No
     assert handling.cursor() == 2
 
 
-def test_what_is_let_go_of_counts_only_once_the_program_moves_on() -> None:
+def test_a_released_event_is_handled_at_the_next_step() -> None:
     handling, reply = HandledCursor(0), Iterator()
     desk = handling.new_tracker(reply, is_part=True)
     handed(handling, desk, sequence=1)
@@ -113,7 +113,7 @@ def test_what_is_let_go_of_counts_only_once_the_program_moves_on() -> None:
     assert handling.cursor() == 2
 
 
-def test_it_never_goes_back() -> None:
+def test_the_cursor_never_decreases() -> None:
     handling, reply = HandledCursor(10), Iterator()
     desk = handling.new_tracker(reply, is_part=True)
     desk.put(v1.Event(sequence=3))  # of a turn of long ago, which is shown again
@@ -125,10 +125,10 @@ def test_it_never_goes_back() -> None:
 
 @pytest.mark.parametrize("together", [1, 4])
 @pytest.mark.parametrize("cuts", [[], [3], [6, 5, 4], [9, 2]])
-async def test_who_crashes_at_any_event_and_goes_on_from_the_cursor_handles_each(
+async def test_a_program_that_resumes_from_the_cursor_handles_each_event(
     together: int, cuts: list[int]
 ) -> None:
-    """Whatever the grouping and however often the connection broke; at most one event comes twice."""
+    """Check all groupings and disconnects: at most one event arrives twice."""
     fake = FakeConversation(hang_up_after=[*cuts], while_away=2, together=together)
     async with serving(fake) as address, Client(address, reconnect=NO_BACKOFF) as wonder:
         async with wonder.converse(CONVERSATION) as chat:
@@ -158,7 +158,7 @@ async def test_who_crashes_at_any_event_and_goes_on_from_the_cursor_handles_each
             assert handled == [*range(1, 11)]
 
 
-async def test_the_end_of_a_loop_over_a_reply_handles_its_turn() -> None:
+async def test_the_end_of_a_reply_loop_handles_its_turn() -> None:
     fake = FakeConversation(script=a_turn()[:-1])
     async with serving(fake) as address, Client(address) as wonder, wonder.converse(CONVERSATION) as chat:
         cursors = []
@@ -169,7 +169,7 @@ async def test_the_end_of_a_loop_over_a_reply_handles_its_turn() -> None:
         assert chat.cursor == 9
 
 
-async def test_without_asyncio_the_cursor_is_the_same() -> None:
+async def test_the_sync_client_has_the_same_cursor() -> None:
     def talk(address: str) -> None:
         with sync.Client(address) as wonder, wonder.converse(CONVERSATION) as chat:
             for item in chat.send("What is my cat called?"):
@@ -224,7 +224,7 @@ async def test_a_turn_that_fails_raises_after_its_last_item() -> None:
             await anext(reply)
 
 
-async def test_who_does_not_want_that_sees_the_turn() -> None:
+async def test_with_check_disabled_the_reply_has_the_failed_turn() -> None:
     async with (
         serving(failing()) as address,
         Client(address) as wonder,
@@ -235,7 +235,7 @@ async def test_who_does_not_want_that_sees_the_turn() -> None:
         assert reply.turn is not None and reply.turn.status is v1.TurnStatus.FAILED
 
 
-async def test_text_raises_the_same() -> None:
+async def test_text_raises_the_error_of_the_turn() -> None:
     async with serving(failing()) as address, Client(address) as wonder:
         async with wonder.converse(CONVERSATION) as chat:
             for check in (True, False):
@@ -243,7 +243,7 @@ async def test_text_raises_the_same() -> None:
                     await chat.send("Hello", check=check).text()
 
 
-async def test_a_turn_that_somebody_else_cancels_raises_and_ones_own_does_not() -> None:
+async def test_a_cancel_by_another_client_raises_and_an_own_cancel_does_not() -> None:
     async with serving(cancelled()) as address, Client(address) as wonder:
         async with wonder.converse(CONVERSATION) as chat:
             with pytest.raises(TurnCancelledError, match=r"Enough\.") as stopped:
@@ -263,7 +263,7 @@ async def test_a_turn_that_somebody_else_cancels_raises_and_ones_own_does_not() 
         assert reply.turn is not None and reply.turn.status is v1.TurnStatus.CANCELLED
 
 
-async def test_without_asyncio_a_failure_is_the_same() -> None:
+async def test_the_sync_client_raises_the_same_failure() -> None:
     def talk(address: str) -> None:
         with sync.Client(address) as wonder, wonder.converse(CONVERSATION) as chat:
             with pytest.raises(TurnFailedError):
@@ -275,7 +275,7 @@ async def test_without_asyncio_a_failure_is_the_same() -> None:
         await asyncio.to_thread(talk, address)
 
 
-async def test_a_failure_without_a_reason_is_one_too() -> None:
+async def test_a_failure_without_a_reason_raises() -> None:
     turn = conversation.Turn(id=TURN, status=conversation.TURN_STATUS_FAILED)
     script = [event(2, "conversation_turn"), event(3, "turn.failed", turn_failed=turn)]
     async with serving(FakeConversation(script=script)) as address, Client(address) as wonder:
@@ -285,5 +285,5 @@ async def test_a_failure_without_a_reason_is_one_too() -> None:
     assert not isinstance(failed.value, UnavailableError)
 
 
-def test_a_completed_turn_is_no_failure() -> None:
+def test_a_completed_turn_is_not_a_failure() -> None:
     assert completed(3).event.turn_completed.status == conversation.TURN_STATUS_COMPLETED

@@ -1,4 +1,4 @@
-"""Watching a run over connections that break."""
+"""Run subscriptions over connections that break."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NO_BACKOFF = ReconnectPolicy(initial_ms=0, max_ms=0, timeout_ms=600_000)
 
 
 class FakeRun(rpc.CoordinatorServiceServicer):
-    """A run with five events, whose watchers are cut off after so many messages, one number each."""
+    """A run with five events. Each connection is cut after the number of messages in ``cuts``."""
 
     def __init__(self, *cuts: int, says: str = "the line is cut", together: int = 1) -> None:
         self.cuts, self.says, self.together = list(cuts), says, together
@@ -67,7 +67,7 @@ async def watching(fake: FakeRun) -> AsyncIterator[Client]:
 
 
 @pytest.mark.parametrize("cut", range(1, 7))
-async def test_cut_after_any_event_a_run_is_watched_to_its_end(cut: int) -> None:
+async def test_a_cut_after_any_event_does_not_end_the_watch(cut: int) -> None:
     fake = FakeRun(cut, 2)
     async with watching(fake) as client:
         items = [item async for item in client.watch_run("run_1")]
@@ -77,7 +77,7 @@ async def test_cut_after_any_event_a_run_is_watched_to_its_end(cut: int) -> None
 
 
 @pytest.mark.parametrize("together", [2, 3, 100])
-async def test_events_that_come_together_are_handed_out_one_by_one(together: int) -> None:
+async def test_grouped_events_are_yielded_one_by_one(together: int) -> None:
     fake = FakeRun(2, together=together)
     async with watching(fake) as client:
         items = [item async for item in client.watch_run("run_1")]
@@ -92,7 +92,7 @@ async def test_an_unknown_run_is_not_found() -> None:
             await anext(client.watch_run("run_2"))
 
 
-async def test_a_first_connection_that_fails_is_no_reason_to_wait() -> None:
+async def test_a_failed_first_connection_raises_at_once() -> None:
     fake = FakeRun(0)
     async with watching(fake) as client:
         with pytest.raises(UnavailableError):
@@ -100,7 +100,7 @@ async def test_a_first_connection_that_fails_is_no_reason_to_wait() -> None:
     assert fake.cursors == [0]
 
 
-async def test_whoever_wants_to_know_is_told_of_the_connection() -> None:
+async def test_connection_changes_are_reported() -> None:
     output: list[str] = []
     async with watching(FakeRun(2, 1)) as client:
         async for _ in client.watch_run("run_1", on_connection=lambda problem: output.append(str(problem))):

@@ -1,4 +1,4 @@
-"""Definitions as files: read with the place of every fault, written so that they read back the same."""
+"""Definition files: reading with the position of each fault, and round trips."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def faults_of(folder: Path, text: str) -> list[str]:
     return [each.removeprefix(f"{folder}/") for each in refusal.value.faults]
 
 
-def test_the_standard_library_reads_writes_and_reads_back_the_same(tmp_path: Path) -> None:
+def test_the_standard_library_survives_a_round_trip(tmp_path: Path) -> None:
     read = files.load(STD)
     files.save(tmp_path, v1.Library(name="wonder/std", description="It comes along."), read.definitions)
     again = files.load(tmp_path)
@@ -45,7 +45,7 @@ def test_the_server_reads_what_the_sdk_writes() -> None:
         assert draft.name == definition.name
 
 
-def test_words_numbers_and_payloads_arrive_as_the_contract_has_them(tmp_path: Path) -> None:
+def test_enums_numbers_and_payloads_have_the_types_of_the_contract(tmp_path: Path) -> None:
     folder = load_text(
         tmp_path,
         """\
@@ -86,7 +86,7 @@ task:
     assert config is not None and config.to_dict() == {"limit": 5, "on": True, "none": None}
 
 
-def test_whole_numbers_off_the_wire_are_written_as_such() -> None:
+def test_whole_numbers_from_the_wire_are_written_as_integers() -> None:
     spec = v1.ModelProfileSpec(
         provider="auto",
         parameters=protobuf.Struct.from_dict({"max_tokens": 400.0, "temperature": 0.5, "stop": ["a\nb"]}),
@@ -203,7 +203,7 @@ KINDS = "persona, tool, workflow, task, action, model_profile"
         ("just text\n", 1, "must be a mapping, not text"),
     ],
 )
-def test_a_fault_says_where_it_is(tmp_path: Path, text: str, line: int, fault: str) -> None:
+def test_a_fault_has_a_position(tmp_path: Path, text: str, line: int, fault: str) -> None:
     found = [each.replace(f"{tmp_path}/", "") for each in faults_of(tmp_path, text)]
     assert found == [f"some.yaml:{line}: {fault}"]
 
@@ -232,7 +232,7 @@ task: {steps: [{id: 1, action_id: x}]}
     assert found["worklfow.nodes[0].workflow_id"] == "excludes task_id, which is there too"
 
 
-def test_what_can_be_read_beside_the_faults_is_kept_for_a_server_to_judge(tmp_path: Path) -> None:
+def test_readable_definitions_beside_faults_are_kept_for_the_server(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("name: a\ntask: {steps: [{id: 1, acton_id: x}]}\n")
     with pytest.raises(files.DefinitionFilesError) as refusal:
         files.load(tmp_path)
@@ -268,7 +268,7 @@ def test_a_library_file_needs_a_name(tmp_path: Path) -> None:
         files.load(tmp_path)
 
 
-def test_what_the_server_found_is_said_with_file_and_line(tmp_path: Path) -> None:
+def test_faults_of_the_server_are_shown_with_file_and_line(tmp_path: Path) -> None:
     folder = load_text(
         tmp_path,
         """\
@@ -299,7 +299,7 @@ task:
     ]
 
 
-def test_a_definition_called_library_does_not_take_the_librarys_file(tmp_path: Path) -> None:
+def test_a_definition_named_library_does_not_overwrite_the_library_file(tmp_path: Path) -> None:
     definition = v1.Definition(name="library", persona=v1.PersonaSpec(system_prompt="Hush."))
     files.save(tmp_path, v1.Library(name="acme"), [definition])
     again = files.load(tmp_path)

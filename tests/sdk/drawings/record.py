@@ -1,4 +1,4 @@
-"""Draw everything anew: ``python -m tests.sdk.drawings.record``, then read the difference.
+"""Record all drawings again: ``python -m tests.sdk.drawings.record``, then read the difference.
 
 Drawings lie beside this file, one ``.txt`` and one ``.mmd`` for each workflow of ``graphs.yaml`` and of the
 examples.

@@ -1,4 +1,4 @@
-"""Artifacts and branches with the SDK and the `wonder` command, against the server's own services."""
+"""Artifacts and branches with the SDK and the `wonder` command, against the server's services."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ need_git()
 
 
 class FakeConversations(rpc.ConversationServiceServicer):
-    """One conversation that has changed a file, in conflict unless it is resolved."""
+    """Fake branches: one conversation has changed a file; the branch is in conflict until it is resolved."""
 
     def __init__(self) -> None:
         self.asked: list[Any] = []
@@ -86,9 +86,9 @@ async def address(
 
 
 async def output(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> list[str]:
-    """What the command prints, line by line."""
+    """Run the command; return its output lines."""
     assert await asyncio.to_thread(cli.main, list(words)) == code, capsys.readouterr().err
-    # The server of the test logs to the same place.
+    # The server of the test logs to the same stream.
     return [line for line in capsys.readouterr().out.splitlines() if "component=" not in line]
 
 

@@ -1,4 +1,4 @@
-"""What agents remember, through the SDK and the `wonder memory` command, against the server's own service."""
+"""Memories with the SDK and the `wonder memory` command, against the server's service."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
         await server.stop(0)
 
 
-async def test_what_is_remembered_is_recalled_listed_replaced_and_forgotten(address: str) -> None:
+async def test_a_memory_is_recalled_listed_replaced_and_forgotten(address: str) -> None:
     async with Client() as client:
         tea = await client.remember(
             "Anna likes green tea.",
@@ -76,7 +76,7 @@ async def test_what_is_remembered_is_recalled_listed_replaced_and_forgotten(addr
             await client.get_memory(coffee.id, agent="bob")
 
 
-async def test_it_is_the_same_without_asyncio(address: str) -> None:
+async def test_the_sync_client_has_the_same_memory_methods(address: str) -> None:
     def work() -> list[str]:
         with sync.Client() as client:
             made = client.remember("Bo plays chess.", agent="bob")
@@ -90,7 +90,7 @@ async def test_it_is_the_same_without_asyncio(address: str) -> None:
 
 
 def out(capsys: pytest.CaptureFixture[str]) -> list[str]:
-    """What was printed, without the log of the server beside."""
+    """Return the printed lines without those of the server log."""
     return [line for line in capsys.readouterr().out.splitlines() if "[debug" not in line]
 
 
@@ -129,7 +129,7 @@ async def test_the_command_adds_lists_searches_shows_and_forgets(
     assert out(capsys) == []
 
 
-async def test_what_is_not_found_is_said_beside_the_output(
+async def test_missing_memories_are_reported_on_stderr(
     address: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert await wonder("search", "zebra") == 0
@@ -140,8 +140,6 @@ async def test_what_is_not_found_is_said_beside_the_output(
     assert "has no matching" not in capsys.readouterr().err
 
 
-async def test_an_agent_that_is_not_there_is_said_so(
-    address: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_an_unknown_agent_is_reported(address: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert await asyncio.to_thread(cli.main, ["memory", "list", "--agent", "eve"]) == 1
     assert "There is no agent 'eve'" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""What a client can do with runs and gates."""
+"""Methods of the client for runs and gates."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ async def test_a_run_that_takes_longer_is_watched_to_its_end() -> None:
 
 
 @pytest.mark.parametrize("cuts", [1, 3])
-async def test_a_start_whose_answer_is_lost_starts_nothing_twice(cuts: int) -> None:
+async def test_a_start_with_a_lost_response_starts_one_run(cuts: int) -> None:
     fake = FakeCoordinator(cut_starts=cuts)
     async with talking(fake) as client:
         assert await client.run("acme/flows/release") == OUTPUT
@@ -90,7 +90,7 @@ async def test_a_start_whose_answer_is_lost_starts_nothing_twice(cuts: int) -> N
     assert len(fake.started) == 1 and fake.started[0]
 
 
-async def test_a_server_that_is_away_after_the_start_is_waited_for() -> None:
+async def test_the_client_waits_for_a_server_that_is_unavailable_after_the_start() -> None:
     fake = FakeCoordinator(cut_starts=1)
     async with serving(coordinator=fake) as address, fake.changed:
         client = Client(address, reconnect=ReconnectPolicy(initial_ms=10, max_ms=10, timeout_ms=600_000))
@@ -103,14 +103,14 @@ async def test_a_server_that_is_away_after_the_start_is_waited_for() -> None:
     assert len(fake.started) == 1
 
 
-async def test_without_a_server_nobody_waits_for_one() -> None:
+async def test_a_start_without_a_server_fails_at_once() -> None:
     patient = ReconnectPolicy(initial_ms=60_000, max_ms=60_000, timeout_ms=600_000)
     async with Client("127.0.0.1:1", reconnect=patient) as client:
         with pytest.raises(UnavailableError, match="no server answers"):
             await client.start_run("acme/flows/release")
 
 
-async def test_what_makes_no_sense_is_raised_at_once() -> None:
+async def test_invalid_arguments_raise_at_once() -> None:
     async with talking(FakeCoordinator()) as client:
         with pytest.raises(NotFoundError) as refused:
             await client.run("nothing")
@@ -135,7 +135,7 @@ async def test_a_run_that_fails_raises_its_error() -> None:
         assert repr(run) == "Run(run_1, failed)"
 
 
-async def test_waiting_has_an_end_and_the_run_goes_on() -> None:
+async def test_a_wait_has_a_timeout_and_the_run_continues() -> None:
     fake = FakeCoordinator(held=5)
     async with talking(fake) as client:
         with pytest.raises(DeadlineExceededError) as late:
@@ -151,7 +151,7 @@ async def test_waiting_has_an_end_and_the_run_goes_on() -> None:
         assert await run.result(timeout=10) == OUTPUT
 
 
-async def test_a_cancelled_run_says_why() -> None:
+async def test_a_cancelled_run_has_a_reason() -> None:
     fake = FakeCoordinator(held=5)
     async with talking(fake) as client:
         run = await client.start_run("acme/flows/release")
@@ -165,7 +165,7 @@ async def test_a_cancelled_run_says_why() -> None:
             await client.get_run("run_9")
 
 
-async def test_runs_are_listed_over_all_pages_by_what_is_asked() -> None:
+async def test_runs_are_listed_over_all_pages_with_filters() -> None:
     fake = FakeCoordinator()
     day = datetime(2026, 11, 22, tzinfo=UTC)
     async with talking(fake) as client:
@@ -187,7 +187,7 @@ async def test_runs_are_listed_over_all_pages_by_what_is_asked() -> None:
     assert not first.HasField("end_time")
 
 
-async def test_a_gate_is_approved_as_it_was_seen_and_only_once() -> None:
+async def test_a_gate_is_approved_with_its_shown_hash_and_only_once() -> None:
     fake = FakeCoordinator(held=5)
     fake.gates += [a_gate(), a_gate()]
     for number, gate in enumerate(fake.gates):
@@ -214,7 +214,7 @@ async def test_a_gate_is_approved_as_it_was_seen_and_only_once() -> None:
         assert missing.value.reason is v1.ErrorReason.GATE_NOT_FOUND
 
 
-async def test_a_fork_begins_at_a_point_and_a_replay_says_what_differs() -> None:
+async def test_a_fork_starts_at_a_point_and_a_replay_reports_differences() -> None:
     fake = FakeCoordinator()
     async with talking(fake) as client:
         forked = await client.fork_run(RUN, before=0, state={"tries": 0}, revision=2)
@@ -236,7 +236,7 @@ def held() -> FakeCoordinator:
 
 @pytest.fixture
 def address(held: FakeCoordinator) -> Iterator[str]:
-    """The fake served by a loop in another thread, as it would be by another process."""
+    """Serve the fake from an event loop in another thread, as another process would."""
     ready: list[str] = []
     started, loop = threading.Event(), asyncio.new_event_loop()
     stop = asyncio.Event()
@@ -257,7 +257,7 @@ def address(held: FakeCoordinator) -> Iterator[str]:
     loop.close()
 
 
-def test_all_of_it_without_asyncio(address: str) -> None:
+def test_the_sync_client_has_the_same_run_methods(address: str) -> None:
     with sync.Client(address, reconnect=NO_BACKOFF) as client:
         started = client.start_run("acme/flows/release", {"version": "1.2"})
         assert started.id == RUN and not started.has_ended
@@ -280,7 +280,7 @@ def test_all_of_it_without_asyncio(address: str) -> None:
 
 
 @pytest.mark.parametrize("given", [[1, 2], "text", 7])
-async def test_an_input_that_is_no_mapping_is_refused_by_name_and_not_sent(given: Any) -> None:
+async def test_an_input_that_is_not_a_mapping_is_refused_and_not_sent(given: Any) -> None:
     async with Client("127.0.0.1:1") as client:
         for start in (client.start_run, client.run):
             with pytest.raises(RequestError) as refused:

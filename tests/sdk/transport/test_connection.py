@@ -1,4 +1,4 @@
-"""How clients come to a server: what the environment says, and servers that are slow to answer."""
+"""Connections of clients: settings of the environment, and servers that answer slowly."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GRPC_VERBOSITY", "NONE")
 
 
-async def test_what_is_left_out_is_as_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_omitted_arguments_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("WONDER_SERVER", "WONDER_TOKEN", "WONDER_CA"):
         monkeypatch.setenv(name, "")
     assert environment.target() == "127.0.0.1:50051"
@@ -52,7 +52,7 @@ async def test_what_is_left_out_is_as_the_environment_says(monkeypatch: pytest.M
 
 @asynccontextmanager
 async def slow(address: str, seconds: float) -> AsyncIterator[str]:
-    """In front of a server: takes connections at once, and says nothing for a while."""
+    """Yield the address of a proxy that accepts connections at once and forwards data after ``seconds``."""
 
     async def copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
@@ -73,7 +73,7 @@ async def slow(address: str, seconds: float) -> AsyncIterator[str]:
         server.close()
 
 
-async def test_a_server_that_is_slow_to_answer_is_waited_for() -> None:
+async def test_a_client_waits_for_a_slow_server() -> None:
     async with (
         serving(coordinator=FakeCoordinator()) as address,
         slow(address, 1.0) as busy,
@@ -82,12 +82,12 @@ async def test_a_server_that_is_slow_to_answer_is_waited_for() -> None:
         assert (await client.get_run(RUN)).id == RUN
 
 
-async def test_a_server_that_does_not_answer_is_not_said_to_be_absent(
+async def test_a_server_that_does_not_answer_is_not_reported_as_absent(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = [(name, 300 if name == "grpc.min_reconnect_backoff_ms" else each) for name, each in OPTIONS]
     monkeypatch.setattr(channel, "_OPTIONS", options)
-    with socket.create_server(("127.0.0.1", 0)) as listening:  # connects, and nobody is there to say a word
+    with socket.create_server(("127.0.0.1", 0)) as listening:  # accepts connections and never answers
         silent = f"127.0.0.1:{listening.getsockname()[1]}"
         assert await asyncio.to_thread(cli.main, ["runs", "show", "run_1", "--server", silent]) == 1
     output = capsys.readouterr().err
@@ -99,7 +99,7 @@ async def test_a_server_that_does_not_answer_is_not_said_to_be_absent(
 OPTIONS = channel._OPTIONS
 
 
-def test_what_a_call_raises_shows_where_it_was_called_and_little_else() -> None:
+def test_the_traceback_of_a_call_shows_the_caller_and_few_frames() -> None:
     with sync.Client("127.0.0.1:1") as client, pytest.raises(UnavailableError) as problem:
         client.get_run("run_1")
     shown = "".join(traceback.format_exception(problem.value))
@@ -109,7 +109,7 @@ def test_what_a_call_raises_shows_where_it_was_called_and_little_else() -> None:
     assert len(problem.traceback) <= 3
 
 
-async def test_nobody_there_is_nobody_there() -> None:
+async def test_an_absent_server_is_unavailable_and_not_connected() -> None:
     async with Client("127.0.0.1:1") as client:
         with pytest.raises(UnavailableError) as problem:
             await client.get_run("run_1")
@@ -117,7 +117,7 @@ async def test_nobody_there_is_nobody_there() -> None:
     assert problem.value.status is grpc.StatusCode.UNAVAILABLE
 
 
-async def test_a_server_with_a_certificate_of_its_own_is_reached_as_documented(
+async def test_a_server_with_a_self_signed_certificate_is_reached_as_documented(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     certificate, key, tokens = tmp_path / "server.pem", tmp_path / "server.key", tmp_path / "tokens.txt"
@@ -148,7 +148,7 @@ async def test_a_server_with_a_certificate_of_its_own_is_reached_as_documented(
     await server.stop(0)
 
 
-async def test_who_hangs_up_at_once_may_speak_tls(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_an_immediate_disconnect_gets_a_tls_hint(capsys: pytest.CaptureFixture[str]) -> None:
     async def hang_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.close()
 
@@ -160,7 +160,7 @@ async def test_who_hangs_up_at_once_may_speak_tls(capsys: pytest.CaptureFixture[
     )
 
 
-def test_a_flag_that_is_not_there_shows_the_usage_of_its_command(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_flag_shows_the_usage_of_its_command(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as left:
         cli.main(["memory", "forget", "mem_1", "--yes"])
     output = capsys.readouterr().err
@@ -180,7 +180,7 @@ def test_a_flag_that_is_not_there_shows_the_usage_of_its_command(capsys: pytest.
         (["chat", "--frobnicate"], "arguments: --frobnicate"),
     ],
 )
-def test_what_is_nearly_right_gets_a_hint(
+def test_a_misspelt_argument_gets_a_hint(
     argv: list[str], hint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as left:
@@ -189,7 +189,7 @@ def test_what_is_nearly_right_gets_a_hint(
     assert capsys.readouterr().err.splitlines()[-1].endswith(hint)
 
 
-def test_a_long_usage_does_not_hide_what_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_long_usage_does_not_hide_the_error(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         cli.main(["serve", "--listn", "127.0.0.1:0"])
     assert capsys.readouterr().err == (
@@ -201,7 +201,7 @@ def test_a_long_usage_does_not_hide_what_is_wrong(capsys: pytest.CaptureFixture[
 @pytest.mark.parametrize(
     "address", ["foo", "localhost", "https://127.0.0.1:50051", "127.0.0.1:52010x", "h:0", "h:70000", "::1:5"]
 )
-def test_an_address_that_is_none_is_said_before_anything_is_asked(
+def test_an_invalid_address_is_reported_before_any_call(
     address: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(["health", "--server", address]) == 2
@@ -214,5 +214,5 @@ def test_an_address_that_is_none_is_said_before_anything_is_asked(
 @pytest.mark.parametrize(
     "address", ["localhost:1", "[::1]:50051", "a-b.example:443", "unix:/tmp/s", "dns:///a:1"]
 )
-def test_addresses_that_clients_can_use_pass(address: str) -> None:
+def test_valid_addresses_pass(address: str) -> None:
     assert connection.is_address(address)

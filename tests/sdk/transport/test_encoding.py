@@ -1,4 +1,4 @@
-"""What goes into a request arrives, or is refused with the path of its field; nothing goes out emptied."""
+"""Encoding of requests: each value arrives, or the encoder refuses it with the path of its field."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NOON = datetime.datetime(2026, 11, 22, 12, tzinfo=datetime.UTC)
 
 
 def sent(request: Any, kind: Any, read: Any) -> Any:
-    """What a server reads of a request."""
+    """Return the request as a server decodes it."""
     return read.FromString(Encoder(kind)(request))
 
 
@@ -69,7 +69,7 @@ def test_plain_values_become_messages_at_every_depth() -> None:
 @pytest.mark.parametrize(
     "value", [None, True, 0, 1.5, "", "text", [], [1, [None, {}]], {}, {"a": {"b": [1]}}, (1, 2)]
 )
-def test_any_json_goes_into_a_value(value: Any) -> None:
+def test_any_json_is_encoded_as_a_value(value: Any) -> None:
     request: Any = v1.CallAgentRequest(agent_id="assistant", input=value)
     if value is None:
         return  # which leaves the field out
@@ -78,7 +78,7 @@ def test_any_json_goes_into_a_value(value: Any) -> None:
     assert sent(request, v1.CallAgentRequest, read) == read.FromString(bytes(wanted))
 
 
-def test_paths_of_a_mask_may_be_a_list_or_a_string() -> None:
+def test_paths_of_a_mask_are_a_list_or_a_string() -> None:
     for mask in (["title", "metadata"], "title,metadata"):
         request: Any = v1.UpdateConversationRequest(conversation={"id": "c"}, update_mask=mask)  # type: ignore[arg-type]
         read = sent(request, v1.UpdateConversationRequest, conversations.UpdateConversationRequest)
@@ -116,9 +116,7 @@ PARTICIPANTS = "conversation.participants"
         ({"request_id": b"x"}, "request_id", "must be a string, not bytes"),
     ],
 )  # fmt: skip
-def test_what_a_field_cannot_hold_is_refused_with_its_path(
-    fields: dict[str, Any], path: str, words: str
-) -> None:
+def test_an_invalid_value_is_refused_with_its_path(fields: dict[str, Any], path: str, words: str) -> None:
     for request in (fields, v1.CreateConversationRequest(**fields)):
         field, sentence = refusal(request, v1.CreateConversationRequest)
         assert field == path and words in sentence and sentence.startswith(f"{path}: ")
@@ -129,13 +127,13 @@ def test_a_request_of_another_method_and_no_request_are_refused() -> None:
     assert "must be a GetRunRequest or a mapping" in refusal("run_1", v1.GetRunRequest)[1]
 
 
-def test_a_field_that_is_misspelt_after_the_message_was_made_is_refused() -> None:
+def test_a_misspelt_attribute_of_a_message_is_refused() -> None:
     request = v1.GetRunRequest()
     request.runid = "run_1"  # type: ignore[attr-defined]
     assert refusal(request, v1.GetRunRequest)[0] == "runid"
 
 
-def test_what_contains_itself_is_refused() -> None:
+def test_a_value_that_contains_itself_is_refused() -> None:
     endless: dict[str, Any] = {}
     endless["again"] = endless
     assert (
@@ -181,7 +179,7 @@ async def test_a_call_takes_plain_values_and_raises_before_anything_is_sent() ->
         assert isinstance(request, coordinator.StartRunRequest) and request.input["n"][1] == 2
 
 
-async def test_without_asyncio_it_is_the_same() -> None:
+async def test_the_sync_client_encodes_alike() -> None:
     import asyncio
 
     def ask(address: str) -> None:

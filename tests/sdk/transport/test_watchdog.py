@@ -1,4 +1,4 @@
-"""A server that stops answering while its connection stands: calls fail soon, streams are sought again."""
+"""A server that stops answering on an open connection: calls fail early, streams reconnect."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from wonder_sdk import Client, ReconnectPolicy, UnavailableError, cli, v1
 from wonder_sdk.transport import watchdog
 
 PATIENT = ReconnectPolicy(initial_ms=1, max_ms=1, timeout_ms=600_000, silent_ms=600_000)
-"""While the server lives: a slow machine must not make it look dead."""
+"""Timeout for a live server, large enough for a slow machine."""
 SOON = ReconnectPolicy(silent_ms=50)
 
 
@@ -29,12 +29,12 @@ def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def set_short_timeout(client: Client, is_so: bool = True) -> None:
-    """Give the server little time to say that it lives, or all the time there is."""
+    """Set a short health check timeout, or restore the long one."""
     client._typed._watchdog._seconds = 0.05 if is_so else 600.0
 
 
 class Line:
-    """A connection between client and server, which may go dead: nothing passes, and nothing breaks."""
+    """A proxy between client and server that can stall: no data passes and the connection stays open."""
 
     def __init__(self) -> None:
         self.address = ""
@@ -74,7 +74,7 @@ class Line:
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def test_a_call_to_a_server_that_says_nothing_more_fails() -> None:
+async def test_a_call_to_a_server_that_stops_answering_fails() -> None:
     async with serving(coordinator=FakeCoordinator()) as server, Line().to(server) as line:
         async with Client(line.address, reconnect=PATIENT) as client:
             assert (await client.get_run(RUN)).id == RUN
@@ -89,7 +89,7 @@ async def test_a_call_to_a_server_that_says_nothing_more_fails() -> None:
             assert (await client.get_run(RUN)).id == RUN
 
 
-async def test_a_call_may_take_as_long_as_it_needs_while_the_server_lives() -> None:
+async def test_a_long_call_continues_while_the_server_is_alive() -> None:
     asked = asyncio.Event()
 
     class Slow(FakeCoordinator):
@@ -101,7 +101,7 @@ async def test_a_call_may_take_as_long_as_it_needs_while_the_server_lives() -> N
         running = asyncio.create_task(client.get_run(RUN))
         dog = client._typed._watchdog
         for _ in range(3):  # questions, each answered
-            while dog._health_check is None:  # noqa: ASYNC110 - it tells nobody
+            while dog._health_check is None:  # noqa: ASYNC110 - the watchdog has no event for it
                 await asyncio.sleep(0.001)
             await asyncio.wait({dog._health_check})
         assert not running.done()
@@ -109,7 +109,7 @@ async def test_a_call_may_take_as_long_as_it_needs_while_the_server_lives() -> N
         assert (await running).id == RUN
 
 
-async def test_a_stream_over_a_dead_connection_is_taken_up_again_and_shows_for_how_long() -> None:
+async def test_a_stream_over_a_dead_connection_reconnects_and_reports_the_time() -> None:
     fake = FakeConversation()
     async with serving(fake) as server, Line().to(server) as line:
         async with Client(line.address, reconnect=PATIENT) as client, client.converse(CONVERSATION) as chat:
@@ -120,7 +120,7 @@ async def test_a_stream_over_a_dead_connection_is_taken_up_again_and_shows_for_h
                 client
             )  # before it is dead, or a question with all the time there is may be under way
             line.passes.clear()
-            while not chat.disconnected_seconds:  # noqa: ASYNC110 - the chat tells nobody
+            while not chat.disconnected_seconds:  # noqa: ASYNC110 - the chat has no event for it
                 await asyncio.sleep(0.001)
             set_short_timeout(client, False)
             line.passes.set()
@@ -129,7 +129,7 @@ async def test_a_stream_over_a_dead_connection_is_taken_up_again_and_shows_for_h
             assert chat.disconnected_seconds == 0.0 and reply.turn is not None
 
 
-async def test_cancelling_who_waits_is_no_error_of_the_server() -> None:
+async def test_a_cancelled_caller_raises_no_server_error() -> None:
     async with serving(coordinator=FakeCoordinator()) as server, Line().to(server) as line:
         async with Client(line.address, reconnect=PATIENT) as client:
             await client.get_run(RUN)
@@ -141,7 +141,7 @@ async def test_cancelling_who_waits_is_no_error_of_the_server() -> None:
                 await running
 
 
-async def test_nothing_is_asked_while_no_call_is_under_way() -> None:
+async def test_no_health_check_runs_without_a_call() -> None:
     async with serving(coordinator=FakeCoordinator()) as server, Client(server) as client:
         await client.get_run(RUN)
         dog = client._typed._watchdog

@@ -1,4 +1,4 @@
-"""JSON Schemas of Python types, and values of these types from JSON and back."""
+"""JSON Schemas of Python types, and conversion of their values from and to JSON."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_a_type_without_a_schema_is_refused(kind: Any) -> None:
         schema_of(kind)
 
 
-def test_values_are_made_of_json_and_turned_into_it() -> None:
+def test_values_are_read_from_json_and_written_to_it() -> None:
     json = {
         "number": 3,
         "boxes": [{"left": 1}, {"left": 2, "label": "b"}],
@@ -114,7 +114,7 @@ def test_values_are_made_of_json_and_turned_into_it() -> None:
     }
 
 
-def test_what_a_type_says_nothing_of_is_left_as_it_is() -> None:
+def test_a_value_without_a_declared_type_is_unchanged() -> None:
     assert read(Any, {"a": [1]}) == {"a": [1]}
     assert read(dict, {"a": [1]}) == {"a": [1]}
     assert read(Text, {"text": "a", "more": 1}) == {"text": "a", "more": 1}

@@ -1,4 +1,4 @@
-"""Workers in Python, against the server's own pool over a real socket (feature H4)."""
+"""Python workers against the server's worker pool over a real socket (feature H4)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ QUICKLY = ReconnectPolicy(initial_ms=5, max_ms=20, timeout_ms=600_000)
 
 
 class Pool(WorkerPool):
-    """The server's pool, which remembers heartbeats."""
+    """A worker pool that records heartbeats."""
 
     def __init__(self) -> None:
         super().__init__(Clock())
@@ -44,7 +44,7 @@ class Pool(WorkerPool):
 
 
 class WorkerKit:
-    """A server with a pool, at an address that stays."""
+    """A server with a worker pool at a fixed address."""
 
     def __init__(self) -> None:
         self.pool = Pool()
@@ -68,7 +68,7 @@ class WorkerKit:
             await self._server.stop(0)
 
     def worker(self, handler: Callable[..., Awaitable[Any]], **more: Any) -> Worker:
-        """A worker with one action."""
+        """Return a worker with one action."""
         options = {key: more.pop(key) for key in ("max_concurrency", "drain_seconds") if key in more}
         made = Worker("w", address=self.address, reconnect=QUICKLY, **options)
         made.action("act", **more)(handler)
@@ -78,7 +78,7 @@ class WorkerKit:
     async def working(
         self, handler: Callable[..., Awaitable[Any]], **more: Any
     ) -> AsyncIterator[asyncio.Task[None]]:
-        """The same, at work."""
+        """Run a worker with one action."""
         running = asyncio.create_task(self.worker(handler, **more).run())
         try:
             await self.until(self.pool.kinds)
@@ -91,7 +91,7 @@ class WorkerKit:
 
     async def until(self, condition: Callable[[], Any]) -> None:
         async with asyncio.timeout(60):
-            while not condition():  # noqa: ASYNC110 - the pool tells nobody
+            while not condition():  # noqa: ASYNC110 - the pool has no event for it
                 await asyncio.sleep(0.001)
 
 
@@ -110,7 +110,7 @@ async def fault(asked: asyncio.Task[Any]) -> Fault:
 
 
 class Stuck:
-    """An action that waits until it is let go."""
+    """An action that waits until the test releases it."""
 
     def __init__(self) -> None:
         self.begun, self.go, self.cancelled = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -136,7 +136,7 @@ class Stuck:
 # --- actions ----------------------------------------------------------------------------------------
 
 
-async def test_an_action_gets_input_and_context_and_its_result_is_the_answer(worker_kit: WorkerKit) -> None:
+async def test_an_action_receives_input_and_context_and_returns_its_result(worker_kit: WorkerKit) -> None:
     seen: list[WorkerContext] = []
     received: list[Progress] = []
 
@@ -167,7 +167,7 @@ class Text(TypedDict):
     text: str
 
 
-async def test_types_become_schemas_and_dataclasses_are_made_of_the_input(worker_kit: WorkerKit) -> None:
+async def test_types_become_schemas_and_the_input_becomes_a_dataclass(worker_kit: WorkerKit) -> None:
     async def ocr(page: Page) -> Text:
         """Reads a page."""
         return {"text": f"{page.language} {page.number}"}
@@ -182,7 +182,7 @@ async def test_types_become_schemas_and_dataclasses_are_made_of_the_input(worker
         assert (await fault(worker_kit.pool.ask(input={"number": "x"}))).reason is Reason.INPUT_INVALID
 
 
-async def test_a_dataclass_may_be_the_result_and_nothing_is_an_empty_one(worker_kit: WorkerKit) -> None:
+async def test_a_result_is_a_dataclass_or_empty(worker_kit: WorkerKit) -> None:
     async def act(given: dict[str, Any]) -> Any:
         return Page(7, "de") if given else None
 
@@ -191,7 +191,7 @@ async def test_a_dataclass_may_be_the_result_and_nothing_is_an_empty_one(worker_
         assert await worker_kit.pool.ask() == {}
 
 
-async def test_an_action_says_why_it_failed(worker_kit: WorkerKit) -> None:
+async def test_an_action_reports_its_failure_reason(worker_kit: WorkerKit) -> None:
     async def act(given: dict[str, Any]) -> Any:
         raise ActionError(
             "The scanner is busy.",
@@ -211,7 +211,7 @@ async def test_an_action_says_why_it_failed(worker_kit: WorkerKit) -> None:
         )
 
 
-async def test_an_unexpected_exception_is_for_the_workers_log_alone(
+async def test_an_unexpected_exception_appears_only_in_the_worker_log(
     worker_kit: WorkerKit, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def act(given: dict[str, Any]) -> Any:
@@ -236,7 +236,7 @@ async def test_an_unexpected_exception_is_for_the_workers_log_alone(
     ],
     ids=["list", "object", "surrogate", "large", "integer", "infinity"],
 )
-async def test_a_result_that_cannot_be_sent_fails_alone(
+async def test_a_result_that_cannot_be_sent_fails_only_its_assignment(
     worker_kit: WorkerKit, result: Any, reason: Reason
 ) -> None:
     async def act(given: dict[str, Any]) -> Any:
@@ -249,7 +249,7 @@ async def test_a_result_that_cannot_be_sent_fails_alone(
         assert not session.is_disconnected
 
 
-async def test_deep_results_fail_alone_too(worker_kit: WorkerKit) -> None:
+async def test_a_result_that_is_too_deep_fails_only_its_assignment(worker_kit: WorkerKit) -> None:
     deep: dict[str, Any] = {}
     for _ in range(3_000):
         deep = {"a": deep}
@@ -262,7 +262,7 @@ async def test_deep_results_fail_alone_too(worker_kit: WorkerKit) -> None:
         assert await worker_kit.pool.ask() == {}
 
 
-async def test_an_action_that_is_cancelled_by_itself_has_failed(worker_kit: WorkerKit) -> None:
+async def test_an_action_that_cancels_itself_fails(worker_kit: WorkerKit) -> None:
     async def act(given: dict[str, Any]) -> Any:
         raise asyncio.CancelledError
 
@@ -280,7 +280,7 @@ async def test_a_cancel_stops_the_action(worker_kit: WorkerKit) -> None:
         assert stuck.contexts[0].cancelled
 
 
-async def test_as_many_at_once_as_it_takes(worker_kit: WorkerKit) -> None:
+async def test_concurrent_actions_are_limited(worker_kit: WorkerKit) -> None:
     running = most = 0
     full, go = asyncio.Event(), asyncio.Event()
 
@@ -301,7 +301,7 @@ async def test_as_many_at_once_as_it_takes(worker_kit: WorkerKit) -> None:
     assert most == 3
 
 
-async def test_heartbeats_name_what_is_in_hand(worker_kit: WorkerKit) -> None:
+async def test_heartbeats_name_the_running_assignments(worker_kit: WorkerKit) -> None:
     worker_kit.pool.heartbeat_interval_ms = 5
     stuck = Stuck()
     async with worker_kit.working(stuck.handler()):
@@ -318,14 +318,16 @@ async def test_heartbeats_name_what_is_in_hand(worker_kit: WorkerKit) -> None:
 # --- connections ------------------------------------------------------------------------------------
 
 
-async def test_a_lost_connection_cancels_what_was_in_hand_and_is_sought_again(worker_kit: WorkerKit) -> None:
+async def test_a_lost_connection_cancels_running_actions_and_the_worker_reconnects(
+    worker_kit: WorkerKit,
+) -> None:
     stuck = Stuck()
     async with worker_kit.working(stuck.handler(), idempotent=True):
         asked = worker_kit.pool.ask("op_1")
         await stuck.begun.wait()
         stuck.begun.clear()
         (session,) = worker_kit.pool.sessions
-        worker_kit.pool.dismiss(session, error(Reason.TIMEOUT, "Nothing was heard."))
+        worker_kit.pool.dismiss(session, error(Reason.TIMEOUT, "No heartbeat arrived."))
         await asyncio.wait_for(stuck.cancelled.wait(), 60)
         await asyncio.wait_for(stuck.begun.wait(), 60)
         stuck.go.set()
@@ -345,7 +347,7 @@ async def test_a_worker_outlives_its_server(worker_kit: WorkerKit) -> None:
         assert await asyncio.wait_for(worker_kit.pool.ask(), 60) == {"served": True}
 
 
-async def test_a_worker_waits_for_a_server_that_is_not_there_yet(worker_kit: WorkerKit) -> None:
+async def test_a_worker_waits_for_a_server_that_starts_later(worker_kit: WorkerKit) -> None:
     async def act(given: dict[str, Any]) -> Any:
         return {"served": True}
 
@@ -395,7 +397,7 @@ def test_a_program_whose_worker_is_refused_ends_with_one_line(
 
 
 @pytest.mark.parametrize("how", ["stop", "cancel"])
-async def test_a_worker_that_is_told_to_stop_finishes_what_it_has(worker_kit: WorkerKit, how: str) -> None:
+async def test_a_worker_finishes_its_assignments_after_a_stop_signal(worker_kit: WorkerKit, how: str) -> None:
     stuck = Stuck()
     worker = worker_kit.worker(stuck.handler())
     running = asyncio.create_task(worker.run())
@@ -412,7 +414,7 @@ async def test_a_worker_that_is_told_to_stop_finishes_what_it_has(worker_kit: Wo
     after.cancel()
 
 
-async def test_a_worker_that_is_told_twice_stops_at_once(worker_kit: WorkerKit) -> None:
+async def test_a_second_stop_signal_stops_the_worker_at_once(worker_kit: WorkerKit) -> None:
     stuck = Stuck()
     worker = worker_kit.worker(stuck.handler())
     running = asyncio.create_task(worker.run())
@@ -425,7 +427,7 @@ async def test_a_worker_that_is_told_twice_stops_at_once(worker_kit: WorkerKit) 
     assert (await fault(asked)).reason is Reason.OUTCOME_UNKNOWN
 
 
-async def test_draining_has_an_end(worker_kit: WorkerKit) -> None:
+async def test_draining_has_a_time_limit(worker_kit: WorkerKit) -> None:
     stuck = Stuck()
     worker = worker_kit.worker(stuck.handler(), drain_seconds=0.01)
     running = asyncio.create_task(worker.run())
@@ -436,7 +438,7 @@ async def test_draining_has_an_end(worker_kit: WorkerKit) -> None:
     assert (await fault(asked)).reason is Reason.OUTCOME_UNKNOWN
 
 
-async def test_a_worker_stops_while_it_has_no_connection(worker_kit: WorkerKit) -> None:
+async def test_a_worker_without_a_connection_can_be_stopped(worker_kit: WorkerKit) -> None:
     async def act(given: dict[str, Any]) -> Any: ...
 
     await worker_kit.close()
@@ -450,7 +452,7 @@ async def test_a_worker_stops_while_it_has_no_connection(worker_kit: WorkerKit) 
 # --- mistakes in programs ---------------------------------------------------------------------------
 
 
-def test_what_can_be_seen_when_an_action_is_registered_is_said_then() -> None:
+def test_faults_of_an_action_are_raised_at_registration() -> None:
     worker = Worker("w")
 
     def blocking(given: dict[str, Any]) -> Any: ...
@@ -472,6 +474,6 @@ def test_what_can_be_seen_when_an_action_is_registered_is_said_then() -> None:
         worker.action("a")(good)
 
 
-async def test_a_worker_without_actions_has_nothing_to_run() -> None:
+async def test_a_worker_without_actions_is_refused() -> None:
     with pytest.raises(ValueError, match="Register an action"):
         await Worker("w").run()
