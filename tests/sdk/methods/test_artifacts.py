@@ -131,7 +131,7 @@ async def test_a_damaged_document_is_named_by_the_command(
     listed = await output(capsys, "artifact", "list")
     assert [line.split("\t")[:2] for line in listed] == [["d1.md", "0"], ["d2.md", "damaged"]]
     assert await asyncio.to_thread(cli.main, ["artifact", "read", "d2.md"]) == 1
-    assert "The artifact 'd2.md' on 'main' cannot be read. " in capsys.readouterr().err
+    assert "Artifact 'd2.md' on branch 'main' is unreadable. " in capsys.readouterr().err
 
 
 async def test_branches_with_the_sdk(address: str, fake: FakeConversations) -> None:
