@@ -37,9 +37,6 @@ LISTS = {"test_prose.py", "stop_words.py"}
 
 
 PENDING = (
-    "sdk/python/wonder_sdk/conversation/chat.py",
-    "sdk/python/wonder_sdk/definitions",
-    "sdk/python/wonder_sdk/drawing",
     "tests/conformance/models",
     "tests/fakes",
 )

@@ -417,7 +417,7 @@ async def test_faults_of_files_and_of_the_server_are_shown_together(
 ) -> None:
     file = tmp_path / "bad.yaml"
     file.write_text("name: bad\naction:\n  kind: x\n  timeout: 5\n")
-    unread = f"{file}:4: action.timeout: there is no such field; did you mean 'timeout_ms'?\n"
+    unread = f"{file}:4: action.timeout: the field does not exist; did you mean 'timeout_ms'?\n"
     async with serving(library=FakeLibrary()) as address:
         code = await wonder("apply", "-f", str(file), "--library", "acme", "--server", address)
         assert capsys.readouterr().err == f"{unread}{file}:3: action.kind: unknown name `x`\n"

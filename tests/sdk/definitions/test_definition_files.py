@@ -116,7 +116,7 @@ def test_a_field_that_is_set_to_its_zero_is_kept(tmp_path: Path) -> None:
     assert folder.definitions[0].persona == spec
 
 
-QUOTE = "if this is an expression, put all of it in quotes: condition: 'state.kind == \"a\" ? 1 : 2'"
+QUOTE = "put a whole expression in quotes: condition: 'state.kind == \"a\" ? 1 : 2'"
 KINDS = "persona, tool, workflow, task, action, model_profile"
 
 
@@ -126,7 +126,7 @@ KINDS = "persona, tool, workflow, task, action, model_profile"
         (
             "name: a\ntool: {target_typ: task}\n",
             2,
-            "tool.target_typ: there is no such field; did you mean 'target_type'?",
+            "tool.target_typ: the field does not exist; did you mean 'target_type'?",
         ),
         (
             "name: a\ntask:\n  steps:\n    - id: 5\n",
@@ -141,16 +141,16 @@ KINDS = "persona, tool, workflow, task, action, model_profile"
         ),
         ("name: a\ntask: [1]\n", 2, "task: must be a mapping, not a list"),
         ("name: a\ntask: {steps: {}}\n", 2, "task.steps: must be a list, not a mapping"),
-        ("name: a\ntask: {}\ntool: {}\n", 1, f"a definition says exactly one of {KINDS}"),
+        ("name: a\ntask: {}\ntool: {}\n", 1, f"a definition has exactly one of {KINDS}"),
         (
             "kind: task\nname: a\nsteps: []\n",
             1,
-            f"a definition says exactly one of {KINDS}; put what it says below `task:`",
+            f"a definition has exactly one of {KINDS}; put its fields below `task:`",
         ),
-        ("name: a\nkind: tool\ntask: {}\n", 2, "kind: is tool, but what is defined is a task"),
+        ("name: a\nkind: tool\ntask: {}\n", 2, "kind: is tool, but the document defines a task"),
         ("description: a\ntask: {}\n", 1, "a definition needs a name"),
-        ("name: a\nname: b\ntask: {}\n", 2, "name: is there twice"),
-        ("name: a\ntask: {}\n---\nname: a\ntask: {}\n", 4, "a is defined already, at some.yaml:1"),
+        ("name: a\nname: b\ntask: {}\n", 2, "name: is repeated; remove one"),
+        ("name: a\ntask: {}\n---\nname: a\ntask: {}\n", 4, "a is already defined at some.yaml:1"),
         (
             "name: a\naction: {kind: http, config: {when: 2026-01-01}}\n",
             2,
@@ -169,13 +169,13 @@ KINDS = "persona, tool, workflow, task, action, model_profile"
         (
             "name: a\ntask:\n  steps:\n    - {id: a, action_id: b, action: {kind: c}}\n",
             4,
-            "task.steps[0].action: excludes action_id, which is there too",
+            "task.steps[0].action: excludes action_id; remove one of them",
         ),
-        ("name: a\nworklfow: {}\n", 2, "worklfow: there is no such field; did you mean 'workflow'?"),
+        ("name: a\nworklfow: {}\n", 2, "worklfow: the field does not exist; did you mean 'workflow'?"),
         (
             "name: a\nworkflow: {transitions: [{from: b}]}\n",
             2,
-            "workflow.transitions[0].from: there is no such field; did you mean 'from_node_id'?",
+            "workflow.transitions[0].from: the field does not exist; did you mean 'from_node_id'?",
         ),
         (
             "name: a\nworkflow: {output_mapping: {x: {a: b}}}\n",
@@ -229,7 +229,7 @@ task: {steps: [{id: 1, action_id: x}]}
         "worklfow.nodes[0].fan_in.mode", "worklfow.nodes[0].input_mapping.x",
         "worklfow.nodes[0].input_mapping.y", "worklfow.timeout_ms", "task.steps[0].id",
     }  # fmt: skip
-    assert found["worklfow.nodes[0].workflow_id"] == "excludes task_id, which is there too"
+    assert found["worklfow.nodes[0].workflow_id"] == "excludes task_id; remove one of them"
 
 
 def test_readable_definitions_beside_faults_are_kept_for_the_server(tmp_path: Path) -> None:

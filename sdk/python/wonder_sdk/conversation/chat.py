@@ -1,8 +1,8 @@
-"""One conversation, live: `Chat` sends messages and shows what happens, over connections that may break.
+"""`Chat`: a bidirectional stream of one conversation that survives lost connections.
 
-One task reads the stream (`Chat._run`); it attaches again after the last event it has seen, says again
-what was not answered (by the same ``request_id``, so that nothing starts twice), and hands on what is
-new to its iterators: each `Reply` gets the items of its turn, each `Events` gets all.
+One task (`Chat._run`) reads the stream. After a lost connection it attaches after the last received event. It
+also repeats the unanswered requests with their ``request_id``, so that none starts twice. It passes new items
+to the iterators: each `Reply` gets the items of its turn, each `Events` gets all items.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from wonder_sdk._proto.wonder import v1
 from wonder_sdk.conversation.event_cursor import EventCursor, GapError, Item, ended_turn
 from wonder_sdk.conversation.handled_cursor import HandledCursor
 from wonder_sdk.conversation.reply import Events, Reply, quiet_future
-from wonder_sdk.errors import CallCancelledError, NotFoundError, UnavailableError, WonderError, from_fault
+from wonder_sdk.conversation.subscriptions import raise_if_deleted
+from wonder_sdk.errors import CallCancelledError, UnavailableError, WonderError, from_fault
 from wonder_sdk.transport.encoding import checked
 from wonder_sdk.transport.reconnect import Backoff, ReconnectPolicy
 from wonder_sdk.transport.stream_queue import StreamQueue
@@ -30,23 +31,24 @@ from wonder_sdk.values import to_struct
 OpenStream: TypeAlias = Callable[[AsyncIterator[v1.ConverseRequest]], Any]
 WatchEvents: TypeAlias = Callable[[int], AsyncIterator[Item | v1.CaughtUp]]
 
-# How far `Events` may lag before reading pauses, and the server is left to slow down.
+# Maximum of unread items of an `Events` iterator. Above it the chat stops reading, and flow control stops the
+# server.
 _BACKLOG = 10_000
-# How long leaving waits for the server to take what was sent last …
+# Maximum wait on exit with unanswered requests.
 _FLUSH_SECONDS = 5.0
-# … and how long where there is nothing to take, or no server: only for the goodbye.
+# Maximum wait on exit without unanswered requests or without a connection.
 _DETACH_SECONDS = 1.0
 
 
 class Chat:
-    """A conversation that this client is attached to; made by `Client.converse`, used with ``async with``.
+    """A connection to a conversation. `Client.converse` returns it, for use with ``async with``.
 
-    Leaving detaches; turns go on. Nothing but the answer to ``attach`` is read before the first call of
-    `events`, `send` or `cancel`, so that an `events` called first sees everything after the cursor.
+    The exit detaches; active turns continue. The chat reads only the response to ``attach`` before the first
+    call of `events`, `send` or `cancel`. If that is `events`, it yields every item after the cursor.
     """
 
     conversation: v1.Conversation
-    """The conversation as it was when the client last attached."""
+    """The conversation as of the last attach."""
 
     def __init__(
         self,
@@ -64,7 +66,7 @@ class Chat:
         self._attached: asyncio.Future[None] = quiet_future()
         self._read_requested = asyncio.Event()
         self._caught_up = False
-        # Where to put what is said; None while not attached.
+        # Requests to send; None while the chat is not attached.
         self._outgoing: StreamQueue[v1.ConverseRequest] | None = None
         self._disconnected_at: float | None = None
         self._pending: dict[str, _PendingRequest] = {}
@@ -74,7 +76,7 @@ class Chat:
         self._replies: weakref.WeakValueDictionary[str, Reply] = weakref.WeakValueDictionary()
         self._by_turn: weakref.WeakValueDictionary[str, Reply] = weakref.WeakValueDictionary()
         self._watchers: weakref.WeakSet[Events] = weakref.WeakSet()
-        # Items of turns that may turn out to answer a message whose `sent` has not come yet.
+        # Items of turns that may belong to a reply, until the `sent` response names the reply's turn.
         self._unclaimed: dict[str, list[Item]] = {}
         self._replay_tasks: set[asyncio.Task[None]] = set()
         self._reader: asyncio.Task[None] | None = None
@@ -83,18 +85,21 @@ class Chat:
 
     @property
     def cursor(self) -> int:
-        """Sequence of the last event that the program has handled: attach after it to go on from here.
+        """Sequence of the last event that the program has handled. Attach after it to continue.
 
-        An event is handled when the next item of the iterator that gave it is asked for. So while a loop's
-        body runs, its event is not: who stores the cursor and crashes gets that event again, and loses none.
-        Events that no iterator of this chat gets count as handled; those of a reply that was dropped do with
-        the next `send` or `events`. Where `events` is iterated, replies that are not do not count.
+        The program has handled an event when it requests the iterator's next item. During the body of a loop,
+        the current event is therefore not handled: a program that stores the cursor and crashes receives that
+        event again and loses none.
+
+        Events that no iterator receives count as handled. The events of a dropped reply count as handled from
+        the next `send` or `events`. While the program iterates `events`, the cursor does not wait for replies
+        that the program does not iterate.
         """
         return self._handled_cursor.cursor(each for items in self._unclaimed.values() for each in items)
 
     @property
     def disconnected_seconds(self) -> float:
-        """For how long a lost connection has been sought again; 0.0 while there is one."""
+        """Seconds since the connection was lost; 0.0 while connected."""
         lost_at = self._disconnected_at
         return 0.0 if lost_at is None else time.monotonic() - lost_at
 
@@ -130,15 +135,15 @@ class Chat:
         request_id: str = "",
         check: bool = True,
     ) -> Reply:
-        """Say something. It is on its way at once; the `Reply` may be iterated, or dropped.
+        """Send a message without waiting. The program may iterate the `Reply` or drop it.
 
-        ``agent`` (id or name) is who is to answer, ``user`` who speaks, ``reply_to`` the id of a
-        message. A ``request_id`` of your own makes the message idempotent beyond this chat: sent again
-        with it, it starts nothing, and the reply shows the turn that it started at first.
+        ``agent`` is the id or name of the agent that answers, ``user`` the id of the speaker, ``reply_to``
+        the id of a message. An explicit ``request_id`` makes the message idempotent beyond this chat: a
+        second message with it starts no turn, and its reply yields the first message's turn.
 
-        A turn that fails raises TurnFailedError at the end of the loop over the reply, one that somebody else
-        cancels TurnCancelledError; with ``check=False`` the loop just ends, and ``reply.turn`` says how.
-        Raises RequestError for a value that cannot be sent.
+        The loop over the reply raises TurnFailedError after a failed turn, and TurnCancelledError after a
+        turn that another client cancelled. With ``check=False`` it only ends; ``reply.turn`` has the outcome.
+        Raises RequestError for an invalid value.
         """
         self._check_usable()
         self._handled_cursor.on_program_continued()
@@ -158,9 +163,9 @@ class Chat:
         return reply
 
     async def cancel(self, turn_id: str, *, request_id: str = "") -> None:
-        """Cancel a turn, and wait until that is on the server's disk.
+        """Cancel a turn. Return when the server has committed the cancellation.
 
-        Raises FailedPreconditionError (TURN_NOT_ACTIVE) when it has ended, NotFoundError.
+        Raises FailedPreconditionError (TURN_NOT_ACTIVE) for a turn that has ended, and NotFoundError.
         """
         self._check_usable()
         if (reply := self._by_turn.get(turn_id)) is not None:
@@ -169,18 +174,21 @@ class Chat:
         await asyncio.shield(self._submit(cancel.request_id, v1.ConverseRequest(cancel=cancel)))
 
     def _cancel_or_discard(self, reply: Reply) -> None:
-        """See `Reply.give_up`."""
+        """Cancel the turn of a reply, or discard its unsent message; see `Reply.give_up`."""
         if self._problem is not None or self._closing:
             return
         pending = self._pending.get(reply.request_id)
         if pending is None:
             if reply.turn_id and reply.turn is None:
                 self._cancel_soon(reply.turn_id)
-        elif self._outgoing is not None:  # on its way: the turn that it starts is not wanted
+        elif self._outgoing is not None:  # sent: cancel the turn that it starts
             pending.is_awaited = False
             pending.answer.add_done_callback(self._cancel_when_started)
         else:
-            self._on_refused(reply.request_id, CallCancelledError("The message was given up unsent."))
+            self._on_refused(
+                reply.request_id,
+                CallCancelledError("The message was discarded unsent."),
+            )
 
     def _cancel_when_started(self, started: asyncio.Future[str]) -> None:
         if not started.cancelled() and started.exception() is None:
@@ -193,8 +201,10 @@ class Chat:
             self._pending[cancel.request_id].is_awaited = False
 
     def events(self) -> Events:
-        """Everything on the conversation from here on, of all turns and people, and a `v1.CaughtUp` once
-        what was before has come. Called before the first `send`: everything after the cursor.
+        """Return an iterator of all new items of the conversation, of every turn and user.
+
+        It yields one `v1.CaughtUp` after the last stored event. Before the first `send` or `cancel`, the
+        iterator starts after the cursor.
         """
         self._check_usable()
         self._handled_cursor.on_program_continued()
@@ -205,7 +215,7 @@ class Chat:
 
     def _submit(self, request_id: str, request: v1.ConverseRequest) -> asyncio.Future[str]:
         if request_id in self._pending:
-            raise ValueError(f"request_id {request_id!r} is still waiting for its answer")
+            raise ValueError(f"request_id {request_id!r} belongs to an unanswered request. Use another one.")
         checked(request, v1.ConverseRequest)
         pending = self._pending[request_id] = _PendingRequest(request)
         self._all_acknowledged.clear()
@@ -218,10 +228,10 @@ class Chat:
         if self._problem is not None:
             raise self._problem
         if self._reader is None or self._closing:
-            raise RuntimeError("use a chat inside `async with client.converse(...)`")
+            raise RuntimeError("The chat is not open. Use it inside `async with client.converse(...)`.")
 
     async def _run(self) -> None:
-        """Attach, read, and attach again, until it is over."""
+        """Attach and read, and reconnect until the chat ends."""
         try:
             while True:
                 try:
@@ -229,8 +239,8 @@ class Chat:
                     problem: WonderError = UnavailableError("The server ended the stream.")
                 except GapError as gap:
                     wait_ms, problem = 0, UnavailableError(f"The stream has a gap: {gap}.")
-                except WonderError as refusal:
-                    wait_ms, problem = 0, refusal
+                except WonderError as error:
+                    wait_ms, problem = 0, error
                 if self._closing:
                     return
                 if not self._attached.done():
@@ -239,11 +249,11 @@ class Chat:
         except WonderError as problem:
             self._fail(problem)
         except Exception as bug:
-            self._fail(WonderError(f"The SDK has a fault: {bug!r}."))
+            self._fail(WonderError(f"The SDK has a bug: {bug!r}. Report it."))
             raise
 
     async def _connection(self) -> int:
-        """One stream, from ``attach`` to its end. Returns after how many ms to connect again."""
+        """Run one stream from ``attach`` to its end. Return the delay before the reconnect, in ms."""
         outgoing: StreamQueue[v1.ConverseRequest] = StreamQueue()
         call = self._open(self._send_requests(outgoing))
         wait_ms = 0
@@ -253,29 +263,13 @@ class Chat:
                     case "attached", v1.ConverseAttached() as attached:
                         self._on_attached(response, attached, outgoing)
                         await self._read_requested.wait()
-                    case "sent", v1.ConverseSent() as sent:
-                        self._on_sent(sent)
-                    case "cancelled", v1.ConverseCancelled(request_id=request_id, turn_id=turn_id):
-                        self._on_acknowledged(request_id, turn_id)
-                    case "refused", v1.ConverseRefused(request_id=request_id, error=v1.Fault() as fault):
-                        self._on_refused(request_id, from_fault(fault))
                     case "draining", v1.StreamDraining(reconnect_after_ms=wait_ms):
                         pass
-                    case "end", v1.StreamEnd(reason=v1.StreamEndReason.DELETED):
-                        raise NotFoundError(
-                            "The conversation was deleted.", reason=v1.ErrorReason.CONVERSATION_NOT_FOUND
-                        )
-                    case "end", _:
+                    case "end", v1.StreamEnd() as end:
+                        raise_if_deleted(end)
                         return wait_ms
-                    case "caught_up", v1.CaughtUp() as caught_up:
-                        self._backoff.reset()
-                        self._on_caught_up(caught_up)
                     case _:
-                        for item in self._event_cursor.accept(response):
-                            self._backoff.reset()
-                            self._route(item)
-                            if isinstance(item, v1.Event):
-                                self._handled_cursor.record_arrival(item.sequence)
+                        self._on_response(response)
                 await self._wait_for_readers()
             return wait_ms
         finally:
@@ -284,10 +278,29 @@ class Chat:
             outgoing.end()
             call.cancel()
 
+    def _on_response(self, response: v1.ConverseResponse) -> None:
+        """Handle an acknowledgement, or an item of the conversation. Raises `GapError`."""
+        match betterproto2.which_one_of(response, "item"):
+            case "sent", v1.ConverseSent() as sent:
+                self._on_sent(sent)
+            case "cancelled", v1.ConverseCancelled(request_id=request_id, turn_id=turn_id):
+                self._on_acknowledged(request_id, turn_id)
+            case "refused", v1.ConverseRefused(request_id=request_id, error=v1.Fault() as fault):
+                self._on_refused(request_id, from_fault(fault))
+            case "caught_up", v1.CaughtUp() as caught_up:
+                self._backoff.reset()
+                self._on_caught_up(caught_up)
+            case _:
+                for item in self._event_cursor.accept(response):
+                    self._backoff.reset()
+                    self._route(item)
+                    if isinstance(item, v1.Event):
+                        self._handled_cursor.record_arrival(item.sequence)
+
     async def _send_requests(
         self, outgoing: StreamQueue[v1.ConverseRequest]
     ) -> AsyncIterator[v1.ConverseRequest]:
-        """This side of one stream: ``attach``, and once `_on_attached` filled it, the mailbox."""
+        """Yield the requests of one stream: ``attach``, then those that arrive in ``outgoing``."""
         yield v1.ConverseRequest(attach=self._event_cursor.attach(self.conversation_id))
         while True:
             try:
@@ -328,14 +341,14 @@ class Chat:
                 self._by_turn[sent.turn_id] = reply
                 for item in missed or ():
                     self._deliver(reply, item)
-            else:  # an old turn: this request_id was used before
+            else:  # an earlier request with this request_id started the turn
                 task = asyncio.create_task(self._replay_turn(weakref.ref(reply), sent))
                 self._replay_tasks.add(task)
                 task.add_done_callback(self._replay_tasks.discard)
         self._on_acknowledged(sent.request_id, sent.turn_id)
 
     async def _replay_turn(self, reply: weakref.ref[Reply], sent: v1.ConverseSent) -> None:
-        """Show a turn that began before this chat's cursor, from the record."""
+        """Deliver the stored events of a turn that started before this chat's cursor."""
         try:
             async for item in self._watch(sent.sequence - 1):
                 target = reply()
@@ -350,7 +363,7 @@ class Chat:
                 target.queue.end(problem)
 
     def _on_refused(self, request_id: str, problem: WonderError) -> None:
-        if not request_id:  # not known whose it is, so everybody's
+        if not request_id:  # without a request_id, the error concerns the stream
             raise problem
         if (reply := self._replies.pop(request_id, None)) is not None:
             reply.queue.end(problem)
@@ -414,7 +427,7 @@ class Chat:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        self._fail(CallCancelledError("The chat was left."), left=True)
+        self._fail(CallCancelledError("The chat is closed."), left=True)
 
     def _fail(self, problem: WonderError, *, left: bool = False) -> None:
         """End all iterators and pending requests with ``problem``."""

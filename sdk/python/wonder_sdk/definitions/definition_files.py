@@ -1,11 +1,11 @@
-"""Definitions as files: a folder of YAML becomes a library, and a library becomes such a folder.
+"""Conversion between a folder of YAML files and the definitions of a library.
 
 ::
 
     my-library/
       library.yaml          name: acme/tools
-      tools.yaml            one document per definition, several to a file with '---' between them
-      flows/review.yaml     in as many folders as one likes
+      tools.yaml            one document per definition, '---' between several in a file
+      flows/review.yaml     subfolders of any depth
 
 A definition ::
 
@@ -16,8 +16,8 @@ A definition ::
       target_type: task
       target_id: write_memory
 
-``kind: tool`` may stand beside it and must agree. What the server sets (``id``, ``revision``, times …)
-may stand there too, as in an answer that was copied, and is passed over.
+An optional ``kind: tool`` must match the definition. `load` ignores the fields that the server sets, such as
+``id``, ``revision`` and times, so a copied response is a valid file.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ KINDS = ("persona", "tool", "workflow", "task", "action", "model_profile")
 _SET_BY_SERVER = frozenset(
     {"id", "library_id", "revision", "content_hash", "create_time", "update_time", "etag"}
 )
-# A value that looks as expressions do which YAML reads otherwise, and how it should have been written.
+# A value that looks like an expression with YAML syntax in it, and an example of the quotes that it needs.
 _EXPRESSION = re.compile(r":\s+[^\s#'].*[\"'?{}\[\]!&|*%]|:\s+[\"'&*!%@`|>{\[]")
 _QUOTED = """condition: 'state.kind == "a" ? 1 : 2'"""
 _VIOLATION = re.compile(r"definitions\[(\d+)\]\.?(.*)")
 
 
 class DefinitionFilesError(Exception):
-    """Files that cannot be read as definitions. ``str()`` has one line per fault: file, line, what.
+    """Files with faults. ``str()`` has one line per fault: file, line, message.
 
-    ``folder`` is what could be read in spite of them, if that is some of every definition. A server may know
-    more faults of it, of which ``explain`` gives those that are not said yet.
+    ``folder`` has the readable parts if every definition has some, otherwise it is None. A server can find
+    more faults in it; ``explain`` returns those that ``faults`` does not contain.
     """
 
     def __init__(
@@ -63,27 +63,30 @@ class DefinitionFilesError(Exception):
         super().__init__("\n".join(self.faults))
 
     def explain(self, violations: Iterable[Violation]) -> list[str]:
-        """As `Folder.explain`, without what is said of places that are among ``faults`` already."""
+        """Return the lines of `Folder.explain`, without those for the locations of ``faults``."""
         lines = self.folder.explain(violations) if self.folder is not None else []
         return [each for each in lines if not each.startswith(self._locations or ("\0",))]
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a definition was read: its file, and its document as YAML nodes."""
+    """The source of a definition: its file, and its document as YAML nodes."""
 
     file: Path
     node: yaml.Node
 
     def location(self, path: str) -> str:
-        """``file:line`` of a field of it."""
+        """Return ``file:line`` of a field of the document."""
         return f"{self.file}:{documents.line_of(self.node, path)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Folder:
-    """What a folder holds. ``library`` is empty if no ``library.yaml`` says it. ``sources`` go along
-    with ``definitions``, one each."""
+    """The content of a folder of definition files.
+
+    ``library`` is empty without a ``library.yaml``. ``sources`` has one source for each definition, in
+    the same order.
+    """
 
     library: str
     description: str
@@ -91,7 +94,10 @@ class Folder:
     sources: list[Source]
 
     def explain(self, violations: Iterable[Violation]) -> list[str]:
-        """What a server said about ``definitions[3].tool.name``, as ``file:line: tool.name: …``."""
+        """Return a server's violations with source locations.
+
+        ``definitions[3].tool.name`` becomes ``file:line: tool.name: …``.
+        """
         lines = []
         for violation in violations:
             found = _VIOLATION.fullmatch(violation.field)
@@ -106,7 +112,7 @@ class Folder:
 def load(path: Path) -> Folder:
     """Read every ``.yaml`` and ``.yml`` file below a folder, or one file.
 
-    One file belongs to the library that a ``library.yaml`` beside it names.
+    A ``library.yaml`` in the folder of a single file names its library.
     Raises `DefinitionFilesError` with every fault, and `OSError`.
     """
     faults: list[str] = []
@@ -132,7 +138,7 @@ def load(path: Path) -> Folder:
             faults.append(_syntax(file, fault))
             is_whole = False
         except UnicodeDecodeError:
-            faults.append(f"{file}:1: this is no UTF-8 text")
+            faults.append(f"{file}:1: the file is not UTF-8 text; save it as UTF-8")
             is_whole = False
         for problem in found:
             place = f"{file}:{problem.line}" + (f": {problem.path}" if problem.path else "")
@@ -148,7 +154,7 @@ def load(path: Path) -> Folder:
 
 
 def dump(definition: v1.Definition) -> str:
-    """A definition as the text of a file that `load` reads back as the same."""
+    """Return a definition as YAML. `load` of that text returns an equal definition."""
     document = documents.write(definition)
     kind, _ = betterproto2.which_one_of(definition, "spec")
     kept = {key: document[key] for key in ("name", "description", "labels", kind) if key in document}
@@ -156,17 +162,17 @@ def dump(definition: v1.Definition) -> str:
 
 
 def dump_library(library: v1.Library) -> str:
-    """The text of the ``library.yaml`` of a library."""
+    """Return the text of a library's ``library.yaml``."""
     document = {"name": library.name, "description": library.description}
     return _yaml({key: value for key, value in document.items() if value})
 
 
 def save(folder: Path, library: v1.Library, definitions: Iterable[v1.Definition]) -> list[Path]:
-    """Write a library as files, one per definition; the files. Others in the folder stay."""
+    """Write a library with one file per definition. Return the files; others in the folder remain."""
     folder.mkdir(parents=True, exist_ok=True)
     texts = {LIBRARY_FILE: dump_library(library)}
     for definition in definitions:
-        # `library` is a fine name for a definition, but that file is taken.
+        # A definition may have the name `library`, but `library.yaml` describes the library.
         stem = "library.definition" if definition.name == "library" else definition.name
         texts[f"{stem}.yaml"] = dump(definition)
     for name, text in texts.items():
@@ -190,14 +196,14 @@ def _files(path: Path) -> Iterator[Path]:
 def _documents(file: Path) -> Iterator[Source]:
     text = file.read_text(encoding="utf-8")
     for node in yaml.compose_all(text, Loader=yaml.SafeLoader):
-        if node.tag != "tag:yaml.org,2002:null":  # nothing but comments
+        if node.tag != "tag:yaml.org,2002:null":  # only comments
             yield Source(file, node)
 
 
 def _library(file: Path, faults: list[DocumentError]) -> v1.Library:
     found = list(_documents(file))
     if len(found) != 1:
-        message = "one document is wanted here, with the library's name and description"
+        message = f"the file has {len(found)} documents; write one with the library's name and description"
         faults.append(DocumentError(1, "", message))
         return v1.Library()
     library: v1.Library = documents.read(
@@ -209,7 +215,7 @@ def _library(file: Path, faults: list[DocumentError]) -> v1.Library:
 
 
 def _definition(source: Source, faults: list[DocumentError]) -> v1.Definition | None:
-    """The definition, as far as it can be read; None if it does not say what it defines, or has no name."""
+    """Return the readable parts of a definition, or None if it has no name or no single kind."""
     found: list[DocumentError] = []
     definition: v1.Definition = documents.read(v1.Definition, source.node, found, skip=_SET_BY_SERVER)
     if not isinstance(source.node, yaml.MappingNode):
@@ -221,14 +227,14 @@ def _definition(source: Source, faults: list[DocumentError]) -> v1.Definition | 
     first = documents.line(source.node)
     defined, _ = betterproto2.which_one_of(definition, "spec")
     if len(present) > 1 or not defined:
-        below = f"; put what it says below `{kind}:`" if kind in KINDS and not present else ""
-        faults += (each for each in found if "." in each.path)  # what is wrong above is that
-        faults.append(DocumentError(first, "", f"a definition says exactly one of {', '.join(KINDS)}{below}"))
+        below = f"; put its fields below `{kind}:`" if kind in KINDS and not present else ""
+        faults += (each for each in found if "." in each.path)  # this fault replaces those of the top level
+        faults.append(DocumentError(first, "", f"a definition has exactly one of {', '.join(KINDS)}{below}"))
         return None
     faults += found
     if kind and definition.kind is not v1.DefinitionKind[defined.upper()]:
         line = documents.line_of(source.node, "kind")
-        faults.append(DocumentError(line, "kind", f"is {kind}, but what is defined is a {defined}"))
+        faults.append(DocumentError(line, "kind", f"is {kind}, but the document defines a {defined}"))
     if not definition.name:
         faults.append(DocumentError(first, "", "a definition needs a name"))
         return None
@@ -241,24 +247,24 @@ def _duplicates(definitions: list[v1.Definition], sources: list[Source]) -> Iter
         before = first.setdefault(definition.name, source)
         if before is not source:
             yield (
-                f"{source.location('name')}: {definition.name} is defined already, "
+                f"{source.location('name')}: {definition.name} is already defined "
                 f"at {before.location('name')}"
             )
 
 
 def _syntax(file: Path, fault: yaml.YAMLError) -> str:
     mark = getattr(fault, "problem_mark", None)
-    problem = getattr(fault, "problem", None) or "this is no YAML"
+    problem = getattr(fault, "problem", None) or "the file is not valid YAML"
     quoted = ""
     if mark is not None:
         lines = file.read_text(encoding="utf-8").splitlines()
         if mark.line < len(lines) and _EXPRESSION.search(lines[mark.line]):
-            quoted = f"; if this is an expression, put all of it in quotes: {_QUOTED}"
+            quoted = f"; put a whole expression in quotes: {_QUOTED}"
     return f"{file}:{mark.line + 1 if mark else 1}: {problem}{quoted}"
 
 
 class _Dumper(yaml.SafeDumper):
-    """Blocks for long text, lists set in, and no anchors."""
+    """A dumper with block style for long text, indented lists and no anchors."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True

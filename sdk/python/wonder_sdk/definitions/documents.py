@@ -1,9 +1,9 @@
-"""Messages of the contract as YAML documents, and back.
+"""Conversion between API messages and YAML documents.
 
-A document is the JSON form of a message with snake_case names, enum values as short lower-case words
-(``target_type: task``). Reading walks the YAML nodes rather than what they would be as Python values,
-because only nodes know their line: every fault says where it is, and one hides no other. Nothing is guessed:
-``yes``, ``5`` and ``2026-01-01`` are no text unless they are in quotes.
+A document is the JSON form of a message with snake_case names and enum values as short lower-case words
+(``target_type: task``). `read` traverses YAML nodes and not Python values, because only nodes have line
+numbers. It reports every fault with its line. It does not convert types: ``yes``, ``5`` and ``2026-01-01``
+are text only in quotes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from wonder_sdk._proto.google import protobuf
 from wonder_sdk.values import plain
 
 MAX_FAULTS = 100
-"""More than anybody reads at once; what is beyond is dropped."""
+"""Maximum number of reported faults, to keep the output readable. `read` drops further ones."""
 
 _MAX_DEPTH = 64
 _MAX_INTEGER = 2**53 - 1
@@ -38,12 +38,12 @@ _KINDS = {
     "timestamp": "a date",
 }
 _JSON_NAMES = {"is_async": "async"}
-"""The fields whose ``json_name`` the contract sets; the generated classes do not carry it."""
+"""Fields whose ``json_name`` the API sets. The generated classes do not contain it."""
 _INTEGERS = frozenset({"int32", "int64", "uint32", "uint64", "sint32", "sint64"})
 
 
 class DocumentError(Exception):
-    """A document that cannot be read. ``line`` counts from 1; ``path`` is such as ``task.steps[0].id``."""
+    """A fault of a document. ``line`` counts from 1; an example of ``path`` is ``task.steps[0].id``."""
 
     def __init__(self, line: int, path: str, message: str) -> None:
         super().__init__(message)
@@ -69,9 +69,9 @@ def read(
     path: str = "",
     skip: frozenset[str] = frozenset(),
 ) -> Any:
-    """The message of type ``kind`` that ``node`` spells. Keys in ``skip`` are passed over.
+    """Return the message of type ``kind`` in ``node``. Keys in ``skip`` are ignored.
 
-    Everything that is wrong goes into ``faults``; what can be read in spite of it is in the message.
+    The function adds each fault to ``faults``. The message has the fields without faults.
     """
     known = {each.name: each for each in _fields(kind)}
     values: dict[str, Any] = {}
@@ -87,10 +87,12 @@ def read(
             _note(faults, DocumentError(line(child), place, _unknown(meant, names)))
             if not meant or meant in given:
                 continue
-            field = known[meant]  # read as what was meant, it will not be missed as well
+            field = known[
+                meant
+            ]  # read it as the suggested field, so that a required field is not reported as missing
         if field.group is not None:
             if field.group in groups:
-                message = f"excludes {groups[field.group]}, which is there too"
+                message = f"excludes {groups[field.group]}; remove one of them"
                 _note(faults, DocumentError(line(child), place, message))
                 continue
             groups[field.group] = key
@@ -102,7 +104,7 @@ def read(
 
 
 def write(message: Any) -> dict[str, Any]:
-    """The document of a message: what is at its default is left out."""
+    """Return the document of a message without fields at their default."""
     document: dict[str, Any] = {}
     kind: Any = type(message)
     for field in _fields(kind):
@@ -115,7 +117,7 @@ def write(message: Any) -> dict[str, Any]:
 
 
 def closest_field(key: str, names: Iterable[str]) -> str:
-    """Which of ``names`` ``key`` was meant to be, as ``from`` is to be ``from_node_id``; or empty."""
+    """Return the name closest to ``key``, such as ``from_node_id`` for ``from``; empty without one."""
     choices = sorted(names)
     near = difflib.get_close_matches(key[:200], choices, 1)
     near = near or [name for name in choices if key and name.startswith(f"{key}_")]
@@ -123,10 +125,10 @@ def closest_field(key: str, names: Iterable[str]) -> str:
 
 
 def line_of(node: yaml.Node, path: str) -> int:
-    """The line, from 1, at which ``path`` stands, or the nearest thing to it that is there."""
+    """Return the line, from 1, of ``path`` or of its closest existing parent."""
     while path:
         below = dict(_below(node))
-        # Keys of mappings may have dots in them, as in `output_mapping.output.text`.
+        # Keys of mappings may contain dots, as in `output_mapping.output.text`.
         names = [name for name in below if re.match(re.escape(name) + r"(?=$|[.\[])", path)]
         if not names:
             break
@@ -136,7 +138,7 @@ def line_of(node: yaml.Node, path: str) -> int:
 
 
 def _below(node: yaml.Node) -> Iterator[tuple[str, yaml.Node]]:
-    """What is directly below a node, by the piece of a path that leads there."""
+    """Yield a node's children, each with its part of the path."""
     if isinstance(node, yaml.MappingNode):
         yield from ((str(key.value), child) for key, child in node.value)
     elif isinstance(node, yaml.SequenceNode):
@@ -144,7 +146,7 @@ def _below(node: yaml.Node) -> Iterator[tuple[str, yaml.Node]]:
 
 
 def line(node: yaml.Node) -> int:
-    """The line of a node, from 1."""
+    """Return the line of a node, from 1."""
     return int(node.start_mark.line) + 1
 
 
@@ -172,7 +174,7 @@ def _meta(field: Any) -> Any:
 
 
 def _inner(hint: Any) -> Any:
-    """``X`` of ``X | None`` and ``list[X]``; a map's value type of ``dict[str, X]``."""
+    """Return ``X`` for ``X | None``, ``list[X]`` and ``dict[str, X]``."""
     arguments = [each for each in get_args(hint) if each is not type(None)]
     return _inner(arguments[-1]) if arguments else hint
 
@@ -183,7 +185,7 @@ def _note(faults: list[DocumentError], fault: DocumentError) -> None:
 
 
 def _pairs(node: yaml.Node, path: str, faults: list[DocumentError]) -> Iterator[tuple[str, yaml.Node]]:
-    """Keys and values of a mapping; of a key that comes twice, the first."""
+    """Yield keys and values of a mapping; of a repeated key only the first."""
     if not isinstance(node, yaml.MappingNode):
         _note(faults, DocumentError(line(node), path, f"must be a mapping, not {_kind(node)}"))
         return
@@ -192,7 +194,7 @@ def _pairs(node: yaml.Node, path: str, faults: list[DocumentError]) -> Iterator[
         if not isinstance(key, yaml.ScalarNode):
             _note(faults, DocumentError(line(key), path, "a key must be text"))
         elif key.value in seen:
-            _note(faults, DocumentError(line(key), _join(path, key.value), "is there twice"))
+            _note(faults, DocumentError(line(key), _join(path, key.value), "is repeated; remove one"))
         else:
             seen.add(key.value)
             yield key.value, child
@@ -211,7 +213,7 @@ def _value(field: _Field, node: yaml.Node, path: str, faults: list[DocumentError
 
 
 def _text(node: yaml.Node, path: str, faults: list[DocumentError]) -> str:
-    """One of many texts; empty if it is none."""
+    """Return one text of a list or a mapping; empty for a fault."""
     try:
         return str(_scalar("string", str, node, path))
     except DocumentError as fault:
@@ -264,7 +266,7 @@ def _json(node: yaml.Node, path: str, depth: int) -> Any:
 
 
 def _all_pairs(node: yaml.Node, path: str) -> Iterator[tuple[str, yaml.Node]]:
-    """As `_pairs`, but raises the first fault."""
+    """Yield the same pairs as `_pairs`. Raises the first fault."""
     faults: list[DocumentError] = []
     yield from _pairs(node, path, faults)
     if faults:
@@ -272,7 +274,7 @@ def _all_pairs(node: yaml.Node, path: str) -> Iterator[tuple[str, yaml.Node]]:
 
 
 def _construct(node: yaml.Node, path: str) -> Any:
-    """The value of a scalar, as far as JSON has it."""
+    """Return the value of a scalar. Raises DocumentError for a type that JSON does not have."""
     if node.tag.rpartition(":")[2] not in ("str", "int", "float", "bool", "null"):
         _refuse(node, path, f"must not be {_kind(node)}; put it in quotes to make it text")
     value = yaml.constructor.SafeConstructor().construct_object(node)
@@ -300,12 +302,12 @@ def _plain(value: Any) -> Any:
 
 
 def _unknown(meant: str, names: list[str]) -> str:
-    hint = f"did you mean '{meant}'?" if meant else f"there are: {', '.join(names)}"
-    return f"there is no such field; {hint}"
+    hint = f"did you mean '{meant}'?" if meant else f"use one of: {', '.join(names)}"
+    return f"the field does not exist; {hint}"
 
 
 def _quotes(node: yaml.Node) -> str:
-    """How something becomes text that YAML takes for something else."""
+    """Return a hint for text that YAML reads as another type."""
     if isinstance(node, yaml.ScalarNode) and not node.tag.startswith("!"):
         return "; put it in quotes"
     begin = node.tag[:1] if node.tag.startswith("!") else "[" if isinstance(node, yaml.SequenceNode) else "{"

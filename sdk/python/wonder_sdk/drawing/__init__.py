@@ -1,1 +1,1 @@
-"""Workflows as drawings: `text.draw` for a terminal, `mermaid.draw` for a page. Pure: no server, no file."""
+"""Drawings of workflows: `text.draw` for a terminal, `mermaid.draw` for a page. Neither does I/O."""

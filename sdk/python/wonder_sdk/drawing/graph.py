@@ -1,4 +1,4 @@
-"""What is drawn of a workflow: its nodes, and its transitions in the order in which they are tried."""
+"""The graph of a workflow: its nodes, and its transitions in the order of evaluation."""
 
 from __future__ import annotations
 
@@ -21,21 +21,27 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """``kind`` is task, workflow, agent, gate, wait, or missing where a transition leads nowhere. ``notes``
-    say what else there is to know, in a few words each."""
+    """A node of the graph.
+
+    ``kind`` is task, workflow, agent, gate, wait, or missing for an undefined target of a transition.
+    ``notes`` are further properties, in a few words each.
+    """
 
     id: str
     kind: str
     target: str = ""
     notes: tuple[str, ...] = ()
     fan_in: str = ""
-    """When it runs, where branches meet in it; empty elsewhere."""
+    """The fan-in's condition, in words; empty for a node without a fan-in."""
 
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """``label`` is when it is taken; empty for always. ``is_parallel``: by a token of its own. ``is_back``:
-    it closes a cycle."""
+    """A transition.
+
+    ``label`` is its condition; it is empty for an unconditional transition. ``is_parallel`` means that it
+    creates a token of its own. ``is_back`` means that it closes a cycle.
+    """
 
     source: str
     target: str
@@ -46,7 +52,7 @@ class Edge:
 
 @dataclass
 class Graph:
-    """``initial`` is the id of the first node; ``ways`` has the edges that leave each node."""
+    """A workflow's graph. ``initial`` is its first node's id, ``transitions`` the edges from each node."""
 
     title: str
     description: str
@@ -54,25 +60,25 @@ class Graph:
     nodes: dict[str, Node] = field(default_factory=dict)
     transitions: dict[str, list[Edge]] = field(default_factory=dict)
     may_end: frozenset[str] = frozenset()
-    """Nodes at which a token may find no transition to take, though there are some."""
+    """Nodes with outgoing transitions of which none may apply, so that a token can end there."""
 
     def edges(self) -> Iterator[Edge]:
         for node_id in self.nodes:
             yield from self.transitions[node_id]
 
     def forward(self, node_id: str) -> list[str]:
-        """Where one gets from a node, without going round a cycle; each once."""
+        """Return the direct successors of a node without back edges, each once."""
         return list(dict.fromkeys(edge.target for edge in self.transitions[node_id] if not edge.is_back))
 
     def order(self) -> list[str]:
-        """The nodes that can be reached, each before those that follow it (cycles aside)."""
+        """Return the reachable nodes in topological order; back edges do not count."""
         return _postorder(self)[::-1]
 
 
 def of(definition: v1.Definition) -> Graph:
-    """The graph of a workflow. Raises ValueError for a definition that is none, or that has no node.
+    """Return the graph of a workflow. Raises ValueError for another kind of definition or a missing node.
 
-    What is wrong otherwise is drawn as it is: it is for the server to refuse.
+    The graph includes other faults of the definition unchanged: the server validates it.
     """
     spec = definition.workflow
     if spec is None:
@@ -110,7 +116,7 @@ def of(definition: v1.Definition) -> Graph:
 
 
 def immediate_joins(graph: Graph) -> dict[str, str | None]:
-    """Where all ways from a node meet again first, for each node; None: nowhere before the end."""
+    """Return each node's immediate postdominator: the first node that all its paths share, or None."""
     joins: dict[str, str | None] = {}
     depth: dict[str | None, int] = {None: 0}
     for node_id in _postorder(graph):
@@ -128,8 +134,10 @@ def immediate_joins(graph: Graph) -> dict[str, str | None]:
 
 
 def fan_ins(graph: Graph) -> dict[str, str | None]:
-    """Where the drawing goes on after what leaves a node: for a fan-out where its branches are joined, for
-    other nodes where their ways meet; None: nowhere before the end."""
+    """Return the node at which the drawing continues after each node's transitions, or None for the end.
+
+    For a fan-out this is its fan-in, for other nodes the first node that all paths share.
+    """
     joins = immediate_joins(graph)
     return {
         node_id: _fan_in_of(graph, joins, node_id) if _fans(graph, node_id) else joins[node_id]
@@ -142,8 +150,7 @@ def _fans(graph: Graph, node_id: str) -> bool:
 
 
 def _fan_in_of(graph: Graph, joins: dict[str, str | None], node_id: str) -> str | None:
-    """The fan-in that belongs to a fan-out: on the way that all branches go, the first that no fan-out in
-    between has for itself."""
+    """Return the fan-in of a fan-out: the first on the common path that belongs to no nested fan-out."""
     here, depth = joins[node_id], 0
     while here is not None:
         if graph.nodes[here].fan_in:
@@ -156,7 +163,7 @@ def _fan_in_of(graph: Graph, joins: dict[str, str | None], node_id: str) -> str 
 
 
 def short(text: str) -> str:
-    """An expression or a sentence on one line, cut where it gets long."""
+    """Return a text on one line, truncated to 48 characters."""
     flat = _flat(text)
     return flat if len(flat) <= _SHORT else flat[: _SHORT - 1].rstrip() + "…"
 
@@ -224,7 +231,10 @@ def _edge(transition: v1.Transition, siblings: list[v1.Transition], *, fans_out:
 
 
 def _mark_back_edges(graph: Graph) -> None:
-    """Depth first, in the order of the edges: an edge to a node that one came through closes a cycle."""
+    """Mark the edges that close a cycle, in a depth-first traversal in the order of the edges.
+
+    An edge closes a cycle if its target is on the current path.
+    """
     open_nodes: set[str] = {graph.initial}
     seen: set[str] = {graph.initial}
     stack = [(graph.initial, 0)]
@@ -245,7 +255,7 @@ def _mark_back_edges(graph: Graph) -> None:
 
 
 def _postorder(graph: Graph) -> list[str]:
-    """The nodes that can be reached, each after those that follow it."""
+    """Return the reachable nodes, each after its successors."""
     done: list[str] = []
     seen = {graph.initial}
     stack = [(graph.initial, iter(graph.forward(graph.initial)))]

@@ -1,7 +1,16 @@
 """A workflow as a Mermaid flowchart.
 
-Shapes say what a node runs: a box a task, a double-edged box a workflow, a stadium an agent, a hexagon a
-person, a flag a wait. Thick arrows are fan-outs, dotted ones close a cycle.
+========================  ==================
+shape or arrow            meaning
+========================  ==================
+box                       task
+double-edged box          workflow
+stadium                   agent
+hexagon                   gate
+flag                      wait
+thick arrow               fan-out
+dotted arrow              closes a cycle
+========================  ==================
 """
 
 from __future__ import annotations
@@ -18,12 +27,12 @@ _SHAPES = {
     "wait": ('>"', '"]'),
     "missing": ('[/"', '"/]'),
 }
-# What Mermaid would take for its own.
+# Characters of Mermaid's syntax.
 _ESCAPES = {each: f"#{ord(each)};" for each in '#;"`<>&|\\'}
 
 
 def draw(graph: Graph) -> str:
-    """The chart, ready for a ```mermaid block."""
+    """Return the chart, for a ```mermaid block."""
     names = _names(graph)
     lines = ["---", f"title: {_title(graph.title)}", "---", "flowchart TD"]
     lines += (f"  {names[node.id]}{_shape(node)}" for node in graph.nodes.values())
@@ -49,7 +58,7 @@ def _arrow(edge: Edge, names: dict[str, str]) -> str:
 
 
 def _names(graph: Graph) -> dict[str, str]:
-    """Names that Mermaid takes as such, unlike ``end``, ``a--b`` and their like."""
+    """Return a unique name for each node that is valid in Mermaid. ``end`` and ``a--b`` would not be."""
     names: dict[str, str] = {}
     taken: set[str] = set()
     for node_id in graph.nodes:

@@ -1,6 +1,6 @@
 """A workflow as text, for a terminal.
 
-What follows stands below; what branches off is set in, until the ways meet again::
+Successors are drawn below their node. Branches are indented until their paths meet::
 
     [split]            task split_work
     ╞═ each of input.parts, 4 at once
@@ -13,8 +13,14 @@ What follows stands below; what branches off is set in, until the ways meet agai
     └─ else
        [drop]          task drop
 
-``├─`` are ways of which the first that fits is taken, ``╞═`` ways that are all taken, by a token each. ``↺``
-leads back, ``→`` to a node that is drawn elsewhere, ``↓`` on below. ``■``: the token ends here.
+======  =========================================================================
+``├─``  a transition; the token takes the first whose condition holds
+``╞═``  a parallel transition; each one creates a token
+``↺``   back to an earlier node
+``→``   to a node that is drawn elsewhere
+``↓``   to the node below
+``■``   the end of the token
+======  =========================================================================
 """
 
 from __future__ import annotations
@@ -29,18 +35,18 @@ _SHAPES = {
     "wait": "~{}~",
     "missing": "?{}?",
 }
-# The second column begins here at the latest; longer lines push it.
+# Maximum start of the second column. A longer line starts its second column later.
 _MAX_COLUMN = 44
 
 
 def draw(graph: Graph) -> str:
-    """The drawing, as lines."""
+    """Return the drawing."""
     title = f"{graph.title}  {graph.description}".rstrip()
     return "\n".join([title, "", *_Drawing(graph).lines()]) + "\n"
 
 
 class _Drawing:
-    """Lines are added as (left column, right column), and aligned when all are there."""
+    """A drawing in progress. Its lines are pairs of columns, which `lines` aligns at the end."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
@@ -62,9 +68,9 @@ class _Drawing:
         return [f"{left:<{width}}  {right}".rstrip() for left, right in self._lines]
 
     def _walk(self, node_id: str, first: str, prefix: str, join: str | None, stops: frozenset[str]) -> None:
-        """Draw from a node on until the ways meet in ``join``, which is drawn elsewhere, as ``stops`` are.
+        """Draw a node and its successors up to ``join``. The caller draws ``join`` and ``stops``.
 
-        ``first`` stands before the first line, ``prefix`` before all others.
+        ``first`` is the prefix of the first line, ``prefix`` that of all others.
         """
         here: str | None = node_id
         while here is not None and here != join:
@@ -82,7 +88,7 @@ class _Drawing:
     def _follow(
         self, here: str, edges: list[Edge], prefix: str, join: str | None, stops: frozenset[str]
     ) -> str | None:
-        """Draw what leaves a node; the node to go on with at this level, if there is one."""
+        """Draw a node's transitions. Return the next node of this level, or None."""
         if not edges:
             return None
         may_end = here in self._graph.may_end
@@ -138,8 +144,10 @@ class _Drawing:
             self._lines.append((f"{prefix}{'├─' if onward else '└─'} else ■", ""))
 
     def _spine(self, edges: list[Edge], join: str | None, stops: frozenset[str]) -> str | None:
-        """Of ways that meet nowhere, the one that goes on at this level, if one does: what another way may
-        come back to, else the longest."""
+        """Return the target to draw at this level if the paths of ``edges`` never meet, or None.
+
+        A target that another path reaches later has priority, then the start of the longest path.
+        """
         if any(edge.is_parallel for edge in edges):
             return None
         ahead = [
@@ -150,7 +158,7 @@ class _Drawing:
         if len(ahead) < 2:
             return ahead[0] if ahead else None
         longest = max(self._length[each] for each in ahead)
-        # But a short end that many ways lead to, such as the one for failures, is no spine.
+        # Exclude a short path with many predecessors, such as a failure handler.
         shared = [
             each
             for each in ahead
@@ -164,7 +172,7 @@ class _Drawing:
 
 
 def _lengths(graph: Graph) -> dict[str, int]:
-    """How many nodes come on the longest way from each node, it included."""
+    """Return the number of nodes on the longest path from each node, including the node."""
     length: dict[str, int] = {}
     for node_id in reversed(graph.order()):
         length[node_id] = 1 + max((length[each] for each in graph.forward(node_id)), default=0)
@@ -172,7 +180,7 @@ def _lengths(graph: Graph) -> dict[str, int]:
 
 
 def _descendants(graph: Graph) -> dict[str, set[str]]:
-    """What comes after each node, however late."""
+    """Return all direct and indirect successors of each node."""
     below: dict[str, set[str]] = {}
     for node_id in reversed(graph.order()):
         following = graph.forward(node_id)
