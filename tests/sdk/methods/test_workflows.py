@@ -117,9 +117,9 @@ async def test_invalid_arguments_raise_at_once() -> None:
         assert refused.value.reason is v1.ErrorReason.DEFINITION_NOT_FOUND
         with pytest.raises(ValueError, match=r"input\.bad: JSON cannot hold"):
             await client.start_run("acme/flows/release", {"bad": {1, 2}})
-        with pytest.raises(ValueError, match="where to fork"):
+        with pytest.raises(ValueError, match="Pass exactly one of before"):
             await client.fork_run(RUN)
-        with pytest.raises(ValueError, match="where to fork"):
+        with pytest.raises(ValueError, match="Pass exactly one of before"):
             await client.fork_run(RUN, before=1, after_sequence=1)
 
 
