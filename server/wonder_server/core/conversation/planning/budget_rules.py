@@ -1,9 +1,8 @@
 """Budgets of agents over all their conversations (feature C6).
 
 A conversation's planner sees only its own conversation. So the handler checks the agent's account just
-before each model call (``actors/usage/budget_enforcement.py``) with these rules. The result reaches the
-planner
-as the input `BudgetNearlyExhausted`, or fails the call.
+before each model call (``actors/usage/budget_enforcement.py``) with these rules. The result reaches
+the planner as the input `BudgetNearlyExhausted`, or fails the call.
 """
 
 from __future__ import annotations
