@@ -180,9 +180,9 @@ async def test_the_first_put_creates_the_bucket_and_reading_needs_one(s3: S3Serv
     await asyncio.gather(one.close(), two.close())
 
 
-async def test_wrong_keys_are_reported_and_never_shown(s3: S3Server, far: S3Blobs) -> None:
+async def test_wrong_keys_are_reported_and_never_shown(s3: S3Server) -> None:
     for wrong in ({"secret_key": "not-the-secret"}, {"access_key": "unknown-key"}):
-        store = s3.store(far._store.bucket, **wrong)
+        store = s3.store(new_bucket(), **wrong)
         blobs = S3Blobs(store)
         fault = await unavailable(blobs.put(b"x"))
         assert not fault.transient and "Check the keys" in fault.message
