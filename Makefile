@@ -34,6 +34,7 @@ PARALLEL := -n auto --maxprocesses 4 --dist loadfile
 
 test: $(DEV)  ## Run all tests; ARGS="tests/core -k name" runs some, in one process
 	@$(BIN)/python -m pytest -q $(if $(ARGS),$(ARGS),$(PARALLEL))
+	@$(if $(ARGS),true,$(BIN)/python -m pytest -q tests/conformance/models/native/test_model.py -k connection)
 
 test-unit: $(DEV)  ## Run the tests of pure code and of the rules of the project: no process, no disk
 	@$(BIN)/python -m pytest -q -m "not disk" tests/core tests/actors tests/architecture $(ARGS)

@@ -215,6 +215,13 @@ def filled(script: Script, word: str) -> Script:
 # --- what there should be ---------------------------------------------------------------------------
 
 
+def unfinished_texts(view: View) -> list[str]:
+    """Return streamed texts that no message completed. A cancelled turn may stream until its cancellation."""
+    cancelled = {event.turn_id for event in view.events if event.name == "turn.cancelled"}
+    void = {word.delta.message_id for word in view.words if word.delta.turn_id in cancelled}
+    return [text for message_id, text in view.texts.items() if text and message_id not in void]
+
+
 async def wrong_in_conversation(client: Client, played: FaultyConversation, view: View) -> list[str]:
     """Return the errors in the record and the stream of a conversation."""
     conv, problems = played.id, []
@@ -228,8 +235,8 @@ async def wrong_in_conversation(client: Client, played: FaultyConversation, view
         problems.append(f"{conv}: a message twice")
     if {message.id: message for message in messages} != view.messages:
         problems.append(f"{conv}: the messages of the stream differ from the record")
-    if any(view.texts.values()):
-        problems.append(f"{conv}: text without an end: {view.texts}")
+    if any(unfinished := unfinished_texts(view)):
+        problems.append(f"{conv}: text without an end: {unfinished}")
     got = await client.conversations.GetConversation(pb.GetConversationRequest(conversation_id=conv))
     if (
         got.conversation.status != conversation.CONVERSATION_STATUS_ACTIVE

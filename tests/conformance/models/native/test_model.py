@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import socket
 import subprocess
@@ -39,6 +40,13 @@ async def refused(model: NativeModel, profile: ModelProfile) -> Fault:
 # --- connections ---------------------------------------------------------------------------------
 
 
+alone = pytest.mark.skipif(
+    "PYTEST_XDIST_WORKER" in os.environ,
+    reason="connections are not reused behind other files in one process; make test runs this file alone too",
+)
+
+
+@alone
 async def test_connections_are_used_again(native_subject: RemoteSubject, provider: Provider) -> None:
     for case in ("text", "tool", "text"):
         await collect(native_subject.model, *native_subject.case(case))
@@ -46,6 +54,7 @@ async def test_connections_are_used_again(native_subject: RemoteSubject, provide
     assert len({seen.port for seen in provider.requests}) == 1
 
 
+@alone
 async def test_a_refused_request_leaves_its_connection_to_the_next(
     native_subject: RemoteSubject, provider: Provider
 ) -> None:
