@@ -13,6 +13,13 @@ class InvocationMode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     INVOCATION_MODE_DELEGATE: _ClassVar[InvocationMode]
     INVOCATION_MODE_LOOP_IN: _ClassVar[InvocationMode]
 
+class PrincipalKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    PRINCIPAL_KIND_UNSPECIFIED: _ClassVar[PrincipalKind]
+    PRINCIPAL_KIND_ANONYMOUS: _ClassVar[PrincipalKind]
+    PRINCIPAL_KIND_TOKEN: _ClassVar[PrincipalKind]
+    PRINCIPAL_KIND_SERVER: _ClassVar[PrincipalKind]
+
 class MergeConflictKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     MERGE_CONFLICT_KIND_UNSPECIFIED: _ClassVar[MergeConflictKind]
@@ -23,6 +30,10 @@ class MergeConflictKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
 INVOCATION_MODE_UNSPECIFIED: InvocationMode
 INVOCATION_MODE_DELEGATE: InvocationMode
 INVOCATION_MODE_LOOP_IN: InvocationMode
+PRINCIPAL_KIND_UNSPECIFIED: PrincipalKind
+PRINCIPAL_KIND_ANONYMOUS: PrincipalKind
+PRINCIPAL_KIND_TOKEN: PrincipalKind
+PRINCIPAL_KIND_SERVER: PrincipalKind
 MERGE_CONFLICT_KIND_UNSPECIFIED: MergeConflictKind
 MERGE_CONFLICT_KIND_CONTENT: MergeConflictKind
 MERGE_CONFLICT_KIND_BOTH_ADDED: MergeConflictKind
@@ -59,17 +70,31 @@ class AgentCaller(_message.Message):
     turn_id: str
     def __init__(self, agent_id: _Optional[str] = ..., turn_id: _Optional[str] = ...) -> None: ...
 
+class Principal(_message.Message):
+    __slots__ = ("kind", "subject")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    SUBJECT_FIELD_NUMBER: _ClassVar[int]
+    kind: PrincipalKind
+    subject: str
+    def __init__(self, kind: _Optional[_Union[PrincipalKind, str]] = ..., subject: _Optional[str] = ...) -> None: ...
+
 class Usage(_message.Message):
-    __slots__ = ("input_tokens", "output_tokens", "cost_micros", "model_calls")
+    __slots__ = ("input_tokens", "output_tokens", "cost_micros", "model_calls", "cached_input_tokens", "cache_write_input_tokens", "reasoning_tokens")
     INPUT_TOKENS_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_TOKENS_FIELD_NUMBER: _ClassVar[int]
     COST_MICROS_FIELD_NUMBER: _ClassVar[int]
     MODEL_CALLS_FIELD_NUMBER: _ClassVar[int]
+    CACHED_INPUT_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    CACHE_WRITE_INPUT_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    REASONING_TOKENS_FIELD_NUMBER: _ClassVar[int]
     input_tokens: int
     output_tokens: int
     cost_micros: int
     model_calls: int
-    def __init__(self, input_tokens: _Optional[int] = ..., output_tokens: _Optional[int] = ..., cost_micros: _Optional[int] = ..., model_calls: _Optional[int] = ...) -> None: ...
+    cached_input_tokens: int
+    cache_write_input_tokens: int
+    reasoning_tokens: int
+    def __init__(self, input_tokens: _Optional[int] = ..., output_tokens: _Optional[int] = ..., cost_micros: _Optional[int] = ..., model_calls: _Optional[int] = ..., cached_input_tokens: _Optional[int] = ..., cache_write_input_tokens: _Optional[int] = ..., reasoning_tokens: _Optional[int] = ...) -> None: ...
 
 class Budget(_message.Message):
     __slots__ = ("max_tokens", "max_cost_micros", "max_duration_ms")

@@ -116,7 +116,7 @@ TOOL_ERROR_CODE_AGENT_DECLINED: ToolErrorCode
 TOOL_ERROR_CODE_INTERNAL_ERROR: ToolErrorCode
 
 class Conversation(_message.Message):
-    __slots__ = ("id", "project_id", "title", "participants", "status", "external_ref", "metadata", "last_sequence", "turn_count", "active_turn_ids", "usage", "budget", "expire_time", "archive_time", "branch", "create_time", "update_time", "etag")
+    __slots__ = ("id", "project_id", "title", "participants", "status", "external_ref", "metadata", "last_sequence", "turn_count", "active_turn_ids", "usage", "budget", "expire_time", "archive_time", "branch", "create_time", "update_time", "etag", "created_by", "updated_by", "former_external_ref")
     ID_FIELD_NUMBER: _ClassVar[int]
     PROJECT_ID_FIELD_NUMBER: _ClassVar[int]
     TITLE_FIELD_NUMBER: _ClassVar[int]
@@ -135,6 +135,9 @@ class Conversation(_message.Message):
     CREATE_TIME_FIELD_NUMBER: _ClassVar[int]
     UPDATE_TIME_FIELD_NUMBER: _ClassVar[int]
     ETAG_FIELD_NUMBER: _ClassVar[int]
+    CREATED_BY_FIELD_NUMBER: _ClassVar[int]
+    UPDATED_BY_FIELD_NUMBER: _ClassVar[int]
+    FORMER_EXTERNAL_REF_FIELD_NUMBER: _ClassVar[int]
     id: str
     project_id: str
     title: str
@@ -153,7 +156,10 @@ class Conversation(_message.Message):
     create_time: _timestamp_pb2.Timestamp
     update_time: _timestamp_pb2.Timestamp
     etag: str
-    def __init__(self, id: _Optional[str] = ..., project_id: _Optional[str] = ..., title: _Optional[str] = ..., participants: _Optional[_Iterable[_Union[Participant, _Mapping]]] = ..., status: _Optional[_Union[ConversationStatus, str]] = ..., external_ref: _Optional[str] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., last_sequence: _Optional[int] = ..., turn_count: _Optional[int] = ..., active_turn_ids: _Optional[_Iterable[str]] = ..., usage: _Optional[_Union[_common_pb2.Usage, _Mapping]] = ..., budget: _Optional[_Union[_common_pb2.Budget, _Mapping]] = ..., expire_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., archive_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., branch: _Optional[str] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., update_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., etag: _Optional[str] = ...) -> None: ...
+    created_by: _common_pb2.Principal
+    updated_by: _common_pb2.Principal
+    former_external_ref: str
+    def __init__(self, id: _Optional[str] = ..., project_id: _Optional[str] = ..., title: _Optional[str] = ..., participants: _Optional[_Iterable[_Union[Participant, _Mapping]]] = ..., status: _Optional[_Union[ConversationStatus, str]] = ..., external_ref: _Optional[str] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., last_sequence: _Optional[int] = ..., turn_count: _Optional[int] = ..., active_turn_ids: _Optional[_Iterable[str]] = ..., usage: _Optional[_Union[_common_pb2.Usage, _Mapping]] = ..., budget: _Optional[_Union[_common_pb2.Budget, _Mapping]] = ..., expire_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., archive_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., branch: _Optional[str] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., update_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., etag: _Optional[str] = ..., created_by: _Optional[_Union[_common_pb2.Principal, _Mapping]] = ..., updated_by: _Optional[_Union[_common_pb2.Principal, _Mapping]] = ..., former_external_ref: _Optional[str] = ...) -> None: ...
 
 class Participant(_message.Message):
     __slots__ = ("user", "agent", "origin", "added_by", "join_time")
@@ -186,7 +192,7 @@ class AgentParticipant(_message.Message):
     def __init__(self, agent_id: _Optional[str] = ..., name: _Optional[str] = ...) -> None: ...
 
 class Turn(_message.Message):
-    __slots__ = ("id", "conversation_id", "ordinal", "caller", "agent_id", "input", "reply_to_message_id", "status", "error", "issues", "context_assembly_run_id", "memory_extraction_run_id", "persona", "usage", "move_count", "operations", "output", "metadata", "create_time", "complete_time", "trace_id")
+    __slots__ = ("id", "conversation_id", "ordinal", "caller", "agent_id", "input", "reply_to_message_id", "status", "error", "issues", "context_assembly_run_id", "memory_extraction_run_id", "persona", "usage", "move_count", "operations", "output", "metadata", "create_time", "complete_time", "trace_id", "principal", "cancelled_by")
     ID_FIELD_NUMBER: _ClassVar[int]
     CONVERSATION_ID_FIELD_NUMBER: _ClassVar[int]
     ORDINAL_FIELD_NUMBER: _ClassVar[int]
@@ -208,6 +214,8 @@ class Turn(_message.Message):
     CREATE_TIME_FIELD_NUMBER: _ClassVar[int]
     COMPLETE_TIME_FIELD_NUMBER: _ClassVar[int]
     TRACE_ID_FIELD_NUMBER: _ClassVar[int]
+    PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
+    CANCELLED_BY_FIELD_NUMBER: _ClassVar[int]
     id: str
     conversation_id: str
     ordinal: int
@@ -229,7 +237,9 @@ class Turn(_message.Message):
     create_time: _timestamp_pb2.Timestamp
     complete_time: _timestamp_pb2.Timestamp
     trace_id: str
-    def __init__(self, id: _Optional[str] = ..., conversation_id: _Optional[str] = ..., ordinal: _Optional[int] = ..., caller: _Optional[_Union[_common_pb2.Caller, _Mapping]] = ..., agent_id: _Optional[str] = ..., input: _Optional[_Union[_struct_pb2.Value, _Mapping]] = ..., reply_to_message_id: _Optional[str] = ..., status: _Optional[_Union[TurnStatus, str]] = ..., error: _Optional[_Union[_errors_pb2.Fault, _Mapping]] = ..., issues: _Optional[_Union[TurnIssues, _Mapping]] = ..., context_assembly_run_id: _Optional[str] = ..., memory_extraction_run_id: _Optional[str] = ..., persona: _Optional[str] = ..., usage: _Optional[_Union[_common_pb2.Usage, _Mapping]] = ..., move_count: _Optional[int] = ..., operations: _Optional[_Iterable[_Union[Operation, _Mapping]]] = ..., output: _Optional[_Union[_struct_pb2.Value, _Mapping]] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., complete_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., trace_id: _Optional[str] = ...) -> None: ...
+    principal: _common_pb2.Principal
+    cancelled_by: _common_pb2.Principal
+    def __init__(self, id: _Optional[str] = ..., conversation_id: _Optional[str] = ..., ordinal: _Optional[int] = ..., caller: _Optional[_Union[_common_pb2.Caller, _Mapping]] = ..., agent_id: _Optional[str] = ..., input: _Optional[_Union[_struct_pb2.Value, _Mapping]] = ..., reply_to_message_id: _Optional[str] = ..., status: _Optional[_Union[TurnStatus, str]] = ..., error: _Optional[_Union[_errors_pb2.Fault, _Mapping]] = ..., issues: _Optional[_Union[TurnIssues, _Mapping]] = ..., context_assembly_run_id: _Optional[str] = ..., memory_extraction_run_id: _Optional[str] = ..., persona: _Optional[str] = ..., usage: _Optional[_Union[_common_pb2.Usage, _Mapping]] = ..., move_count: _Optional[int] = ..., operations: _Optional[_Iterable[_Union[Operation, _Mapping]]] = ..., output: _Optional[_Union[_struct_pb2.Value, _Mapping]] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., complete_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., trace_id: _Optional[str] = ..., principal: _Optional[_Union[_common_pb2.Principal, _Mapping]] = ..., cancelled_by: _Optional[_Union[_common_pb2.Principal, _Mapping]] = ...) -> None: ...
 
 class TurnIssues(_message.Message):
     __slots__ = ("memory_extraction_failed", "tool_failures")
@@ -266,7 +276,7 @@ class Operation(_message.Message):
     def __init__(self, id: _Optional[str] = ..., turn_id: _Optional[str] = ..., kind: _Optional[_Union[OperationKind, str]] = ..., is_async: _Optional[bool] = ..., tool_call_id: _Optional[str] = ..., tool_name: _Optional[str] = ..., target: _Optional[str] = ..., run_id: _Optional[str] = ..., attempt: _Optional[int] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., deadline: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
 
 class Message(_message.Message):
-    __slots__ = ("id", "conversation_id", "turn_id", "ordinal", "role", "author", "content", "reply_to_message_id", "partial", "create_time", "whole_bytes")
+    __slots__ = ("id", "conversation_id", "turn_id", "ordinal", "role", "author", "content", "reply_to_message_id", "partial", "create_time", "whole_bytes", "token_count", "parts")
     ID_FIELD_NUMBER: _ClassVar[int]
     CONVERSATION_ID_FIELD_NUMBER: _ClassVar[int]
     TURN_ID_FIELD_NUMBER: _ClassVar[int]
@@ -278,6 +288,8 @@ class Message(_message.Message):
     PARTIAL_FIELD_NUMBER: _ClassVar[int]
     CREATE_TIME_FIELD_NUMBER: _ClassVar[int]
     WHOLE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
+    PARTS_FIELD_NUMBER: _ClassVar[int]
     id: str
     conversation_id: str
     turn_id: str
@@ -289,7 +301,31 @@ class Message(_message.Message):
     partial: bool
     create_time: _timestamp_pb2.Timestamp
     whole_bytes: int
-    def __init__(self, id: _Optional[str] = ..., conversation_id: _Optional[str] = ..., turn_id: _Optional[str] = ..., ordinal: _Optional[int] = ..., role: _Optional[_Union[MessageRole, str]] = ..., author: _Optional[str] = ..., content: _Optional[str] = ..., reply_to_message_id: _Optional[str] = ..., partial: _Optional[bool] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., whole_bytes: _Optional[int] = ...) -> None: ...
+    token_count: int
+    parts: _containers.RepeatedCompositeFieldContainer[ContentPart]
+    def __init__(self, id: _Optional[str] = ..., conversation_id: _Optional[str] = ..., turn_id: _Optional[str] = ..., ordinal: _Optional[int] = ..., role: _Optional[_Union[MessageRole, str]] = ..., author: _Optional[str] = ..., content: _Optional[str] = ..., reply_to_message_id: _Optional[str] = ..., partial: _Optional[bool] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., whole_bytes: _Optional[int] = ..., token_count: _Optional[int] = ..., parts: _Optional[_Iterable[_Union[ContentPart, _Mapping]]] = ...) -> None: ...
+
+class ContentPart(_message.Message):
+    __slots__ = ("text", "image", "file")
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    IMAGE_FIELD_NUMBER: _ClassVar[int]
+    FILE_FIELD_NUMBER: _ClassVar[int]
+    text: str
+    image: FilePart
+    file: FilePart
+    def __init__(self, text: _Optional[str] = ..., image: _Optional[_Union[FilePart, _Mapping]] = ..., file: _Optional[_Union[FilePart, _Mapping]] = ...) -> None: ...
+
+class FilePart(_message.Message):
+    __slots__ = ("file_id", "media_type", "name", "size_bytes")
+    FILE_ID_FIELD_NUMBER: _ClassVar[int]
+    MEDIA_TYPE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    file_id: str
+    media_type: str
+    name: str
+    size_bytes: int
+    def __init__(self, file_id: _Optional[str] = ..., media_type: _Optional[str] = ..., name: _Optional[str] = ..., size_bytes: _Optional[int] = ...) -> None: ...
 
 class Move(_message.Message):
     __slots__ = ("id", "turn_id", "conversation_id", "sequence", "reasoning", "message_id", "tool_calls", "tool_results", "raw", "model", "stop_reason", "usage", "create_time", "complete_time")
@@ -342,20 +378,24 @@ class ToolCall(_message.Message):
     def __init__(self, id: _Optional[str] = ..., tool_name: _Optional[str] = ..., tool_id: _Optional[str] = ..., input: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., malformed_input: _Optional[str] = ..., operation_id: _Optional[str] = ..., is_async: _Optional[bool] = ...) -> None: ...
 
 class ToolResult(_message.Message):
-    __slots__ = ("tool_call_id", "success", "result", "error", "create_time", "attempts")
+    __slots__ = ("tool_call_id", "success", "result", "error", "create_time", "attempts", "excerpt_bytes", "result_id")
     TOOL_CALL_ID_FIELD_NUMBER: _ClassVar[int]
     SUCCESS_FIELD_NUMBER: _ClassVar[int]
     RESULT_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     CREATE_TIME_FIELD_NUMBER: _ClassVar[int]
     ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
+    EXCERPT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    RESULT_ID_FIELD_NUMBER: _ClassVar[int]
     tool_call_id: str
     success: bool
     result: _struct_pb2.Value
     error: ToolError
     create_time: _timestamp_pb2.Timestamp
     attempts: int
-    def __init__(self, tool_call_id: _Optional[str] = ..., success: _Optional[bool] = ..., result: _Optional[_Union[_struct_pb2.Value, _Mapping]] = ..., error: _Optional[_Union[ToolError, _Mapping]] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., attempts: _Optional[int] = ...) -> None: ...
+    excerpt_bytes: int
+    result_id: str
+    def __init__(self, tool_call_id: _Optional[str] = ..., success: _Optional[bool] = ..., result: _Optional[_Union[_struct_pb2.Value, _Mapping]] = ..., error: _Optional[_Union[ToolError, _Mapping]] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., attempts: _Optional[int] = ..., excerpt_bytes: _Optional[int] = ..., result_id: _Optional[str] = ...) -> None: ...
 
 class ToolError(_message.Message):
     __slots__ = ("code", "message", "retriable")

@@ -18,6 +18,12 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class DeltaKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    DELTA_KIND_UNSPECIFIED: _ClassVar[DeltaKind]
+    DELTA_KIND_REASONING: _ClassVar[DeltaKind]
+    DELTA_KIND_TOOL_ARGUMENTS: _ClassVar[DeltaKind]
+
 class StreamEndReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     STREAM_END_REASON_UNSPECIFIED: _ClassVar[StreamEndReason]
@@ -25,6 +31,13 @@ class StreamEndReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     STREAM_END_REASON_DRAINING: _ClassVar[StreamEndReason]
     STREAM_END_REASON_DELETED: _ClassVar[StreamEndReason]
     STREAM_END_REASON_COMPLETED: _ClassVar[StreamEndReason]
+    STREAM_END_REASON_MOVED: _ClassVar[StreamEndReason]
+
+class MessageOrder(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    MESSAGE_ORDER_UNSPECIFIED: _ClassVar[MessageOrder]
+    MESSAGE_ORDER_NEWEST: _ClassVar[MessageOrder]
+    MESSAGE_ORDER_BEST: _ClassVar[MessageOrder]
 
 class ContextSource(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -45,11 +58,18 @@ class FileChange(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     FILE_CHANGE_MODIFIED: _ClassVar[FileChange]
     FILE_CHANGE_DELETED: _ClassVar[FileChange]
     FILE_CHANGE_RENAMED: _ClassVar[FileChange]
+DELTA_KIND_UNSPECIFIED: DeltaKind
+DELTA_KIND_REASONING: DeltaKind
+DELTA_KIND_TOOL_ARGUMENTS: DeltaKind
 STREAM_END_REASON_UNSPECIFIED: StreamEndReason
 STREAM_END_REASON_DETACHED: StreamEndReason
 STREAM_END_REASON_DRAINING: StreamEndReason
 STREAM_END_REASON_DELETED: StreamEndReason
 STREAM_END_REASON_COMPLETED: StreamEndReason
+STREAM_END_REASON_MOVED: StreamEndReason
+MESSAGE_ORDER_UNSPECIFIED: MessageOrder
+MESSAGE_ORDER_NEWEST: MessageOrder
+MESSAGE_ORDER_BEST: MessageOrder
 CONTEXT_SOURCE_UNSPECIFIED: ContextSource
 CONTEXT_SOURCE_PERSONA: ContextSource
 CONTEXT_SOURCE_MEMORY: ContextSource
@@ -258,32 +278,36 @@ class ConverseRequest(_message.Message):
     def __init__(self, attach: _Optional[_Union[ConverseAttach, _Mapping]] = ..., send: _Optional[_Union[ConverseSend, _Mapping]] = ..., cancel: _Optional[_Union[ConverseCancel, _Mapping]] = ..., ack: _Optional[_Union[ConverseAck, _Mapping]] = ..., detach: _Optional[_Union[ConverseDetach, _Mapping]] = ...) -> None: ...
 
 class ConverseAttach(_message.Message):
-    __slots__ = ("conversation_id", "after_sequence", "tail_only", "group_events")
+    __slots__ = ("conversation_id", "after_sequence", "tail_only", "group_events", "delta_kinds")
     CONVERSATION_ID_FIELD_NUMBER: _ClassVar[int]
     AFTER_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     TAIL_ONLY_FIELD_NUMBER: _ClassVar[int]
     GROUP_EVENTS_FIELD_NUMBER: _ClassVar[int]
+    DELTA_KINDS_FIELD_NUMBER: _ClassVar[int]
     conversation_id: str
     after_sequence: int
     tail_only: bool
     group_events: bool
-    def __init__(self, conversation_id: _Optional[str] = ..., after_sequence: _Optional[int] = ..., tail_only: _Optional[bool] = ..., group_events: _Optional[bool] = ...) -> None: ...
+    delta_kinds: _containers.RepeatedScalarFieldContainer[DeltaKind]
+    def __init__(self, conversation_id: _Optional[str] = ..., after_sequence: _Optional[int] = ..., tail_only: _Optional[bool] = ..., group_events: _Optional[bool] = ..., delta_kinds: _Optional[_Iterable[_Union[DeltaKind, str]]] = ...) -> None: ...
 
 class ConverseSend(_message.Message):
-    __slots__ = ("content", "reply_to_message_id", "request_id", "agent_id", "user_id", "metadata")
+    __slots__ = ("content", "reply_to_message_id", "request_id", "agent_id", "user_id", "metadata", "parts")
     CONTENT_FIELD_NUMBER: _ClassVar[int]
     REPLY_TO_MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     AGENT_ID_FIELD_NUMBER: _ClassVar[int]
     USER_ID_FIELD_NUMBER: _ClassVar[int]
     METADATA_FIELD_NUMBER: _ClassVar[int]
+    PARTS_FIELD_NUMBER: _ClassVar[int]
     content: str
     reply_to_message_id: str
     request_id: str
     agent_id: str
     user_id: str
     metadata: _struct_pb2.Struct
-    def __init__(self, content: _Optional[str] = ..., reply_to_message_id: _Optional[str] = ..., request_id: _Optional[str] = ..., agent_id: _Optional[str] = ..., user_id: _Optional[str] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ...) -> None: ...
+    parts: _containers.RepeatedCompositeFieldContainer[_conversation_pb2.ContentPart]
+    def __init__(self, content: _Optional[str] = ..., reply_to_message_id: _Optional[str] = ..., request_id: _Optional[str] = ..., agent_id: _Optional[str] = ..., user_id: _Optional[str] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., parts: _Optional[_Iterable[_Union[_conversation_pb2.ContentPart, _Mapping]]] = ...) -> None: ...
 
 class ConverseCancel(_message.Message):
     __slots__ = ("turn_id", "request_id")
@@ -340,16 +364,24 @@ class EventGroup(_message.Message):
     def __init__(self, events: _Optional[_Iterable[_Union[_event_pb2.Event, _Mapping]]] = ...) -> None: ...
 
 class MessageDelta(_message.Message):
-    __slots__ = ("message_id", "turn_id", "offset", "text")
+    __slots__ = ("message_id", "turn_id", "offset", "text", "kind", "tool_call_index", "tool_call_id", "tool_name")
     MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
     TURN_ID_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    TOOL_CALL_INDEX_FIELD_NUMBER: _ClassVar[int]
+    TOOL_CALL_ID_FIELD_NUMBER: _ClassVar[int]
+    TOOL_NAME_FIELD_NUMBER: _ClassVar[int]
     message_id: str
     turn_id: str
     offset: int
     text: str
-    def __init__(self, message_id: _Optional[str] = ..., turn_id: _Optional[str] = ..., offset: _Optional[int] = ..., text: _Optional[str] = ...) -> None: ...
+    kind: DeltaKind
+    tool_call_index: int
+    tool_call_id: str
+    tool_name: str
+    def __init__(self, message_id: _Optional[str] = ..., turn_id: _Optional[str] = ..., offset: _Optional[int] = ..., text: _Optional[str] = ..., kind: _Optional[_Union[DeltaKind, str]] = ..., tool_call_index: _Optional[int] = ..., tool_call_id: _Optional[str] = ..., tool_name: _Optional[str] = ...) -> None: ...
 
 class MessageRestarted(_message.Message):
     __slots__ = ("message_id", "turn_id", "attempt")
@@ -488,7 +520,7 @@ class SubscribeResponse(_message.Message):
     def __init__(self, event: _Optional[_Union[_event_pb2.Event, _Mapping]] = ..., delta: _Optional[_Union[MessageDelta, _Mapping]] = ..., message_restarted: _Optional[_Union[MessageRestarted, _Mapping]] = ..., attached: _Optional[_Union[ConverseAttached, _Mapping]] = ..., caught_up: _Optional[_Union[CaughtUp, _Mapping]] = ..., heartbeat: _Optional[_Union[StreamHeartbeat, _Mapping]] = ..., draining: _Optional[_Union[StreamDraining, _Mapping]] = ..., end: _Optional[_Union[StreamEnd, _Mapping]] = ..., tool_progress: _Optional[_Union[ToolProgress, _Mapping]] = ..., events: _Optional[_Union[EventGroup, _Mapping]] = ...) -> None: ...
 
 class CallAgentRequest(_message.Message):
-    __slots__ = ("agent_id", "input", "mode", "conversation_id", "caller", "project_id", "branch", "timeout_ms", "budget", "request_id")
+    __slots__ = ("agent_id", "input", "mode", "conversation_id", "caller", "project_id", "branch", "timeout_ms", "budget", "request_id", "output_schema")
     AGENT_ID_FIELD_NUMBER: _ClassVar[int]
     INPUT_FIELD_NUMBER: _ClassVar[int]
     MODE_FIELD_NUMBER: _ClassVar[int]
@@ -499,6 +531,7 @@ class CallAgentRequest(_message.Message):
     TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
     BUDGET_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    OUTPUT_SCHEMA_FIELD_NUMBER: _ClassVar[int]
     agent_id: str
     input: _struct_pb2.Value
     mode: _common_pb2.InvocationMode
@@ -509,7 +542,8 @@ class CallAgentRequest(_message.Message):
     timeout_ms: int
     budget: _common_pb2.Budget
     request_id: str
-    def __init__(self, agent_id: _Optional[str] = ..., input: _Optional[_Union[_struct_pb2.Value, _Mapping]] = ..., mode: _Optional[_Union[_common_pb2.InvocationMode, str]] = ..., conversation_id: _Optional[str] = ..., caller: _Optional[_Union[_common_pb2.Caller, _Mapping]] = ..., project_id: _Optional[str] = ..., branch: _Optional[str] = ..., timeout_ms: _Optional[int] = ..., budget: _Optional[_Union[_common_pb2.Budget, _Mapping]] = ..., request_id: _Optional[str] = ...) -> None: ...
+    output_schema: _struct_pb2.Struct
+    def __init__(self, agent_id: _Optional[str] = ..., input: _Optional[_Union[_struct_pb2.Value, _Mapping]] = ..., mode: _Optional[_Union[_common_pb2.InvocationMode, str]] = ..., conversation_id: _Optional[str] = ..., caller: _Optional[_Union[_common_pb2.Caller, _Mapping]] = ..., project_id: _Optional[str] = ..., branch: _Optional[str] = ..., timeout_ms: _Optional[int] = ..., budget: _Optional[_Union[_common_pb2.Budget, _Mapping]] = ..., request_id: _Optional[str] = ..., output_schema: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ...) -> None: ...
 
 class CallAgentResponse(_message.Message):
     __slots__ = ("turn", "error")
@@ -593,6 +627,50 @@ class ListMessagesResponse(_message.Message):
     next_page_token: str
     def __init__(self, messages: _Optional[_Iterable[_Union[_conversation_pb2.Message, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
+class SearchMessagesRequest(_message.Message):
+    __slots__ = ("query", "conversation_id", "agent_id", "user_id", "project_id", "start_time", "end_time", "order", "page_size", "page_token")
+    QUERY_FIELD_NUMBER: _ClassVar[int]
+    CONVERSATION_ID_FIELD_NUMBER: _ClassVar[int]
+    AGENT_ID_FIELD_NUMBER: _ClassVar[int]
+    USER_ID_FIELD_NUMBER: _ClassVar[int]
+    PROJECT_ID_FIELD_NUMBER: _ClassVar[int]
+    START_TIME_FIELD_NUMBER: _ClassVar[int]
+    END_TIME_FIELD_NUMBER: _ClassVar[int]
+    ORDER_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    query: str
+    conversation_id: str
+    agent_id: str
+    user_id: str
+    project_id: str
+    start_time: _timestamp_pb2.Timestamp
+    end_time: _timestamp_pb2.Timestamp
+    order: MessageOrder
+    page_size: int
+    page_token: str
+    def __init__(self, query: _Optional[str] = ..., conversation_id: _Optional[str] = ..., agent_id: _Optional[str] = ..., user_id: _Optional[str] = ..., project_id: _Optional[str] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., order: _Optional[_Union[MessageOrder, str]] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+
+class SearchMessagesResponse(_message.Message):
+    __slots__ = ("matches", "next_page_token", "older_omitted")
+    MATCHES_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    OLDER_OMITTED_FIELD_NUMBER: _ClassVar[int]
+    matches: _containers.RepeatedCompositeFieldContainer[MessageMatch]
+    next_page_token: str
+    older_omitted: bool
+    def __init__(self, matches: _Optional[_Iterable[_Union[MessageMatch, _Mapping]]] = ..., next_page_token: _Optional[str] = ..., older_omitted: _Optional[bool] = ...) -> None: ...
+
+class MessageMatch(_message.Message):
+    __slots__ = ("message", "snippet", "score")
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    SNIPPET_FIELD_NUMBER: _ClassVar[int]
+    SCORE_FIELD_NUMBER: _ClassVar[int]
+    message: _conversation_pb2.Message
+    snippet: str
+    score: float
+    def __init__(self, message: _Optional[_Union[_conversation_pb2.Message, _Mapping]] = ..., snippet: _Optional[str] = ..., score: _Optional[float] = ...) -> None: ...
+
 class ListMovesRequest(_message.Message):
     __slots__ = ("conversation_id", "turn_id", "oldest_first", "page_size", "page_token")
     CONVERSATION_ID_FIELD_NUMBER: _ClassVar[int]
@@ -664,6 +742,48 @@ class ListEventsResponse(_message.Message):
     events: _containers.RepeatedCompositeFieldContainer[_event_pb2.Event]
     next_page_token: str
     def __init__(self, events: _Optional[_Iterable[_Union[_event_pb2.Event, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+
+class ListDecisionsRequest(_message.Message):
+    __slots__ = ("conversation_id", "turn_id", "types", "page_size", "page_token")
+    CONVERSATION_ID_FIELD_NUMBER: _ClassVar[int]
+    TURN_ID_FIELD_NUMBER: _ClassVar[int]
+    TYPES_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    conversation_id: str
+    turn_id: str
+    types: _containers.RepeatedScalarFieldContainer[str]
+    page_size: int
+    page_token: str
+    def __init__(self, conversation_id: _Optional[str] = ..., turn_id: _Optional[str] = ..., types: _Optional[_Iterable[str]] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+
+class ListDecisionsResponse(_message.Message):
+    __slots__ = ("decisions", "next_page_token")
+    DECISIONS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    decisions: _containers.RepeatedCompositeFieldContainer[Decision]
+    next_page_token: str
+    def __init__(self, decisions: _Optional[_Iterable[_Union[Decision, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+
+class Decision(_message.Message):
+    __slots__ = ("sequence", "index", "type", "create_time", "turn_id", "operation_id", "cause", "summary")
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    CREATE_TIME_FIELD_NUMBER: _ClassVar[int]
+    TURN_ID_FIELD_NUMBER: _ClassVar[int]
+    OPERATION_ID_FIELD_NUMBER: _ClassVar[int]
+    CAUSE_FIELD_NUMBER: _ClassVar[int]
+    SUMMARY_FIELD_NUMBER: _ClassVar[int]
+    sequence: int
+    index: int
+    type: str
+    create_time: _timestamp_pb2.Timestamp
+    turn_id: str
+    operation_id: str
+    cause: str
+    summary: str
+    def __init__(self, sequence: _Optional[int] = ..., index: _Optional[int] = ..., type: _Optional[str] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., turn_id: _Optional[str] = ..., operation_id: _Optional[str] = ..., cause: _Optional[str] = ..., summary: _Optional[str] = ...) -> None: ...
 
 class PreviewContextRequest(_message.Message):
     __slots__ = ("conversation_id", "send")

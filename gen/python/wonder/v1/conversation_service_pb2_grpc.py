@@ -127,6 +127,11 @@ class ConversationServiceStub:
                 request_serializer=wonder_dot_v1_dot_conversation__service__pb2.ListMessagesRequest.SerializeToString,
                 response_deserializer=wonder_dot_v1_dot_conversation__service__pb2.ListMessagesResponse.FromString,
                 _registered_method=True)
+        self.SearchMessages = channel.unary_unary(
+                '/wonder.v1.ConversationService/SearchMessages',
+                request_serializer=wonder_dot_v1_dot_conversation__service__pb2.SearchMessagesRequest.SerializeToString,
+                response_deserializer=wonder_dot_v1_dot_conversation__service__pb2.SearchMessagesResponse.FromString,
+                _registered_method=True)
         self.ListMoves = channel.unary_unary(
                 '/wonder.v1.ConversationService/ListMoves',
                 request_serializer=wonder_dot_v1_dot_conversation__service__pb2.ListMovesRequest.SerializeToString,
@@ -136,6 +141,11 @@ class ConversationServiceStub:
                 '/wonder.v1.ConversationService/ListEvents',
                 request_serializer=wonder_dot_v1_dot_conversation__service__pb2.ListEventsRequest.SerializeToString,
                 response_deserializer=wonder_dot_v1_dot_conversation__service__pb2.ListEventsResponse.FromString,
+                _registered_method=True)
+        self.ListDecisions = channel.unary_unary(
+                '/wonder.v1.ConversationService/ListDecisions',
+                request_serializer=wonder_dot_v1_dot_conversation__service__pb2.ListDecisionsRequest.SerializeToString,
+                response_deserializer=wonder_dot_v1_dot_conversation__service__pb2.ListDecisionsResponse.FromString,
                 _registered_method=True)
         self.ReadMessage = channel.unary_stream(
                 '/wonder.v1.ConversationService/ReadMessage',
@@ -166,8 +176,11 @@ class ConversationServiceServicer:
     """
 
     def CreateConversation(self, request, context):
-        """Creates a conversation. Errors: ALREADY_EXISTS if the `external_ref` is in use, PROJECT_NOT_FOUND, AGENT_NOT_FOUND,
-        FIELD_INVALID.
+        """Creates a conversation. A repeated request returns the conversation that the first one created, also if one of its
+        agents was deleted since. If that conversation was deleted, it fails with CONVERSATION_NOT_FOUND: a request creates at
+        most one conversation. An expired conversation gives its `external_ref` up to a new one. Its record stays, in the
+        archive or until the server archives it. Errors: ALREADY_EXISTS if the `external_ref` is in use, PROJECT_NOT_FOUND, AGENT_NOT_FOUND,
+        FIELD_INVALID, CONVERSATION_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -320,6 +333,17 @@ class ConversationServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SearchMessages(self, request, context):
+        """Finds messages that contain words: of one conversation, restoring it if it is archived, or of all conversations that
+        are not archived. Messages before a reset are found too. The server reads messages from the newest on, without an
+        index; one call reads at most 20,000 in each of its stores. A page with fewer matches than `page_size`, or none, is
+        the last one only if `next_page_token` is empty. Errors: FIELD_INVALID for a query without words,
+        CONVERSATION_NOT_FOUND, AGENT_NOT_FOUND, PROJECT_NOT_FOUND, PAGE_TOKEN_INVALID.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListMoves(self, request, context):
         """Lists the moves of a turn, of a conversation or of all conversations, with the models' raw answers. A
         `conversation_id` restores an archived conversation. Without it, archived conversations are omitted, and a turn in
@@ -332,6 +356,17 @@ class ConversationServiceServicer:
     def ListEvents(self, request, context):
         """Lists the events of one conversation, oldest first, restoring it if it is archived; or of all conversations that
         are not archived, newest first. Errors: CONVERSATION_NOT_FOUND, CURSOR_OUT_OF_RANGE, PAGE_TOKEN_INVALID.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListDecisions(self, request, context):
+        """Lists the recorded decisions of a turn or of a conversation, oldest first. A `conversation_id` restores an archived
+        conversation; without it, a turn in an archived conversation is TURN_NOT_FOUND. One call reads at most 500 entries
+        of the journal: a page with fewer decisions than `page_size`, or none, is the last one only if `next_page_token` is
+        empty. Errors: FIELD_INVALID for a type that does not exist, CONVERSATION_NOT_FOUND, TURN_NOT_FOUND,
+        PAGE_TOKEN_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -465,6 +500,11 @@ def add_ConversationServiceServicer_to_server(servicer, server):
                     request_deserializer=wonder_dot_v1_dot_conversation__service__pb2.ListMessagesRequest.FromString,
                     response_serializer=wonder_dot_v1_dot_conversation__service__pb2.ListMessagesResponse.SerializeToString,
             ),
+            'SearchMessages': grpc.unary_unary_rpc_method_handler(
+                    servicer.SearchMessages,
+                    request_deserializer=wonder_dot_v1_dot_conversation__service__pb2.SearchMessagesRequest.FromString,
+                    response_serializer=wonder_dot_v1_dot_conversation__service__pb2.SearchMessagesResponse.SerializeToString,
+            ),
             'ListMoves': grpc.unary_unary_rpc_method_handler(
                     servicer.ListMoves,
                     request_deserializer=wonder_dot_v1_dot_conversation__service__pb2.ListMovesRequest.FromString,
@@ -474,6 +514,11 @@ def add_ConversationServiceServicer_to_server(servicer, server):
                     servicer.ListEvents,
                     request_deserializer=wonder_dot_v1_dot_conversation__service__pb2.ListEventsRequest.FromString,
                     response_serializer=wonder_dot_v1_dot_conversation__service__pb2.ListEventsResponse.SerializeToString,
+            ),
+            'ListDecisions': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListDecisions,
+                    request_deserializer=wonder_dot_v1_dot_conversation__service__pb2.ListDecisionsRequest.FromString,
+                    response_serializer=wonder_dot_v1_dot_conversation__service__pb2.ListDecisionsResponse.SerializeToString,
             ),
             'ReadMessage': grpc.unary_stream_rpc_method_handler(
                     servicer.ReadMessage,
@@ -996,6 +1041,33 @@ class ConversationService:
             _registered_method=True)
 
     @staticmethod
+    def SearchMessages(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/wonder.v1.ConversationService/SearchMessages',
+            wonder_dot_v1_dot_conversation__service__pb2.SearchMessagesRequest.SerializeToString,
+            wonder_dot_v1_dot_conversation__service__pb2.SearchMessagesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def ListMoves(request,
             target,
             options=(),
@@ -1039,6 +1111,33 @@ class ConversationService:
             '/wonder.v1.ConversationService/ListEvents',
             wonder_dot_v1_dot_conversation__service__pb2.ListEventsRequest.SerializeToString,
             wonder_dot_v1_dot_conversation__service__pb2.ListEventsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListDecisions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/wonder.v1.ConversationService/ListDecisions',
+            wonder_dot_v1_dot_conversation__service__pb2.ListDecisionsRequest.SerializeToString,
+            wonder_dot_v1_dot_conversation__service__pb2.ListDecisionsResponse.FromString,
             options,
             channel_credentials,
             insecure,

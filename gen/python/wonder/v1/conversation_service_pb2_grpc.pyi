@@ -20,8 +20,11 @@ class ConversationServiceStub:
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     CreateConversation: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.CreateConversationRequest, _conversation_service_pb2.CreateConversationResponse]
-    """Creates a conversation. Errors: ALREADY_EXISTS if the `external_ref` is in use, PROJECT_NOT_FOUND, AGENT_NOT_FOUND,
-    FIELD_INVALID.
+    """Creates a conversation. A repeated request returns the conversation that the first one created, also if one of its
+    agents was deleted since. If that conversation was deleted, it fails with CONVERSATION_NOT_FOUND: a request creates at
+    most one conversation. An expired conversation gives its `external_ref` up to a new one. Its record stays, in the
+    archive or until the server archives it. Errors: ALREADY_EXISTS if the `external_ref` is in use, PROJECT_NOT_FOUND, AGENT_NOT_FOUND,
+    FIELD_INVALID, CONVERSATION_NOT_FOUND.
     """
     GetConversation: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.GetConversationRequest, _conversation_service_pb2.GetConversationResponse]
     """Reads a conversation by id or by `external_ref`. Errors: CONVERSATION_NOT_FOUND."""
@@ -100,6 +103,13 @@ class ConversationServiceStub:
     archived. For a turn in an archived conversation the list is empty. Errors: CONVERSATION_NOT_FOUND,
     PAGE_TOKEN_INVALID.
     """
+    SearchMessages: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.SearchMessagesRequest, _conversation_service_pb2.SearchMessagesResponse]
+    """Finds messages that contain words: of one conversation, restoring it if it is archived, or of all conversations that
+    are not archived. Messages before a reset are found too. The server reads messages from the newest on, without an
+    index; one call reads at most 20,000 in each of its stores. A page with fewer matches than `page_size`, or none, is
+    the last one only if `next_page_token` is empty. Errors: FIELD_INVALID for a query without words,
+    CONVERSATION_NOT_FOUND, AGENT_NOT_FOUND, PROJECT_NOT_FOUND, PAGE_TOKEN_INVALID.
+    """
     ListMoves: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.ListMovesRequest, _conversation_service_pb2.ListMovesResponse]
     """Lists the moves of a turn, of a conversation or of all conversations, with the models' raw answers. A
     `conversation_id` restores an archived conversation. Without it, archived conversations are omitted, and a turn in
@@ -108,6 +118,13 @@ class ConversationServiceStub:
     ListEvents: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.ListEventsRequest, _conversation_service_pb2.ListEventsResponse]
     """Lists the events of one conversation, oldest first, restoring it if it is archived; or of all conversations that
     are not archived, newest first. Errors: CONVERSATION_NOT_FOUND, CURSOR_OUT_OF_RANGE, PAGE_TOKEN_INVALID.
+    """
+    ListDecisions: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.ListDecisionsRequest, _conversation_service_pb2.ListDecisionsResponse]
+    """Lists the recorded decisions of a turn or of a conversation, oldest first. A `conversation_id` restores an archived
+    conversation; without it, a turn in an archived conversation is TURN_NOT_FOUND. One call reads at most 500 entries
+    of the journal: a page with fewer decisions than `page_size`, or none, is the last one only if `next_page_token` is
+    empty. Errors: FIELD_INVALID for a type that does not exist, CONVERSATION_NOT_FOUND, TURN_NOT_FOUND,
+    PAGE_TOKEN_INVALID.
     """
     ReadMessage: _aio.UnaryStreamMultiCallable[_conversation_service_pb2.ReadMessageRequest, _conversation_service_pb2.ReadMessageResponse]
     """Streams the complete text of a message in pieces, as the model or the user wrote it. It serves messages whose
@@ -141,8 +158,11 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _conversation_service_pb2.CreateConversationRequest,
         context: _aio.ServicerContext[_conversation_service_pb2.CreateConversationRequest, _abc.Awaitable[_conversation_service_pb2.CreateConversationResponse]],
     ) -> _abc.Awaitable[_conversation_service_pb2.CreateConversationResponse]:
-        """Creates a conversation. Errors: ALREADY_EXISTS if the `external_ref` is in use, PROJECT_NOT_FOUND, AGENT_NOT_FOUND,
-        FIELD_INVALID.
+        """Creates a conversation. A repeated request returns the conversation that the first one created, also if one of its
+        agents was deleted since. If that conversation was deleted, it fails with CONVERSATION_NOT_FOUND: a request creates at
+        most one conversation. An expired conversation gives its `external_ref` up to a new one. Its record stays, in the
+        archive or until the server archives it. Errors: ALREADY_EXISTS if the `external_ref` is in use, PROJECT_NOT_FOUND, AGENT_NOT_FOUND,
+        FIELD_INVALID, CONVERSATION_NOT_FOUND.
         """
 
     @_abc_1.abstractmethod
@@ -325,6 +345,19 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         """
 
     @_abc_1.abstractmethod
+    def SearchMessages(
+        self,
+        request: _conversation_service_pb2.SearchMessagesRequest,
+        context: _aio.ServicerContext[_conversation_service_pb2.SearchMessagesRequest, _abc.Awaitable[_conversation_service_pb2.SearchMessagesResponse]],
+    ) -> _abc.Awaitable[_conversation_service_pb2.SearchMessagesResponse]:
+        """Finds messages that contain words: of one conversation, restoring it if it is archived, or of all conversations that
+        are not archived. Messages before a reset are found too. The server reads messages from the newest on, without an
+        index; one call reads at most 20,000 in each of its stores. A page with fewer matches than `page_size`, or none, is
+        the last one only if `next_page_token` is empty. Errors: FIELD_INVALID for a query without words,
+        CONVERSATION_NOT_FOUND, AGENT_NOT_FOUND, PROJECT_NOT_FOUND, PAGE_TOKEN_INVALID.
+        """
+
+    @_abc_1.abstractmethod
     def ListMoves(
         self,
         request: _conversation_service_pb2.ListMovesRequest,
@@ -343,6 +376,19 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _abc.Awaitable[_conversation_service_pb2.ListEventsResponse]:
         """Lists the events of one conversation, oldest first, restoring it if it is archived; or of all conversations that
         are not archived, newest first. Errors: CONVERSATION_NOT_FOUND, CURSOR_OUT_OF_RANGE, PAGE_TOKEN_INVALID.
+        """
+
+    @_abc_1.abstractmethod
+    def ListDecisions(
+        self,
+        request: _conversation_service_pb2.ListDecisionsRequest,
+        context: _aio.ServicerContext[_conversation_service_pb2.ListDecisionsRequest, _abc.Awaitable[_conversation_service_pb2.ListDecisionsResponse]],
+    ) -> _abc.Awaitable[_conversation_service_pb2.ListDecisionsResponse]:
+        """Lists the recorded decisions of a turn or of a conversation, oldest first. A `conversation_id` restores an archived
+        conversation; without it, a turn in an archived conversation is TURN_NOT_FOUND. One call reads at most 500 entries
+        of the journal: a page with fewer decisions than `page_size`, or none, is the last one only if `next_page_token` is
+        empty. Errors: FIELD_INVALID for a type that does not exist, CONVERSATION_NOT_FOUND, TURN_NOT_FOUND,
+        PAGE_TOKEN_INVALID.
         """
 
     @_abc_1.abstractmethod

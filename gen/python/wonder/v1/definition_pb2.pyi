@@ -132,7 +132,7 @@ GATE_EXPIRY_POLICY_APPROVE: GateExpiryPolicy
 GATE_EXPIRY_POLICY_REJECT: GateExpiryPolicy
 
 class Definition(_message.Message):
-    __slots__ = ("id", "library_id", "library", "kind", "name", "description", "revision", "content_hash", "labels", "create_time", "update_time", "etag", "persona", "tool", "workflow", "task", "action", "model_profile")
+    __slots__ = ("id", "library_id", "library", "kind", "name", "description", "revision", "content_hash", "labels", "create_time", "update_time", "etag", "updated_by", "persona", "tool", "workflow", "task", "action", "model_profile")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -152,6 +152,7 @@ class Definition(_message.Message):
     CREATE_TIME_FIELD_NUMBER: _ClassVar[int]
     UPDATE_TIME_FIELD_NUMBER: _ClassVar[int]
     ETAG_FIELD_NUMBER: _ClassVar[int]
+    UPDATED_BY_FIELD_NUMBER: _ClassVar[int]
     PERSONA_FIELD_NUMBER: _ClassVar[int]
     TOOL_FIELD_NUMBER: _ClassVar[int]
     WORKFLOW_FIELD_NUMBER: _ClassVar[int]
@@ -170,16 +171,17 @@ class Definition(_message.Message):
     create_time: _timestamp_pb2.Timestamp
     update_time: _timestamp_pb2.Timestamp
     etag: str
+    updated_by: _common_pb2.Principal
     persona: PersonaSpec
     tool: ToolSpec
     workflow: WorkflowSpec
     task: TaskSpec
     action: ActionSpec
     model_profile: ModelProfileSpec
-    def __init__(self, id: _Optional[str] = ..., library_id: _Optional[str] = ..., library: _Optional[str] = ..., kind: _Optional[_Union[DefinitionKind, str]] = ..., name: _Optional[str] = ..., description: _Optional[str] = ..., revision: _Optional[int] = ..., content_hash: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., update_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., etag: _Optional[str] = ..., persona: _Optional[_Union[PersonaSpec, _Mapping]] = ..., tool: _Optional[_Union[ToolSpec, _Mapping]] = ..., workflow: _Optional[_Union[WorkflowSpec, _Mapping]] = ..., task: _Optional[_Union[TaskSpec, _Mapping]] = ..., action: _Optional[_Union[ActionSpec, _Mapping]] = ..., model_profile: _Optional[_Union[ModelProfileSpec, _Mapping]] = ...) -> None: ...
+    def __init__(self, id: _Optional[str] = ..., library_id: _Optional[str] = ..., library: _Optional[str] = ..., kind: _Optional[_Union[DefinitionKind, str]] = ..., name: _Optional[str] = ..., description: _Optional[str] = ..., revision: _Optional[int] = ..., content_hash: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., update_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., etag: _Optional[str] = ..., updated_by: _Optional[_Union[_common_pb2.Principal, _Mapping]] = ..., persona: _Optional[_Union[PersonaSpec, _Mapping]] = ..., tool: _Optional[_Union[ToolSpec, _Mapping]] = ..., workflow: _Optional[_Union[WorkflowSpec, _Mapping]] = ..., task: _Optional[_Union[TaskSpec, _Mapping]] = ..., action: _Optional[_Union[ActionSpec, _Mapping]] = ..., model_profile: _Optional[_Union[ModelProfileSpec, _Mapping]] = ...) -> None: ...
 
 class PersonaSpec(_message.Message):
-    __slots__ = ("system_prompt", "instructions", "model_profile_id", "context_assembly_workflow_id", "memory_extraction_workflow_id", "recent_turns_limit", "tool_ids", "constraints", "context_window", "retention")
+    __slots__ = ("system_prompt", "instructions", "model_profile_id", "context_assembly_workflow_id", "memory_extraction_workflow_id", "recent_turns_limit", "tool_ids", "constraints", "context_window", "retention", "output_schema", "show_reasoning")
     SYSTEM_PROMPT_FIELD_NUMBER: _ClassVar[int]
     INSTRUCTIONS_FIELD_NUMBER: _ClassVar[int]
     MODEL_PROFILE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -190,6 +192,8 @@ class PersonaSpec(_message.Message):
     CONSTRAINTS_FIELD_NUMBER: _ClassVar[int]
     CONTEXT_WINDOW_FIELD_NUMBER: _ClassVar[int]
     RETENTION_FIELD_NUMBER: _ClassVar[int]
+    OUTPUT_SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    SHOW_REASONING_FIELD_NUMBER: _ClassVar[int]
     system_prompt: str
     instructions: _containers.RepeatedScalarFieldContainer[str]
     model_profile_id: str
@@ -200,7 +204,9 @@ class PersonaSpec(_message.Message):
     constraints: Constraints
     context_window: ContextWindow
     retention: _containers.RepeatedCompositeFieldContainer[RetentionRule]
-    def __init__(self, system_prompt: _Optional[str] = ..., instructions: _Optional[_Iterable[str]] = ..., model_profile_id: _Optional[str] = ..., context_assembly_workflow_id: _Optional[str] = ..., memory_extraction_workflow_id: _Optional[str] = ..., recent_turns_limit: _Optional[int] = ..., tool_ids: _Optional[_Iterable[str]] = ..., constraints: _Optional[_Union[Constraints, _Mapping]] = ..., context_window: _Optional[_Union[ContextWindow, _Mapping]] = ..., retention: _Optional[_Iterable[_Union[RetentionRule, _Mapping]]] = ...) -> None: ...
+    output_schema: _struct_pb2.Struct
+    show_reasoning: bool
+    def __init__(self, system_prompt: _Optional[str] = ..., instructions: _Optional[_Iterable[str]] = ..., model_profile_id: _Optional[str] = ..., context_assembly_workflow_id: _Optional[str] = ..., memory_extraction_workflow_id: _Optional[str] = ..., recent_turns_limit: _Optional[int] = ..., tool_ids: _Optional[_Iterable[str]] = ..., constraints: _Optional[_Union[Constraints, _Mapping]] = ..., context_window: _Optional[_Union[ContextWindow, _Mapping]] = ..., retention: _Optional[_Iterable[_Union[RetentionRule, _Mapping]]] = ..., output_schema: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., show_reasoning: _Optional[bool] = ...) -> None: ...
 
 class Constraints(_message.Message):
     __slots__ = ("max_moves_per_turn", "allowed_actions", "max_tokens_per_turn", "max_cost_micros_per_turn", "max_turn_ms", "max_delegation_depth", "max_tool_calls_per_answer", "max_tool_calls_per_turn")
@@ -245,7 +251,7 @@ class RetentionRule(_message.Message):
     def __init__(self, types: _Optional[_Iterable[str]] = ..., action: _Optional[_Union[RetentionAction, str]] = ..., older_than_ms: _Optional[int] = ..., consolidation_workflow_id: _Optional[str] = ...) -> None: ...
 
 class ToolSpec(_message.Message):
-    __slots__ = ("name", "description", "input_schema", "target_type", "target_id", "is_async", "invocation_mode", "input_mapping", "retry")
+    __slots__ = ("name", "description", "input_schema", "target_type", "target_id", "is_async", "invocation_mode", "input_mapping", "retry", "output_schema", "max_result_bytes")
     class InputMappingEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -262,6 +268,8 @@ class ToolSpec(_message.Message):
     INVOCATION_MODE_FIELD_NUMBER: _ClassVar[int]
     INPUT_MAPPING_FIELD_NUMBER: _ClassVar[int]
     RETRY_FIELD_NUMBER: _ClassVar[int]
+    OUTPUT_SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    MAX_RESULT_BYTES_FIELD_NUMBER: _ClassVar[int]
     name: str
     description: str
     input_schema: _struct_pb2.Struct
@@ -271,7 +279,9 @@ class ToolSpec(_message.Message):
     invocation_mode: _common_pb2.InvocationMode
     input_mapping: _containers.ScalarMap[str, str]
     retry: RetryPolicy
-    def __init__(self, name: _Optional[str] = ..., description: _Optional[str] = ..., input_schema: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., target_type: _Optional[_Union[TargetType, str]] = ..., target_id: _Optional[str] = ..., is_async: _Optional[bool] = ..., invocation_mode: _Optional[_Union[_common_pb2.InvocationMode, str]] = ..., input_mapping: _Optional[_Mapping[str, str]] = ..., retry: _Optional[_Union[RetryPolicy, _Mapping]] = ...) -> None: ...
+    output_schema: _struct_pb2.Struct
+    max_result_bytes: int
+    def __init__(self, name: _Optional[str] = ..., description: _Optional[str] = ..., input_schema: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., target_type: _Optional[_Union[TargetType, str]] = ..., target_id: _Optional[str] = ..., is_async: _Optional[bool] = ..., invocation_mode: _Optional[_Union[_common_pb2.InvocationMode, str]] = ..., input_mapping: _Optional[_Mapping[str, str]] = ..., retry: _Optional[_Union[RetryPolicy, _Mapping]] = ..., output_schema: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., max_result_bytes: _Optional[int] = ...) -> None: ...
 
 class RetryPolicy(_message.Message):
     __slots__ = ("max_attempts", "backoff_ms", "timeout_ms")
@@ -284,7 +294,7 @@ class RetryPolicy(_message.Message):
     def __init__(self, max_attempts: _Optional[int] = ..., backoff_ms: _Optional[int] = ..., timeout_ms: _Optional[int] = ...) -> None: ...
 
 class ModelProfileSpec(_message.Message):
-    __slots__ = ("provider", "model", "format", "parameters", "timeout_ms", "first_token_timeout_ms", "chunk_timeout_ms", "max_attempts", "context_window_tokens")
+    __slots__ = ("provider", "model", "format", "parameters", "timeout_ms", "first_token_timeout_ms", "chunk_timeout_ms", "max_attempts", "context_window_tokens", "accepts")
     PROVIDER_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     FORMAT_FIELD_NUMBER: _ClassVar[int]
@@ -294,6 +304,7 @@ class ModelProfileSpec(_message.Message):
     CHUNK_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
     MAX_ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
     CONTEXT_WINDOW_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    ACCEPTS_FIELD_NUMBER: _ClassVar[int]
     provider: str
     model: str
     format: ModelFormat
@@ -303,7 +314,8 @@ class ModelProfileSpec(_message.Message):
     chunk_timeout_ms: int
     max_attempts: int
     context_window_tokens: int
-    def __init__(self, provider: _Optional[str] = ..., model: _Optional[str] = ..., format: _Optional[_Union[ModelFormat, str]] = ..., parameters: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., timeout_ms: _Optional[int] = ..., first_token_timeout_ms: _Optional[int] = ..., chunk_timeout_ms: _Optional[int] = ..., max_attempts: _Optional[int] = ..., context_window_tokens: _Optional[int] = ...) -> None: ...
+    accepts: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, provider: _Optional[str] = ..., model: _Optional[str] = ..., format: _Optional[_Union[ModelFormat, str]] = ..., parameters: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., timeout_ms: _Optional[int] = ..., first_token_timeout_ms: _Optional[int] = ..., chunk_timeout_ms: _Optional[int] = ..., max_attempts: _Optional[int] = ..., context_window_tokens: _Optional[int] = ..., accepts: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ActionSpec(_message.Message):
     __slots__ = ("kind", "config", "timeout_ms", "max_attempts", "backoff_ms", "idempotent")
@@ -395,7 +407,7 @@ class WorkflowSpec(_message.Message):
     def __init__(self, nodes: _Optional[_Iterable[_Union[Node, _Mapping]]] = ..., transitions: _Optional[_Iterable[_Union[Transition, _Mapping]]] = ..., initial_node_id: _Optional[str] = ..., input_schema: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., output_schema: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., output_mapping: _Optional[_Mapping[str, str]] = ..., timeout_ms: _Optional[int] = ..., state_schema: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., merge_branch_on_completion: _Optional[bool] = ...) -> None: ...
 
 class Node(_message.Message):
-    __slots__ = ("id", "task_id", "workflow_id", "agent_id", "human_gate", "wait", "input_mapping", "output_mapping", "timeout_ms", "description", "invocation_mode", "retry", "fan_out", "fan_in")
+    __slots__ = ("id", "task_id", "workflow_id", "agent_id", "human_gate", "wait", "input_mapping", "output_mapping", "timeout_ms", "description", "invocation_mode", "retry", "fan_out", "fan_in", "output_schema")
     class InputMappingEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -424,6 +436,7 @@ class Node(_message.Message):
     RETRY_FIELD_NUMBER: _ClassVar[int]
     FAN_OUT_FIELD_NUMBER: _ClassVar[int]
     FAN_IN_FIELD_NUMBER: _ClassVar[int]
+    OUTPUT_SCHEMA_FIELD_NUMBER: _ClassVar[int]
     id: str
     task_id: str
     workflow_id: str
@@ -438,7 +451,8 @@ class Node(_message.Message):
     retry: RetryPolicy
     fan_out: bool
     fan_in: FanIn
-    def __init__(self, id: _Optional[str] = ..., task_id: _Optional[str] = ..., workflow_id: _Optional[str] = ..., agent_id: _Optional[str] = ..., human_gate: _Optional[_Union[HumanGate, _Mapping]] = ..., wait: _Optional[_Union[Wait, _Mapping]] = ..., input_mapping: _Optional[_Mapping[str, str]] = ..., output_mapping: _Optional[_Mapping[str, str]] = ..., timeout_ms: _Optional[int] = ..., description: _Optional[str] = ..., invocation_mode: _Optional[_Union[_common_pb2.InvocationMode, str]] = ..., retry: _Optional[_Union[RetryPolicy, _Mapping]] = ..., fan_out: _Optional[bool] = ..., fan_in: _Optional[_Union[FanIn, _Mapping]] = ...) -> None: ...
+    output_schema: _struct_pb2.Struct
+    def __init__(self, id: _Optional[str] = ..., task_id: _Optional[str] = ..., workflow_id: _Optional[str] = ..., agent_id: _Optional[str] = ..., human_gate: _Optional[_Union[HumanGate, _Mapping]] = ..., wait: _Optional[_Union[Wait, _Mapping]] = ..., input_mapping: _Optional[_Mapping[str, str]] = ..., output_mapping: _Optional[_Mapping[str, str]] = ..., timeout_ms: _Optional[int] = ..., description: _Optional[str] = ..., invocation_mode: _Optional[_Union[_common_pb2.InvocationMode, str]] = ..., retry: _Optional[_Union[RetryPolicy, _Mapping]] = ..., fan_out: _Optional[bool] = ..., fan_in: _Optional[_Union[FanIn, _Mapping]] = ..., output_schema: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ...) -> None: ...
 
 class Transition(_message.Message):
     __slots__ = ("from_node_id", "to_node_id", "condition", "priority", "for_each", "loop_limit")

@@ -5,15 +5,16 @@ from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from wonder.v1 import common_pb2 as _common_pb2
 from wonder.v1 import conversation_pb2 as _conversation_pb2
 from wonder.v1 import errors_pb2 as _errors_pb2
+from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
-from collections.abc import Mapping as _Mapping
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Event(_message.Message):
-    __slots__ = ("sequence", "conversation_id", "turn_id", "create_time", "name", "conversation_started", "conversation_updated", "conversation_ended", "conversation_reset", "participant_joined", "participant_left", "conversation_turn", "turn_completed", "turn_failed", "turn_cancelled", "message_appended", "move_recorded", "limit_reached", "context_reduced", "context_assembly_completed", "context_assembly_failed", "memory_extraction_completed", "memory_extraction_failed", "tool_dispatched", "tool_completed", "tool_failed", "workflow_started", "workflow_completed", "workflow_failed", "agent_call_started", "agent_call_completed", "branch_merged")
+    __slots__ = ("sequence", "conversation_id", "turn_id", "create_time", "name", "conversation_started", "conversation_updated", "conversation_ended", "conversation_reset", "participant_joined", "participant_left", "conversation_turn", "turn_completed", "turn_failed", "turn_cancelled", "message_appended", "move_recorded", "limit_reached", "output_rejected", "context_reduced", "context_assembly_completed", "context_assembly_failed", "memory_extraction_completed", "memory_extraction_failed", "memory_operations_refused", "tool_dispatched", "tool_completed", "tool_failed", "workflow_started", "workflow_completed", "workflow_failed", "agent_call_started", "agent_call_completed", "branch_merged")
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     CONVERSATION_ID_FIELD_NUMBER: _ClassVar[int]
     TURN_ID_FIELD_NUMBER: _ClassVar[int]
@@ -32,11 +33,13 @@ class Event(_message.Message):
     MESSAGE_APPENDED_FIELD_NUMBER: _ClassVar[int]
     MOVE_RECORDED_FIELD_NUMBER: _ClassVar[int]
     LIMIT_REACHED_FIELD_NUMBER: _ClassVar[int]
+    OUTPUT_REJECTED_FIELD_NUMBER: _ClassVar[int]
     CONTEXT_REDUCED_FIELD_NUMBER: _ClassVar[int]
     CONTEXT_ASSEMBLY_COMPLETED_FIELD_NUMBER: _ClassVar[int]
     CONTEXT_ASSEMBLY_FAILED_FIELD_NUMBER: _ClassVar[int]
     MEMORY_EXTRACTION_COMPLETED_FIELD_NUMBER: _ClassVar[int]
     MEMORY_EXTRACTION_FAILED_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_OPERATIONS_REFUSED_FIELD_NUMBER: _ClassVar[int]
     TOOL_DISPATCHED_FIELD_NUMBER: _ClassVar[int]
     TOOL_COMPLETED_FIELD_NUMBER: _ClassVar[int]
     TOOL_FAILED_FIELD_NUMBER: _ClassVar[int]
@@ -64,11 +67,13 @@ class Event(_message.Message):
     message_appended: _conversation_pb2.Message
     move_recorded: _conversation_pb2.Move
     limit_reached: LimitReached
+    output_rejected: OutputRejected
     context_reduced: ContextReduced
     context_assembly_completed: HookOutcome
     context_assembly_failed: HookOutcome
     memory_extraction_completed: HookOutcome
     memory_extraction_failed: HookOutcome
+    memory_operations_refused: MemoryOperationsRefused
     tool_dispatched: ToolDispatched
     tool_completed: ToolOutcome
     tool_failed: ToolOutcome
@@ -78,7 +83,7 @@ class Event(_message.Message):
     agent_call_started: AgentCallProgress
     agent_call_completed: AgentCallProgress
     branch_merged: BranchMerged
-    def __init__(self, sequence: _Optional[int] = ..., conversation_id: _Optional[str] = ..., turn_id: _Optional[str] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., name: _Optional[str] = ..., conversation_started: _Optional[_Union[_conversation_pb2.Conversation, _Mapping]] = ..., conversation_updated: _Optional[_Union[_conversation_pb2.Conversation, _Mapping]] = ..., conversation_ended: _Optional[_Union[_conversation_pb2.Conversation, _Mapping]] = ..., conversation_reset: _Optional[_Union[ConversationReset, _Mapping]] = ..., participant_joined: _Optional[_Union[_conversation_pb2.Participant, _Mapping]] = ..., participant_left: _Optional[_Union[_conversation_pb2.Participant, _Mapping]] = ..., conversation_turn: _Optional[_Union[_conversation_pb2.Turn, _Mapping]] = ..., turn_completed: _Optional[_Union[_conversation_pb2.Turn, _Mapping]] = ..., turn_failed: _Optional[_Union[_conversation_pb2.Turn, _Mapping]] = ..., turn_cancelled: _Optional[_Union[_conversation_pb2.Turn, _Mapping]] = ..., message_appended: _Optional[_Union[_conversation_pb2.Message, _Mapping]] = ..., move_recorded: _Optional[_Union[_conversation_pb2.Move, _Mapping]] = ..., limit_reached: _Optional[_Union[LimitReached, _Mapping]] = ..., context_reduced: _Optional[_Union[ContextReduced, _Mapping]] = ..., context_assembly_completed: _Optional[_Union[HookOutcome, _Mapping]] = ..., context_assembly_failed: _Optional[_Union[HookOutcome, _Mapping]] = ..., memory_extraction_completed: _Optional[_Union[HookOutcome, _Mapping]] = ..., memory_extraction_failed: _Optional[_Union[HookOutcome, _Mapping]] = ..., tool_dispatched: _Optional[_Union[ToolDispatched, _Mapping]] = ..., tool_completed: _Optional[_Union[ToolOutcome, _Mapping]] = ..., tool_failed: _Optional[_Union[ToolOutcome, _Mapping]] = ..., workflow_started: _Optional[_Union[WorkflowProgress, _Mapping]] = ..., workflow_completed: _Optional[_Union[WorkflowProgress, _Mapping]] = ..., workflow_failed: _Optional[_Union[WorkflowProgress, _Mapping]] = ..., agent_call_started: _Optional[_Union[AgentCallProgress, _Mapping]] = ..., agent_call_completed: _Optional[_Union[AgentCallProgress, _Mapping]] = ..., branch_merged: _Optional[_Union[BranchMerged, _Mapping]] = ...) -> None: ...
+    def __init__(self, sequence: _Optional[int] = ..., conversation_id: _Optional[str] = ..., turn_id: _Optional[str] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., name: _Optional[str] = ..., conversation_started: _Optional[_Union[_conversation_pb2.Conversation, _Mapping]] = ..., conversation_updated: _Optional[_Union[_conversation_pb2.Conversation, _Mapping]] = ..., conversation_ended: _Optional[_Union[_conversation_pb2.Conversation, _Mapping]] = ..., conversation_reset: _Optional[_Union[ConversationReset, _Mapping]] = ..., participant_joined: _Optional[_Union[_conversation_pb2.Participant, _Mapping]] = ..., participant_left: _Optional[_Union[_conversation_pb2.Participant, _Mapping]] = ..., conversation_turn: _Optional[_Union[_conversation_pb2.Turn, _Mapping]] = ..., turn_completed: _Optional[_Union[_conversation_pb2.Turn, _Mapping]] = ..., turn_failed: _Optional[_Union[_conversation_pb2.Turn, _Mapping]] = ..., turn_cancelled: _Optional[_Union[_conversation_pb2.Turn, _Mapping]] = ..., message_appended: _Optional[_Union[_conversation_pb2.Message, _Mapping]] = ..., move_recorded: _Optional[_Union[_conversation_pb2.Move, _Mapping]] = ..., limit_reached: _Optional[_Union[LimitReached, _Mapping]] = ..., output_rejected: _Optional[_Union[OutputRejected, _Mapping]] = ..., context_reduced: _Optional[_Union[ContextReduced, _Mapping]] = ..., context_assembly_completed: _Optional[_Union[HookOutcome, _Mapping]] = ..., context_assembly_failed: _Optional[_Union[HookOutcome, _Mapping]] = ..., memory_extraction_completed: _Optional[_Union[HookOutcome, _Mapping]] = ..., memory_extraction_failed: _Optional[_Union[HookOutcome, _Mapping]] = ..., memory_operations_refused: _Optional[_Union[MemoryOperationsRefused, _Mapping]] = ..., tool_dispatched: _Optional[_Union[ToolDispatched, _Mapping]] = ..., tool_completed: _Optional[_Union[ToolOutcome, _Mapping]] = ..., tool_failed: _Optional[_Union[ToolOutcome, _Mapping]] = ..., workflow_started: _Optional[_Union[WorkflowProgress, _Mapping]] = ..., workflow_completed: _Optional[_Union[WorkflowProgress, _Mapping]] = ..., workflow_failed: _Optional[_Union[WorkflowProgress, _Mapping]] = ..., agent_call_started: _Optional[_Union[AgentCallProgress, _Mapping]] = ..., agent_call_completed: _Optional[_Union[AgentCallProgress, _Mapping]] = ..., branch_merged: _Optional[_Union[BranchMerged, _Mapping]] = ...) -> None: ...
 
 class ConversationReset(_message.Message):
     __slots__ = ("keep_system_message", "last_turn_ordinal")
@@ -95,6 +100,16 @@ class LimitReached(_message.Message):
     limit: _errors_pb2.Fault
     enforced: bool
     def __init__(self, limit: _Optional[_Union[_errors_pb2.Fault, _Mapping]] = ..., enforced: _Optional[bool] = ...) -> None: ...
+
+class OutputRejected(_message.Message):
+    __slots__ = ("message_id", "problems", "repairing")
+    MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    PROBLEMS_FIELD_NUMBER: _ClassVar[int]
+    REPAIRING_FIELD_NUMBER: _ClassVar[int]
+    message_id: str
+    problems: _containers.RepeatedScalarFieldContainer[str]
+    repairing: bool
+    def __init__(self, message_id: _Optional[str] = ..., problems: _Optional[_Iterable[str]] = ..., repairing: _Optional[bool] = ...) -> None: ...
 
 class ContextReduced(_message.Message):
     __slots__ = ("messages_left_out", "summarized", "tokens_before", "tokens_after")
@@ -121,6 +136,14 @@ class HookOutcome(_message.Message):
     duration_ms: int
     error: _errors_pb2.Fault
     def __init__(self, run_id: _Optional[str] = ..., workflow: _Optional[str] = ..., attempts: _Optional[int] = ..., duration_ms: _Optional[int] = ..., error: _Optional[_Union[_errors_pb2.Fault, _Mapping]] = ...) -> None: ...
+
+class MemoryOperationsRefused(_message.Message):
+    __slots__ = ("run_id", "reasons")
+    RUN_ID_FIELD_NUMBER: _ClassVar[int]
+    REASONS_FIELD_NUMBER: _ClassVar[int]
+    run_id: str
+    reasons: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, run_id: _Optional[str] = ..., reasons: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ToolDispatched(_message.Message):
     __slots__ = ("tool_call", "operation")

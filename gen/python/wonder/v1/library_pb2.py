@@ -26,9 +26,10 @@ from google.protobuf import struct_pb2 as google_dot_protobuf_dot_struct__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 from wonder.v1 import common_pb2 as wonder_dot_v1_dot_common__pb2
 from wonder.v1 import definition_pb2 as wonder_dot_v1_dot_definition__pb2
+from wonder.v1 import errors_pb2 as wonder_dot_v1_dot_errors__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17wonder/v1/library.proto\x12\twonder.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16wonder/v1/common.proto\x1a\x1awonder/v1/definition.proto\"\xc2\x01\n\x07Library\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x03 \x01(\t\x12\x18\n\x10\x64\x65\x66inition_count\x18\x04 \x01(\x05\x12/\n\x0b\x63reate_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0bupdate_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04\x65tag\x18\x07 \x01(\t\"\xf7\x02\n\x05\x41gent\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x13\n\x0bproject_ids\x18\x03 \x03(\t\x12\x14\n\npersona_id\x18\x04 \x01(\tH\x00\x12)\n\x07persona\x18\x05 \x01(\x0b\x32\x16.wonder.v1.PersonaSpecH\x00\x12\x13\n\x0b\x64\x65scription\x18\x06 \x01(\t\x12)\n\x08metadata\x18\x07 \x01(\x0b\x32\x17.google.protobuf.Struct\x12!\n\x06\x62udget\x18\x08 \x01(\x0b\x32\x11.wonder.v1.Budget\x12\x1f\n\x05usage\x18\t \x01(\x0b\x32\x10.wonder.v1.Usage\x12/\n\x0b\x63reate_time\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0bupdate_time\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04\x65tag\x18\x0c \x01(\tB\n\n\x08identity\"\xab\x02\n\x07Project\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x03 \x01(\t\x12+\n\x0crepositories\x18\x04 \x03(\x0b\x32\x15.wonder.v1.Repository\x12)\n\x07network\x18\x05 \x01(\x0b\x32\x18.wonder.v1.NetworkPolicy\x12)\n\x08metadata\x18\x06 \x01(\x0b\x32\x17.google.protobuf.Struct\x12/\n\x0b\x63reate_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0bupdate_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04\x65tag\x18\t \x01(\t\"?\n\nRepository\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0b\n\x03url\x18\x02 \x01(\t\x12\x16\n\x0e\x64\x65\x66\x61ult_branch\x18\x03 \x01(\t\"U\n\rNetworkPolicy\x12\x12\n\nhttp_allow\x18\x01 \x03(\t\x12\x19\n\x11http_only_allowed\x18\x02 \x01(\x08\x12\x15\n\rshell_network\x18\x03 \x01(\x08\x42-\n\twonder.v1P\x01Z\x12wonder/v1;wonderv1\xaa\x02\tWonder.V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17wonder/v1/library.proto\x12\twonder.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16wonder/v1/common.proto\x1a\x1awonder/v1/definition.proto\x1a\x16wonder/v1/errors.proto\"\xec\x01\n\x07Library\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x03 \x01(\t\x12\x18\n\x10\x64\x65\x66inition_count\x18\x04 \x01(\x05\x12/\n\x0b\x63reate_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0bupdate_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04\x65tag\x18\x07 \x01(\t\x12(\n\nupdated_by\x18\x08 \x01(\x0b\x32\x14.wonder.v1.Principal\"\xd0\x03\n\x05\x41gent\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x13\n\x0bproject_ids\x18\x03 \x03(\t\x12\x14\n\npersona_id\x18\x04 \x01(\tH\x00\x12)\n\x07persona\x18\x05 \x01(\x0b\x32\x16.wonder.v1.PersonaSpecH\x00\x12\x13\n\x0b\x64\x65scription\x18\x06 \x01(\t\x12)\n\x08metadata\x18\x07 \x01(\x0b\x32\x17.google.protobuf.Struct\x12!\n\x06\x62udget\x18\x08 \x01(\x0b\x32\x11.wonder.v1.Budget\x12\x1f\n\x05usage\x18\t \x01(\x0b\x32\x10.wonder.v1.Usage\x12/\n\x0b\x63reate_time\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0bupdate_time\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04\x65tag\x18\x0c \x01(\t\x12(\n\nupdated_by\x18\r \x01(\x0b\x32\x14.wonder.v1.Principal\x12-\n\rfailing_hooks\x18\x0e \x03(\x0b\x32\x16.wonder.v1.HookFailureB\n\n\x08identity\"\x87\x02\n\x0bHookFailure\x12\x1d\n\x04hook\x18\x01 \x01(\x0e\x32\x0f.wonder.v1.Hook\x12\r\n\x05\x63ount\x18\x02 \x01(\x05\x12.\n\nfirst_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12-\n\tlast_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08workflow\x18\x05 \x01(\t\x12\x17\n\x0f\x63onversation_id\x18\x06 \x01(\t\x12\x0f\n\x07turn_id\x18\x07 \x01(\t\x12\x0e\n\x06run_id\x18\x08 \x01(\t\x12\x1f\n\x05\x65rror\x18\t \x01(\x0b\x32\x10.wonder.v1.Fault\"\xd5\x02\n\x07Project\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x03 \x01(\t\x12+\n\x0crepositories\x18\x04 \x03(\x0b\x32\x15.wonder.v1.Repository\x12)\n\x07network\x18\x05 \x01(\x0b\x32\x18.wonder.v1.NetworkPolicy\x12)\n\x08metadata\x18\x06 \x01(\x0b\x32\x17.google.protobuf.Struct\x12/\n\x0b\x63reate_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0bupdate_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04\x65tag\x18\t \x01(\t\x12(\n\nupdated_by\x18\n \x01(\x0b\x32\x14.wonder.v1.Principal\"?\n\nRepository\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0b\n\x03url\x18\x02 \x01(\t\x12\x16\n\x0e\x64\x65\x66\x61ult_branch\x18\x03 \x01(\t\"U\n\rNetworkPolicy\x12\x12\n\nhttp_allow\x18\x01 \x03(\t\x12\x19\n\x11http_only_allowed\x18\x02 \x01(\x08\x12\x15\n\rshell_network\x18\x03 \x01(\x08*k\n\x04Hook\x12\x14\n\x10HOOK_UNSPECIFIED\x10\x00\x12\x19\n\x15HOOK_CONTEXT_ASSEMBLY\x10\x01\x12\x1a\n\x16HOOK_MEMORY_EXTRACTION\x10\x02\x12\x16\n\x12HOOK_SUMMARIZATION\x10\x03\x42-\n\twonder.v1P\x01Z\x12wonder/v1;wonderv1\xaa\x02\tWonder.V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,14 +37,18 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'wonder.v1.library_pb2', _gl
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\twonder.v1P\001Z\022wonder/v1;wonderv1\252\002\tWonder.V1'
-  _globals['_LIBRARY']._serialized_start=154
-  _globals['_LIBRARY']._serialized_end=348
-  _globals['_AGENT']._serialized_start=351
-  _globals['_AGENT']._serialized_end=726
-  _globals['_PROJECT']._serialized_start=729
-  _globals['_PROJECT']._serialized_end=1028
-  _globals['_REPOSITORY']._serialized_start=1030
-  _globals['_REPOSITORY']._serialized_end=1093
-  _globals['_NETWORKPOLICY']._serialized_start=1095
-  _globals['_NETWORKPOLICY']._serialized_end=1180
+  _globals['_HOOK']._serialized_start=1645
+  _globals['_HOOK']._serialized_end=1752
+  _globals['_LIBRARY']._serialized_start=178
+  _globals['_LIBRARY']._serialized_end=414
+  _globals['_AGENT']._serialized_start=417
+  _globals['_AGENT']._serialized_end=881
+  _globals['_HOOKFAILURE']._serialized_start=884
+  _globals['_HOOKFAILURE']._serialized_end=1147
+  _globals['_PROJECT']._serialized_start=1150
+  _globals['_PROJECT']._serialized_end=1491
+  _globals['_REPOSITORY']._serialized_start=1493
+  _globals['_REPOSITORY']._serialized_end=1556
+  _globals['_NETWORKPOLICY']._serialized_start=1558
+  _globals['_NETWORKPOLICY']._serialized_end=1643
 # @@protoc_insertion_point(module_scope)

@@ -34,7 +34,8 @@ class LibraryServiceStub:
     another order. `next_page_token` is empty on the last page.
 
     `request_id` (at most 128 bytes) makes a change idempotent. The server answers a repeated request with the stored
-    first answer. A different request with the same `request_id` fails with ERROR_REASON_REQUEST_ID_REUSED. The server
+    first answer, also if an agent, a file or a memory that the request names was deleted since; a method whose answer
+    needs the deleted resource says so. A different request with the same `request_id` fails with ERROR_REASON_REQUEST_ID_REUSED. The server
     remembers the id for at least 24 hours. The id belongs to the caller: on a server with tokens, the same `request_id`
     from a token with another name is another request.
 
@@ -43,7 +44,7 @@ class LibraryServiceStub:
 
     `validate_only`: the server checks the request and answers as if it had made the change, but keeps nothing.
 
-    Permissions: on a server with tokens, each method whose name begins with `Delete` requires the right `admin`, else it
+    Permissions: on a server with tokens, each method whose name begins with `Delete` requires the scope `admin`, else it
     fails with ERROR_REASON_PERMISSION_DENIED.
 
     Errors are listed without the prefix `ERROR_REASON_`.
@@ -201,7 +202,8 @@ class LibraryServiceServicer:
     another order. `next_page_token` is empty on the last page.
 
     `request_id` (at most 128 bytes) makes a change idempotent. The server answers a repeated request with the stored
-    first answer. A different request with the same `request_id` fails with ERROR_REASON_REQUEST_ID_REUSED. The server
+    first answer, also if an agent, a file or a memory that the request names was deleted since; a method whose answer
+    needs the deleted resource says so. A different request with the same `request_id` fails with ERROR_REASON_REQUEST_ID_REUSED. The server
     remembers the id for at least 24 hours. The id belongs to the caller: on a server with tokens, the same `request_id`
     from a token with another name is another request.
 
@@ -210,7 +212,7 @@ class LibraryServiceServicer:
 
     `validate_only`: the server checks the request and answers as if it had made the change, but keeps nothing.
 
-    Permissions: on a server with tokens, each method whose name begins with `Delete` requires the right `admin`, else it
+    Permissions: on a server with tokens, each method whose name begins with `Delete` requires the scope `admin`, else it
     fails with ERROR_REASON_PERMISSION_DENIED.
 
     Errors are listed without the prefix `ERROR_REASON_`.
@@ -285,7 +287,7 @@ class LibraryServiceServicer:
 
     def ApplyDefinitions(self, request, context):
         """Saves many definitions of one library in one commit, all or none, and returns the changes. The definitions may
-        refer to each other in any order. On a server with tokens `prune` requires the right `admin`, else
+        refer to each other in any order. On a server with tokens `prune` requires the scope `admin`, else
         PERMISSION_DENIED. Errors: DEFINITION_INVALID with the path of each violation, RESOURCE_IN_USE for a pruned
         definition that is in use.
         """
@@ -341,7 +343,7 @@ class LibraryServiceServicer:
 
     def CreateProject(self, request, context):
         """Creates a project. Errors: ALREADY_EXISTS, FIELD_INVALID; PERMISSION_DENIED for a network policy or repositories
-        without the right `admin`.
+        without the scope `admin`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -363,15 +365,15 @@ class LibraryServiceServicer:
 
     def UpdateProject(self, request, context):
         """Updates a project. Errors: PROJECT_NOT_FOUND, ETAG_MISMATCH, FIELD_MASK_UNSUPPORTED; PERMISSION_DENIED if `network`
-        or `repositories` change without the right `admin`.
+        or `repositories` change without the scope `admin`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteProject(self, request, context):
-        """Deletes a project and its artifacts. Errors: PROJECT_NOT_FOUND, ETAG_MISMATCH, RESOURCE_IN_USE while agents or
-        conversations belong to it.
+        """Deletes a project, its artifacts and its files. Errors: PROJECT_NOT_FOUND, ETAG_MISMATCH, RESOURCE_IN_USE while agents
+        or conversations belong to it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -578,7 +580,8 @@ class LibraryService:
     another order. `next_page_token` is empty on the last page.
 
     `request_id` (at most 128 bytes) makes a change idempotent. The server answers a repeated request with the stored
-    first answer. A different request with the same `request_id` fails with ERROR_REASON_REQUEST_ID_REUSED. The server
+    first answer, also if an agent, a file or a memory that the request names was deleted since; a method whose answer
+    needs the deleted resource says so. A different request with the same `request_id` fails with ERROR_REASON_REQUEST_ID_REUSED. The server
     remembers the id for at least 24 hours. The id belongs to the caller: on a server with tokens, the same `request_id`
     from a token with another name is another request.
 
@@ -587,7 +590,7 @@ class LibraryService:
 
     `validate_only`: the server checks the request and answers as if it had made the change, but keeps nothing.
 
-    Permissions: on a server with tokens, each method whose name begins with `Delete` requires the right `admin`, else it
+    Permissions: on a server with tokens, each method whose name begins with `Delete` requires the scope `admin`, else it
     fails with ERROR_REASON_PERMISSION_DENIED.
 
     Errors are listed without the prefix `ERROR_REASON_`.

@@ -21,7 +21,8 @@ class LibraryServiceStub:
     another order. `next_page_token` is empty on the last page.
 
     `request_id` (at most 128 bytes) makes a change idempotent. The server answers a repeated request with the stored
-    first answer. A different request with the same `request_id` fails with ERROR_REASON_REQUEST_ID_REUSED. The server
+    first answer, also if an agent, a file or a memory that the request names was deleted since; a method whose answer
+    needs the deleted resource says so. A different request with the same `request_id` fails with ERROR_REASON_REQUEST_ID_REUSED. The server
     remembers the id for at least 24 hours. The id belongs to the caller: on a server with tokens, the same `request_id`
     from a token with another name is another request.
 
@@ -30,7 +31,7 @@ class LibraryServiceStub:
 
     `validate_only`: the server checks the request and answers as if it had made the change, but keeps nothing.
 
-    Permissions: on a server with tokens, each method whose name begins with `Delete` requires the right `admin`, else it
+    Permissions: on a server with tokens, each method whose name begins with `Delete` requires the scope `admin`, else it
     fails with ERROR_REASON_PERMISSION_DENIED.
 
     Errors are listed without the prefix `ERROR_REASON_`.
@@ -64,7 +65,7 @@ class LibraryServiceStub:
     """
     ApplyDefinitions: _aio.UnaryUnaryMultiCallable[_library_service_pb2.ApplyDefinitionsRequest, _library_service_pb2.ApplyDefinitionsResponse]
     """Saves many definitions of one library in one commit, all or none, and returns the changes. The definitions may
-    refer to each other in any order. On a server with tokens `prune` requires the right `admin`, else
+    refer to each other in any order. On a server with tokens `prune` requires the scope `admin`, else
     PERMISSION_DENIED. Errors: DEFINITION_INVALID with the path of each violation, RESOURCE_IN_USE for a pruned
     definition that is in use.
     """
@@ -90,7 +91,7 @@ class LibraryServiceStub:
     """
     CreateProject: _aio.UnaryUnaryMultiCallable[_library_service_pb2.CreateProjectRequest, _library_service_pb2.CreateProjectResponse]
     """Creates a project. Errors: ALREADY_EXISTS, FIELD_INVALID; PERMISSION_DENIED for a network policy or repositories
-    without the right `admin`.
+    without the scope `admin`.
     """
     GetProject: _aio.UnaryUnaryMultiCallable[_library_service_pb2.GetProjectRequest, _library_service_pb2.GetProjectResponse]
     """Reads a project. Errors: PROJECT_NOT_FOUND."""
@@ -98,11 +99,11 @@ class LibraryServiceStub:
     """Lists projects. Errors: PAGE_TOKEN_INVALID."""
     UpdateProject: _aio.UnaryUnaryMultiCallable[_library_service_pb2.UpdateProjectRequest, _library_service_pb2.UpdateProjectResponse]
     """Updates a project. Errors: PROJECT_NOT_FOUND, ETAG_MISMATCH, FIELD_MASK_UNSUPPORTED; PERMISSION_DENIED if `network`
-    or `repositories` change without the right `admin`.
+    or `repositories` change without the scope `admin`.
     """
     DeleteProject: _aio.UnaryUnaryMultiCallable[_library_service_pb2.DeleteProjectRequest, _library_service_pb2.DeleteProjectResponse]
-    """Deletes a project and its artifacts. Errors: PROJECT_NOT_FOUND, ETAG_MISMATCH, RESOURCE_IN_USE while agents or
-    conversations belong to it.
+    """Deletes a project, its artifacts and its files. Errors: PROJECT_NOT_FOUND, ETAG_MISMATCH, RESOURCE_IN_USE while agents
+    or conversations belong to it.
     """
     ReadArtifact: _aio.UnaryUnaryMultiCallable[_library_service_pb2.ReadArtifactRequest, _library_service_pb2.ReadArtifactResponse]
     """Reads an artifact. Errors: ARTIFACT_NOT_FOUND, PROJECT_NOT_FOUND, FIELD_INVALID. Each method for artifacts also
@@ -134,7 +135,8 @@ class LibraryServiceServicer(metaclass=_abc_1.ABCMeta):
     another order. `next_page_token` is empty on the last page.
 
     `request_id` (at most 128 bytes) makes a change idempotent. The server answers a repeated request with the stored
-    first answer. A different request with the same `request_id` fails with ERROR_REASON_REQUEST_ID_REUSED. The server
+    first answer, also if an agent, a file or a memory that the request names was deleted since; a method whose answer
+    needs the deleted resource says so. A different request with the same `request_id` fails with ERROR_REASON_REQUEST_ID_REUSED. The server
     remembers the id for at least 24 hours. The id belongs to the caller: on a server with tokens, the same `request_id`
     from a token with another name is another request.
 
@@ -143,7 +145,7 @@ class LibraryServiceServicer(metaclass=_abc_1.ABCMeta):
 
     `validate_only`: the server checks the request and answers as if it had made the change, but keeps nothing.
 
-    Permissions: on a server with tokens, each method whose name begins with `Delete` requires the right `admin`, else it
+    Permissions: on a server with tokens, each method whose name begins with `Delete` requires the scope `admin`, else it
     fails with ERROR_REASON_PERMISSION_DENIED.
 
     Errors are listed without the prefix `ERROR_REASON_`.
@@ -235,7 +237,7 @@ class LibraryServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_library_service_pb2.ApplyDefinitionsRequest, _abc.Awaitable[_library_service_pb2.ApplyDefinitionsResponse]],
     ) -> _abc.Awaitable[_library_service_pb2.ApplyDefinitionsResponse]:
         """Saves many definitions of one library in one commit, all or none, and returns the changes. The definitions may
-        refer to each other in any order. On a server with tokens `prune` requires the right `admin`, else
+        refer to each other in any order. On a server with tokens `prune` requires the scope `admin`, else
         PERMISSION_DENIED. Errors: DEFINITION_INVALID with the path of each violation, RESOURCE_IN_USE for a pruned
         definition that is in use.
         """
@@ -303,7 +305,7 @@ class LibraryServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_library_service_pb2.CreateProjectRequest, _abc.Awaitable[_library_service_pb2.CreateProjectResponse]],
     ) -> _abc.Awaitable[_library_service_pb2.CreateProjectResponse]:
         """Creates a project. Errors: ALREADY_EXISTS, FIELD_INVALID; PERMISSION_DENIED for a network policy or repositories
-        without the right `admin`.
+        without the scope `admin`.
         """
 
     @_abc_1.abstractmethod
@@ -329,7 +331,7 @@ class LibraryServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_library_service_pb2.UpdateProjectRequest, _abc.Awaitable[_library_service_pb2.UpdateProjectResponse]],
     ) -> _abc.Awaitable[_library_service_pb2.UpdateProjectResponse]:
         """Updates a project. Errors: PROJECT_NOT_FOUND, ETAG_MISMATCH, FIELD_MASK_UNSUPPORTED; PERMISSION_DENIED if `network`
-        or `repositories` change without the right `admin`.
+        or `repositories` change without the scope `admin`.
         """
 
     @_abc_1.abstractmethod
@@ -338,8 +340,8 @@ class LibraryServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _library_service_pb2.DeleteProjectRequest,
         context: _aio.ServicerContext[_library_service_pb2.DeleteProjectRequest, _abc.Awaitable[_library_service_pb2.DeleteProjectResponse]],
     ) -> _abc.Awaitable[_library_service_pb2.DeleteProjectResponse]:
-        """Deletes a project and its artifacts. Errors: PROJECT_NOT_FOUND, ETAG_MISMATCH, RESOURCE_IN_USE while agents or
-        conversations belong to it.
+        """Deletes a project, its artifacts and its files. Errors: PROJECT_NOT_FOUND, ETAG_MISMATCH, RESOURCE_IN_USE while agents
+        or conversations belong to it.
         """
 
     @_abc_1.abstractmethod

@@ -24,9 +24,10 @@ _sym_db = _symbol_database.Default()
 
 from google.protobuf import struct_pb2 as google_dot_protobuf_dot_struct__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
+from wonder.v1 import conversation_pb2 as wonder_dot_v1_dot_conversation__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16wonder/v1/memory.proto\x12\twonder.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc5\x03\n\x06Memory\x12\n\n\x02id\x18\x01 \x01(\t\x12\x10\n\x08\x61gent_id\x18\x02 \x01(\t\x12\x0c\n\x04type\x18\x03 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x04 \x01(\t\x12\x19\n\x0csignificance\x18\x05 \x01(\x01H\x00\x88\x01\x01\x12)\n\x08metadata\x18\x06 \x01(\x0b\x32\x17.google.protobuf.Struct\x12\'\n\x06source\x18\x07 \x01(\x0b\x32\x17.wonder.v1.MemorySource\x12\x15\n\rsupersedes_id\x18\x08 \x01(\t\x12\x18\n\x10superseded_by_id\x18\t \x01(\t\x12\x17\n\x0f\x63ontradicts_ids\x18\n \x03(\t\x12\x12\n\nsize_bytes\x18\x0b \x01(\x03\x12\x30\n\x0c\x61rchive_time\x18\x0c \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x63reate_time\x18\r \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0bupdate_time\x18\x0e \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04\x65tag\x18\x0f \x01(\tB\x0f\n\r_significance\"{\n\x0cMemorySource\x12\x17\n\x0f\x63onversation_id\x18\x01 \x01(\t\x12\x0f\n\x07turn_id\x18\x02 \x01(\t\x12\x0f\n\x07move_id\x18\x03 \x01(\t\x12\x0e\n\x06run_id\x18\x04 \x01(\t\x12\x0f\n\x07speaker\x18\x05 \x01(\t\x12\x0f\n\x07ordinal\x18\x06 \x01(\x03\"w\n\tSearchHit\x12!\n\x06memory\x18\x01 \x01(\x0b\x32\x11.wonder.v1.Memory\x12\r\n\x05score\x18\x02 \x01(\x01\x12\x11\n\trelevance\x18\x03 \x01(\x01\x12\x14\n\x0csignificance\x18\x04 \x01(\x01\x12\x0f\n\x07recency\x18\x05 \x01(\x01\x42-\n\twonder.v1P\x01Z\x12wonder/v1;wonderv1\xaa\x02\tWonder.V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16wonder/v1/memory.proto\x12\twonder.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1cwonder/v1/conversation.proto\"\x83\x04\n\x06Memory\x12\n\n\x02id\x18\x01 \x01(\t\x12\x10\n\x08\x61gent_id\x18\x02 \x01(\t\x12\x0c\n\x04type\x18\x03 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x04 \x01(\t\x12\x19\n\x0csignificance\x18\x05 \x01(\x01H\x00\x88\x01\x01\x12)\n\x08metadata\x18\x06 \x01(\x0b\x32\x17.google.protobuf.Struct\x12\'\n\x06source\x18\x07 \x01(\x0b\x32\x17.wonder.v1.MemorySource\x12\x15\n\rsupersedes_id\x18\x08 \x01(\t\x12\x18\n\x10superseded_by_id\x18\t \x01(\t\x12\x17\n\x0f\x63ontradicts_ids\x18\n \x03(\t\x12\x12\n\nsize_bytes\x18\x0b \x01(\x03\x12\x30\n\x0c\x61rchive_time\x18\x0c \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x63reate_time\x18\r \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0bupdate_time\x18\x0e \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04\x65tag\x18\x0f \x01(\t\x12+\n\x07said_at\x18\x10 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07subject\x18\x11 \x01(\tB\x0f\n\r_significance\"\xc9\x01\n\x0cMemorySource\x12\x17\n\x0f\x63onversation_id\x18\x01 \x01(\t\x12\x0f\n\x07turn_id\x18\x02 \x01(\t\x12\x0f\n\x07move_id\x18\x03 \x01(\t\x12\x0e\n\x06run_id\x18\x04 \x01(\t\x12\x0f\n\x07speaker\x18\x05 \x01(\t\x12\x0f\n\x07ordinal\x18\x06 \x01(\x03\x12$\n\x04role\x18\x07 \x01(\x0e\x32\x16.wonder.v1.MessageRole\x12\x12\n\nmessage_id\x18\x08 \x01(\t\x12\x12\n\nspeaker_id\x18\t \x01(\t\"w\n\tSearchHit\x12!\n\x06memory\x18\x01 \x01(\x0b\x32\x11.wonder.v1.Memory\x12\r\n\x05score\x18\x02 \x01(\x01\x12\x11\n\trelevance\x18\x03 \x01(\x01\x12\x14\n\x0csignificance\x18\x04 \x01(\x01\x12\x0f\n\x07recency\x18\x05 \x01(\x01\"\x80\x02\n\x0bMemoryBlock\x12\x10\n\x08\x61gent_id\x18\x01 \x01(\t\x12\r\n\x05label\x18\x02 \x01(\t\x12\x0f\n\x07subject\x18\x03 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x04 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x05 \x01(\t\x12\x16\n\x0emax_characters\x18\x06 \x01(\x05\x12\x11\n\tread_only\x18\x07 \x01(\x08\x12/\n\x0b\x63reate_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0bupdate_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04\x65tag\x18\n \x01(\t\"\xf2\x01\n\x11MemoryBlockChange\x12\x0c\n\x04\x65tag\x18\x01 \x01(\t\x12.\n\x04kind\x18\x02 \x01(\x0e\x32 .wonder.v1.MemoryBlockChangeKind\x12\x0f\n\x07\x63ontent\x18\x03 \x01(\t\x12\x11\n\tprincipal\x18\x04 \x01(\t\x12\x0f\n\x07user_id\x18\x05 \x01(\t\x12\x17\n\x0f\x63onversation_id\x18\x06 \x01(\t\x12\x0f\n\x07turn_id\x18\x07 \x01(\t\x12\x0f\n\x07move_id\x18\x08 \x01(\t\x12/\n\x0b\x63hange_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp*\xd3\x01\n\x15MemoryBlockChangeKind\x12(\n$MEMORY_BLOCK_CHANGE_KIND_UNSPECIFIED\x10\x00\x12 \n\x1cMEMORY_BLOCK_CHANGE_KIND_SET\x10\x01\x12$\n MEMORY_BLOCK_CHANGE_KIND_REPLACE\x10\x02\x12#\n\x1fMEMORY_BLOCK_CHANGE_KIND_APPEND\x10\x03\x12#\n\x1fMEMORY_BLOCK_CHANGE_KIND_DELETE\x10\x04\x42-\n\twonder.v1P\x01Z\x12wonder/v1;wonderv1\xaa\x02\tWonder.V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,10 +35,16 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'wonder.v1.memory_pb2', _glo
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\twonder.v1P\001Z\022wonder/v1;wonderv1\252\002\tWonder.V1'
-  _globals['_MEMORY']._serialized_start=101
-  _globals['_MEMORY']._serialized_end=554
-  _globals['_MEMORYSOURCE']._serialized_start=556
-  _globals['_MEMORYSOURCE']._serialized_end=679
-  _globals['_SEARCHHIT']._serialized_start=681
-  _globals['_SEARCHHIT']._serialized_end=800
+  _globals['_MEMORYBLOCKCHANGEKIND']._serialized_start=1478
+  _globals['_MEMORYBLOCKCHANGEKIND']._serialized_end=1689
+  _globals['_MEMORY']._serialized_start=131
+  _globals['_MEMORY']._serialized_end=646
+  _globals['_MEMORYSOURCE']._serialized_start=649
+  _globals['_MEMORYSOURCE']._serialized_end=850
+  _globals['_SEARCHHIT']._serialized_start=852
+  _globals['_SEARCHHIT']._serialized_end=971
+  _globals['_MEMORYBLOCK']._serialized_start=974
+  _globals['_MEMORYBLOCK']._serialized_end=1230
+  _globals['_MEMORYBLOCKCHANGE']._serialized_start=1233
+  _globals['_MEMORYBLOCKCHANGE']._serialized_end=1475
 # @@protoc_insertion_point(module_scope)

@@ -78,6 +78,31 @@ class MemoryServiceStub:
                 request_serializer=wonder_dot_v1_dot_memory__service__pb2.SupersedeMemoryRequest.SerializeToString,
                 response_deserializer=wonder_dot_v1_dot_memory__service__pb2.SupersedeMemoryResponse.FromString,
                 _registered_method=True)
+        self.GetMemoryBlock = channel.unary_unary(
+                '/wonder.v1.MemoryService/GetMemoryBlock',
+                request_serializer=wonder_dot_v1_dot_memory__service__pb2.GetMemoryBlockRequest.SerializeToString,
+                response_deserializer=wonder_dot_v1_dot_memory__service__pb2.GetMemoryBlockResponse.FromString,
+                _registered_method=True)
+        self.ListMemoryBlocks = channel.unary_unary(
+                '/wonder.v1.MemoryService/ListMemoryBlocks',
+                request_serializer=wonder_dot_v1_dot_memory__service__pb2.ListMemoryBlocksRequest.SerializeToString,
+                response_deserializer=wonder_dot_v1_dot_memory__service__pb2.ListMemoryBlocksResponse.FromString,
+                _registered_method=True)
+        self.SetMemoryBlock = channel.unary_unary(
+                '/wonder.v1.MemoryService/SetMemoryBlock',
+                request_serializer=wonder_dot_v1_dot_memory__service__pb2.SetMemoryBlockRequest.SerializeToString,
+                response_deserializer=wonder_dot_v1_dot_memory__service__pb2.SetMemoryBlockResponse.FromString,
+                _registered_method=True)
+        self.DeleteMemoryBlock = channel.unary_unary(
+                '/wonder.v1.MemoryService/DeleteMemoryBlock',
+                request_serializer=wonder_dot_v1_dot_memory__service__pb2.DeleteMemoryBlockRequest.SerializeToString,
+                response_deserializer=wonder_dot_v1_dot_memory__service__pb2.DeleteMemoryBlockResponse.FromString,
+                _registered_method=True)
+        self.ListMemoryBlockChanges = channel.unary_unary(
+                '/wonder.v1.MemoryService/ListMemoryBlockChanges',
+                request_serializer=wonder_dot_v1_dot_memory__service__pb2.ListMemoryBlockChangesRequest.SerializeToString,
+                response_deserializer=wonder_dot_v1_dot_memory__service__pb2.ListMemoryBlockChangesResponse.FromString,
+                _registered_method=True)
 
 
 class MemoryServiceServicer:
@@ -133,7 +158,7 @@ class MemoryServiceServicer:
 
     def SearchMemories(self, request, context):
         """Searches memories by words and by meaning. Returns the best matches with the parts of their scores. Errors:
-        AGENT_NOT_FOUND, FIELD_INVALID, PERMISSION_DENIED for `across_agents` without the right `memory.search_all`.
+        AGENT_NOT_FOUND, FIELD_INVALID, PERMISSION_DENIED for `across_agents` without the scope `memory.search_all`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -142,6 +167,43 @@ class MemoryServiceServicer:
     def SupersedeMemory(self, request, context):
         """Writes a memory that replaces another memory. The old memory stays readable by id; a search does not find it any
         more. Errors: MEMORY_NOT_FOUND, ETAG_MISMATCH, FIELD_INVALID, also for a memory that was replaced before.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetMemoryBlock(self, request, context):
+        """Reads a memory block. Errors: MEMORY_NOT_FOUND, FIELD_INVALID.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListMemoryBlocks(self, request, context):
+        """Lists the memory blocks of an agent, by subject and label. Errors: AGENT_NOT_FOUND, PAGE_TOKEN_INVALID.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetMemoryBlock(self, request, context):
+        """Creates a memory block or replaces its fields. The next request to the model has it. Errors: FIELD_INVALID,
+        ETAG_MISMATCH, LIMIT_EXCEEDED for the eleventh block of an agent, or of an agent about one user.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteMemoryBlock(self, request, context):
+        """Deletes a memory block, and the contents in the record of its changes. Errors: MEMORY_NOT_FOUND, ETAG_MISMATCH.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListMemoryBlockChanges(self, request, context):
+        """Lists the newest 50 changes of a memory block, newest first, also of a deleted one. Errors: AGENT_NOT_FOUND,
+        FIELD_INVALID, PAGE_TOKEN_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -189,6 +251,31 @@ def add_MemoryServiceServicer_to_server(servicer, server):
                     servicer.SupersedeMemory,
                     request_deserializer=wonder_dot_v1_dot_memory__service__pb2.SupersedeMemoryRequest.FromString,
                     response_serializer=wonder_dot_v1_dot_memory__service__pb2.SupersedeMemoryResponse.SerializeToString,
+            ),
+            'GetMemoryBlock': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetMemoryBlock,
+                    request_deserializer=wonder_dot_v1_dot_memory__service__pb2.GetMemoryBlockRequest.FromString,
+                    response_serializer=wonder_dot_v1_dot_memory__service__pb2.GetMemoryBlockResponse.SerializeToString,
+            ),
+            'ListMemoryBlocks': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListMemoryBlocks,
+                    request_deserializer=wonder_dot_v1_dot_memory__service__pb2.ListMemoryBlocksRequest.FromString,
+                    response_serializer=wonder_dot_v1_dot_memory__service__pb2.ListMemoryBlocksResponse.SerializeToString,
+            ),
+            'SetMemoryBlock': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetMemoryBlock,
+                    request_deserializer=wonder_dot_v1_dot_memory__service__pb2.SetMemoryBlockRequest.FromString,
+                    response_serializer=wonder_dot_v1_dot_memory__service__pb2.SetMemoryBlockResponse.SerializeToString,
+            ),
+            'DeleteMemoryBlock': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteMemoryBlock,
+                    request_deserializer=wonder_dot_v1_dot_memory__service__pb2.DeleteMemoryBlockRequest.FromString,
+                    response_serializer=wonder_dot_v1_dot_memory__service__pb2.DeleteMemoryBlockResponse.SerializeToString,
+            ),
+            'ListMemoryBlockChanges': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListMemoryBlockChanges,
+                    request_deserializer=wonder_dot_v1_dot_memory__service__pb2.ListMemoryBlockChangesRequest.FromString,
+                    response_serializer=wonder_dot_v1_dot_memory__service__pb2.ListMemoryBlockChangesResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -411,6 +498,141 @@ class MemoryService:
             '/wonder.v1.MemoryService/SupersedeMemory',
             wonder_dot_v1_dot_memory__service__pb2.SupersedeMemoryRequest.SerializeToString,
             wonder_dot_v1_dot_memory__service__pb2.SupersedeMemoryResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetMemoryBlock(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/wonder.v1.MemoryService/GetMemoryBlock',
+            wonder_dot_v1_dot_memory__service__pb2.GetMemoryBlockRequest.SerializeToString,
+            wonder_dot_v1_dot_memory__service__pb2.GetMemoryBlockResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListMemoryBlocks(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/wonder.v1.MemoryService/ListMemoryBlocks',
+            wonder_dot_v1_dot_memory__service__pb2.ListMemoryBlocksRequest.SerializeToString,
+            wonder_dot_v1_dot_memory__service__pb2.ListMemoryBlocksResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetMemoryBlock(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/wonder.v1.MemoryService/SetMemoryBlock',
+            wonder_dot_v1_dot_memory__service__pb2.SetMemoryBlockRequest.SerializeToString,
+            wonder_dot_v1_dot_memory__service__pb2.SetMemoryBlockResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteMemoryBlock(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/wonder.v1.MemoryService/DeleteMemoryBlock',
+            wonder_dot_v1_dot_memory__service__pb2.DeleteMemoryBlockRequest.SerializeToString,
+            wonder_dot_v1_dot_memory__service__pb2.DeleteMemoryBlockResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListMemoryBlockChanges(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/wonder.v1.MemoryService/ListMemoryBlockChanges',
+            wonder_dot_v1_dot_memory__service__pb2.ListMemoryBlockChangesRequest.SerializeToString,
+            wonder_dot_v1_dot_memory__service__pb2.ListMemoryBlockChangesResponse.FromString,
             options,
             channel_credentials,
             insecure,

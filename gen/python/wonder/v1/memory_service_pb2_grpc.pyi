@@ -38,11 +38,25 @@ class MemoryServiceStub:
     """Lists the memories of an agent. Errors: AGENT_NOT_FOUND, PAGE_TOKEN_INVALID."""
     SearchMemories: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.SearchMemoriesRequest, _memory_service_pb2.SearchMemoriesResponse]
     """Searches memories by words and by meaning. Returns the best matches with the parts of their scores. Errors:
-    AGENT_NOT_FOUND, FIELD_INVALID, PERMISSION_DENIED for `across_agents` without the right `memory.search_all`.
+    AGENT_NOT_FOUND, FIELD_INVALID, PERMISSION_DENIED for `across_agents` without the scope `memory.search_all`.
     """
     SupersedeMemory: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.SupersedeMemoryRequest, _memory_service_pb2.SupersedeMemoryResponse]
     """Writes a memory that replaces another memory. The old memory stays readable by id; a search does not find it any
     more. Errors: MEMORY_NOT_FOUND, ETAG_MISMATCH, FIELD_INVALID, also for a memory that was replaced before.
+    """
+    GetMemoryBlock: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.GetMemoryBlockRequest, _memory_service_pb2.GetMemoryBlockResponse]
+    """Reads a memory block. Errors: MEMORY_NOT_FOUND, FIELD_INVALID."""
+    ListMemoryBlocks: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.ListMemoryBlocksRequest, _memory_service_pb2.ListMemoryBlocksResponse]
+    """Lists the memory blocks of an agent, by subject and label. Errors: AGENT_NOT_FOUND, PAGE_TOKEN_INVALID."""
+    SetMemoryBlock: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.SetMemoryBlockRequest, _memory_service_pb2.SetMemoryBlockResponse]
+    """Creates a memory block or replaces its fields. The next request to the model has it. Errors: FIELD_INVALID,
+    ETAG_MISMATCH, LIMIT_EXCEEDED for the eleventh block of an agent, or of an agent about one user.
+    """
+    DeleteMemoryBlock: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.DeleteMemoryBlockRequest, _memory_service_pb2.DeleteMemoryBlockResponse]
+    """Deletes a memory block, and the contents in the record of its changes. Errors: MEMORY_NOT_FOUND, ETAG_MISMATCH."""
+    ListMemoryBlockChanges: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.ListMemoryBlockChangesRequest, _memory_service_pb2.ListMemoryBlockChangesResponse]
+    """Lists the newest 50 changes of a memory block, newest first, also of a deleted one. Errors: AGENT_NOT_FOUND,
+    FIELD_INVALID, PAGE_TOKEN_INVALID.
     """
 
 class MemoryServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -111,7 +125,7 @@ class MemoryServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_memory_service_pb2.SearchMemoriesRequest, _abc.Awaitable[_memory_service_pb2.SearchMemoriesResponse]],
     ) -> _abc.Awaitable[_memory_service_pb2.SearchMemoriesResponse]:
         """Searches memories by words and by meaning. Returns the best matches with the parts of their scores. Errors:
-        AGENT_NOT_FOUND, FIELD_INVALID, PERMISSION_DENIED for `across_agents` without the right `memory.search_all`.
+        AGENT_NOT_FOUND, FIELD_INVALID, PERMISSION_DENIED for `across_agents` without the scope `memory.search_all`.
         """
 
     @_abc_1.abstractmethod
@@ -122,6 +136,50 @@ class MemoryServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _abc.Awaitable[_memory_service_pb2.SupersedeMemoryResponse]:
         """Writes a memory that replaces another memory. The old memory stays readable by id; a search does not find it any
         more. Errors: MEMORY_NOT_FOUND, ETAG_MISMATCH, FIELD_INVALID, also for a memory that was replaced before.
+        """
+
+    @_abc_1.abstractmethod
+    def GetMemoryBlock(
+        self,
+        request: _memory_service_pb2.GetMemoryBlockRequest,
+        context: _aio.ServicerContext[_memory_service_pb2.GetMemoryBlockRequest, _abc.Awaitable[_memory_service_pb2.GetMemoryBlockResponse]],
+    ) -> _abc.Awaitable[_memory_service_pb2.GetMemoryBlockResponse]:
+        """Reads a memory block. Errors: MEMORY_NOT_FOUND, FIELD_INVALID."""
+
+    @_abc_1.abstractmethod
+    def ListMemoryBlocks(
+        self,
+        request: _memory_service_pb2.ListMemoryBlocksRequest,
+        context: _aio.ServicerContext[_memory_service_pb2.ListMemoryBlocksRequest, _abc.Awaitable[_memory_service_pb2.ListMemoryBlocksResponse]],
+    ) -> _abc.Awaitable[_memory_service_pb2.ListMemoryBlocksResponse]:
+        """Lists the memory blocks of an agent, by subject and label. Errors: AGENT_NOT_FOUND, PAGE_TOKEN_INVALID."""
+
+    @_abc_1.abstractmethod
+    def SetMemoryBlock(
+        self,
+        request: _memory_service_pb2.SetMemoryBlockRequest,
+        context: _aio.ServicerContext[_memory_service_pb2.SetMemoryBlockRequest, _abc.Awaitable[_memory_service_pb2.SetMemoryBlockResponse]],
+    ) -> _abc.Awaitable[_memory_service_pb2.SetMemoryBlockResponse]:
+        """Creates a memory block or replaces its fields. The next request to the model has it. Errors: FIELD_INVALID,
+        ETAG_MISMATCH, LIMIT_EXCEEDED for the eleventh block of an agent, or of an agent about one user.
+        """
+
+    @_abc_1.abstractmethod
+    def DeleteMemoryBlock(
+        self,
+        request: _memory_service_pb2.DeleteMemoryBlockRequest,
+        context: _aio.ServicerContext[_memory_service_pb2.DeleteMemoryBlockRequest, _abc.Awaitable[_memory_service_pb2.DeleteMemoryBlockResponse]],
+    ) -> _abc.Awaitable[_memory_service_pb2.DeleteMemoryBlockResponse]:
+        """Deletes a memory block, and the contents in the record of its changes. Errors: MEMORY_NOT_FOUND, ETAG_MISMATCH."""
+
+    @_abc_1.abstractmethod
+    def ListMemoryBlockChanges(
+        self,
+        request: _memory_service_pb2.ListMemoryBlockChangesRequest,
+        context: _aio.ServicerContext[_memory_service_pb2.ListMemoryBlockChangesRequest, _abc.Awaitable[_memory_service_pb2.ListMemoryBlockChangesResponse]],
+    ) -> _abc.Awaitable[_memory_service_pb2.ListMemoryBlockChangesResponse]:
+        """Lists the newest 50 changes of a memory block, newest first, also of a deleted one. Errors: AGENT_NOT_FOUND,
+        FIELD_INVALID, PAGE_TOKEN_INVALID.
         """
 
 def add_MemoryServiceServicer_to_server(servicer: MemoryServiceServicer, server: _aio.Server) -> None: ...

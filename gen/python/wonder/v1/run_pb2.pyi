@@ -3,6 +3,7 @@ import datetime
 
 from google.protobuf import struct_pb2 as _struct_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
+from wonder.v1 import common_pb2 as _common_pb2
 from wonder.v1 import errors_pb2 as _errors_pb2
 from wonder.v1 import task_pb2 as _task_pb2
 from google.protobuf.internal import containers as _containers
@@ -85,7 +86,7 @@ GATE_STATUS_EXPIRED: GateStatus
 GATE_STATUS_CANCELLED: GateStatus
 
 class Run(_message.Message):
-    __slots__ = ("id", "workflow", "workflow_id", "workflow_revision", "context", "parent", "status", "input", "output", "state", "error", "tokens", "node_executions", "node_execution_count", "pending_gates", "last_sequence", "metadata", "forked_from_run_id", "deadline", "create_time", "update_time", "complete_time", "etag", "trace_id")
+    __slots__ = ("id", "workflow", "workflow_id", "workflow_revision", "context", "parent", "status", "input", "output", "state", "error", "tokens", "node_executions", "node_execution_count", "pending_gates", "last_sequence", "metadata", "forked_from_run_id", "deadline", "create_time", "update_time", "complete_time", "etag", "trace_id", "principal", "cancelled_by")
     ID_FIELD_NUMBER: _ClassVar[int]
     WORKFLOW_FIELD_NUMBER: _ClassVar[int]
     WORKFLOW_ID_FIELD_NUMBER: _ClassVar[int]
@@ -110,6 +111,8 @@ class Run(_message.Message):
     COMPLETE_TIME_FIELD_NUMBER: _ClassVar[int]
     ETAG_FIELD_NUMBER: _ClassVar[int]
     TRACE_ID_FIELD_NUMBER: _ClassVar[int]
+    PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
+    CANCELLED_BY_FIELD_NUMBER: _ClassVar[int]
     id: str
     workflow: str
     workflow_id: str
@@ -134,7 +137,9 @@ class Run(_message.Message):
     complete_time: _timestamp_pb2.Timestamp
     etag: str
     trace_id: str
-    def __init__(self, id: _Optional[str] = ..., workflow: _Optional[str] = ..., workflow_id: _Optional[str] = ..., workflow_revision: _Optional[int] = ..., context: _Optional[_Union[_task_pb2.ExecutionContext, _Mapping]] = ..., parent: _Optional[_Union[RunParent, _Mapping]] = ..., status: _Optional[_Union[RunStatus, str]] = ..., input: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., output: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., state: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., error: _Optional[_Union[_errors_pb2.Fault, _Mapping]] = ..., tokens: _Optional[_Iterable[_Union[Token, _Mapping]]] = ..., node_executions: _Optional[_Iterable[_Union[NodeExecution, _Mapping]]] = ..., node_execution_count: _Optional[int] = ..., pending_gates: _Optional[_Iterable[_Union[Gate, _Mapping]]] = ..., last_sequence: _Optional[int] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., forked_from_run_id: _Optional[str] = ..., deadline: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., update_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., complete_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., etag: _Optional[str] = ..., trace_id: _Optional[str] = ...) -> None: ...
+    principal: _common_pb2.Principal
+    cancelled_by: _common_pb2.Principal
+    def __init__(self, id: _Optional[str] = ..., workflow: _Optional[str] = ..., workflow_id: _Optional[str] = ..., workflow_revision: _Optional[int] = ..., context: _Optional[_Union[_task_pb2.ExecutionContext, _Mapping]] = ..., parent: _Optional[_Union[RunParent, _Mapping]] = ..., status: _Optional[_Union[RunStatus, str]] = ..., input: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., output: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., state: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., error: _Optional[_Union[_errors_pb2.Fault, _Mapping]] = ..., tokens: _Optional[_Iterable[_Union[Token, _Mapping]]] = ..., node_executions: _Optional[_Iterable[_Union[NodeExecution, _Mapping]]] = ..., node_execution_count: _Optional[int] = ..., pending_gates: _Optional[_Iterable[_Union[Gate, _Mapping]]] = ..., last_sequence: _Optional[int] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., forked_from_run_id: _Optional[str] = ..., deadline: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., update_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., complete_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., etag: _Optional[str] = ..., trace_id: _Optional[str] = ..., principal: _Optional[_Union[_common_pb2.Principal, _Mapping]] = ..., cancelled_by: _Optional[_Union[_common_pb2.Principal, _Mapping]] = ...) -> None: ...
 
 class RunParent(_message.Message):
     __slots__ = ("turn_id", "run_id", "operation_id", "node_id")
@@ -255,16 +260,18 @@ class Gate(_message.Message):
     def __init__(self, id: _Optional[str] = ..., run_id: _Optional[str] = ..., node_id: _Optional[str] = ..., project_id: _Optional[str] = ..., workflow: _Optional[str] = ..., prompt: _Optional[str] = ..., shown: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., shown_hash: _Optional[str] = ..., answer_schema: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., user_ids: _Optional[_Iterable[str]] = ..., status: _Optional[_Union[GateStatus, str]] = ..., resolution: _Optional[_Union[GateResolution, _Mapping]] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., expire_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
 
 class GateResolution(_message.Message):
-    __slots__ = ("user_id", "resolve_time", "answer", "comment")
+    __slots__ = ("user_id", "resolve_time", "answer", "comment", "principal")
     USER_ID_FIELD_NUMBER: _ClassVar[int]
     RESOLVE_TIME_FIELD_NUMBER: _ClassVar[int]
     ANSWER_FIELD_NUMBER: _ClassVar[int]
     COMMENT_FIELD_NUMBER: _ClassVar[int]
+    PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
     user_id: str
     resolve_time: _timestamp_pb2.Timestamp
     answer: _struct_pb2.Struct
     comment: str
-    def __init__(self, user_id: _Optional[str] = ..., resolve_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., answer: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., comment: _Optional[str] = ...) -> None: ...
+    principal: _common_pb2.Principal
+    def __init__(self, user_id: _Optional[str] = ..., resolve_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., answer: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., comment: _Optional[str] = ..., principal: _Optional[_Union[_common_pb2.Principal, _Mapping]] = ...) -> None: ...
 
 class RunEvent(_message.Message):
     __slots__ = ("sequence", "run_id", "create_time", "name", "workflow_started", "workflow_completed", "workflow_failed", "workflow_cancelled", "token_moved", "node_started", "node_completed", "node_failed", "node_cancelled", "gate_opened", "gate_resolved", "signal_received", "event_emitted")
@@ -305,14 +312,16 @@ class RunEvent(_message.Message):
     def __init__(self, sequence: _Optional[int] = ..., run_id: _Optional[str] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., name: _Optional[str] = ..., workflow_started: _Optional[_Union[Run, _Mapping]] = ..., workflow_completed: _Optional[_Union[Run, _Mapping]] = ..., workflow_failed: _Optional[_Union[Run, _Mapping]] = ..., workflow_cancelled: _Optional[_Union[Run, _Mapping]] = ..., token_moved: _Optional[_Union[Token, _Mapping]] = ..., node_started: _Optional[_Union[NodeExecution, _Mapping]] = ..., node_completed: _Optional[_Union[NodeExecution, _Mapping]] = ..., node_failed: _Optional[_Union[NodeExecution, _Mapping]] = ..., node_cancelled: _Optional[_Union[NodeExecution, _Mapping]] = ..., gate_opened: _Optional[_Union[Gate, _Mapping]] = ..., gate_resolved: _Optional[_Union[Gate, _Mapping]] = ..., signal_received: _Optional[_Union[Signal, _Mapping]] = ..., event_emitted: _Optional[_Union[EmittedEvent, _Mapping]] = ...) -> None: ...
 
 class Signal(_message.Message):
-    __slots__ = ("name", "payload", "user_id")
+    __slots__ = ("name", "payload", "user_id", "principal")
     NAME_FIELD_NUMBER: _ClassVar[int]
     PAYLOAD_FIELD_NUMBER: _ClassVar[int]
     USER_ID_FIELD_NUMBER: _ClassVar[int]
+    PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
     name: str
     payload: _struct_pb2.Value
     user_id: str
-    def __init__(self, name: _Optional[str] = ..., payload: _Optional[_Union[_struct_pb2.Value, _Mapping]] = ..., user_id: _Optional[str] = ...) -> None: ...
+    principal: _common_pb2.Principal
+    def __init__(self, name: _Optional[str] = ..., payload: _Optional[_Union[_struct_pb2.Value, _Mapping]] = ..., user_id: _Optional[str] = ..., principal: _Optional[_Union[_common_pb2.Principal, _Mapping]] = ...) -> None: ...
 
 class EmittedEvent(_message.Message):
     __slots__ = ("name", "payload", "node_id")
