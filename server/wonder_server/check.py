@@ -15,6 +15,7 @@ Read every record and change nothing. The command checks:
 
   shards/, catalog.db, memory.db   the pages of the files, the checksum of each record, the sequences of
                                    journals and events, and the targets of all references
+  shards/                          the number of the files and the name of each
   blobs/                           each object against its name, which is the hash of its content
   artifacts/, repositories/        git fsck
 
@@ -23,7 +24,9 @@ without a checksum, from a version before checksums, as unchecked. They get one 
 
 examples:
   wonder check /var/lib/wonder
+      Check a folder; print the damaged records and a summary.
   wonder check wonder-data > damaged.txt || mail -s 'wonder: damaged records' me < damaged.txt
+      Send a mail if records are damaged, as a daily job does.
   wonder check /var/lib/wonder --objects-elsewhere
       Check the folder of a server that keeps its objects in a bucket (WONDER_S3_ENDPOINT).
 
@@ -38,28 +41,36 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Add ``check`` to the ``wonder`` command."""
     parser = subparsers.add_parser(
         "check",
-        help="verify the data folder of a stopped server",
+        help="Verify the data folder of a stopped server.",
         description="Verify the data folder of a stopped server, record by record.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "data", metavar="DIR", type=Path, help="data folder, as given to `wonder serve --data-dir`"
+        "data", metavar="DIR", type=Path, help="Data folder, as given to `wonder serve --data-dir`."
     )
     parser.add_argument(
         "--objects-elsewhere",
         action="store_true",
-        help="do not require objects in DIR/blobs, since a bucket has them",
+        help="Require no objects in DIR/blobs, since a bucket has them.",
     )
-    parser.add_argument("--quiet", action="store_true", help="do not show progress")
+    parser.add_argument("--quiet", action="store_true", help="Show no progress.")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Check the folder and return the exit code."""
     data: Path = arguments.data
-    if not (data / "shards" / "COUNT").is_file():
-        print(f"wonder check: {data} is not a data folder: it has no shards/COUNT.", file=sys.stderr)
+    shards = data / "shards"
+    if not (shards / "COUNT").is_file():
+        files = len(list(shards.glob("[0-9][0-9].db")))
+        print(
+            f"wonder check: {shards} has {files} files and no COUNT, so a file may be missing unnoticed."
+            " Restore COUNT from a backup, or write the number of shard files into it."
+            if files
+            else f"wonder check: {data} is not a data folder: it has no shards/COUNT.",
+            file=sys.stderr,
+        )
         return _EXIT_USAGE
     try:
         folder = DataFolder.lock(data)
@@ -79,13 +90,18 @@ def run(arguments: argparse.Namespace) -> int:
     for line in report.problems:
         print(line)
     count = len(report.problems)
+    repositories = _counted(report.repositories, "repository", "repositories")
     print(
-        f"{report.records} records ({report.unchecked} unchecked), {report.objects} objects, "
-        f"{report.repositories} repositories: "
-        + ("nothing is damaged." if not count else f"{count} {'problem' if count == 1 else 'problems'}."),
+        f"{_counted(report.records, 'record')} ({report.unchecked} unchecked), "
+        f"{_counted(report.objects, 'object')}, {repositories}: "
+        + (f"{_counted(count, 'problem')}." if count else "nothing is damaged."),
         file=sys.stderr,
     )
     return 1 if count else 0
+
+
+def _counted(number: int, noun: str, plural: str = "") -> str:
+    return f"{number} {noun if number == 1 else plural or f'{noun}s'}"
 
 
 def _print_progress(step: str) -> None:

@@ -53,7 +53,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Add ``serve`` to the ``wonder`` command."""
     parser = subparsers.add_parser(
         "serve",
-        help="run a server",
+        help="Run a server.",
         description="Run a Wonder server: one process, one data folder, one port.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -110,7 +110,7 @@ def check_exposure(settings: Settings) -> None:
         raise SettingsError(
             f"{settings.listen} can be reached from other machines, and {' and '.join(missing)} "
             f"{'is' if len(missing) == 1 else 'are'} not set up. Set up what is missing, listen on "
-            "127.0.0.1, or set --insecure if every client that can connect may have every right."
+            "127.0.0.1, or set --insecure if every client that can connect may have every scope."
         )
 
 

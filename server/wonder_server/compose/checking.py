@@ -11,6 +11,7 @@ from wonder_server.adapters.git.storage.command import GIT_ENVIRONMENT, Git, Git
 from wonder_server.adapters.sqlite.catalog.check import check_catalog
 from wonder_server.adapters.sqlite.memory.check import check_memory
 from wonder_server.adapters.sqlite.shard.check import check_shard
+from wonder_server.adapters.sqlite.shard.identity import COUNT_FILE
 from wonder_server.adapters.sqlite.store_check import CheckResult
 from wonder_server.core.errors import WonderError
 from wonder_server.ports.blobs import is_key, key_of
@@ -73,12 +74,16 @@ def check_folder(data: Path, on_progress: ProgressCallback, *, objects_elsewhere
 
 def _stores(data: Path) -> Iterator[tuple[str, Callable[[], CheckResult]]]:
     shards = sorted((data / "shards").glob("[0-9][0-9].db"))
-    expected = (data / "shards" / "COUNT").read_text(encoding="ascii", errors="replace").strip()
-    if expected.isdigit() and len(shards) != int(expected):
-        missing_shards = CheckResult(problems=[f"shards: {len(shards)} of {expected} files exist"])
+    text = (data / "shards" / COUNT_FILE).read_text(encoding="ascii", errors="replace").strip()
+    count = int(text) if text.isdigit() else 0
+    if not count:
+        unknown = CheckResult(problems=[f"shards/{COUNT_FILE}: {text!r} is not a number of files"])
+        yield f"shards/{COUNT_FILE}", lambda: unknown
+    elif len(shards) != count:
+        missing_shards = CheckResult(problems=[f"shards: {len(shards)} of {count} files exist"])
         yield "shards", lambda: missing_shards
     for path in shards:
-        yield f"shards/{path.name}", lambda path=path: check_shard(path)  # type: ignore[misc]
+        yield f"shards/{path.name}", lambda path=path: check_shard(path, count)  # type: ignore[misc]
     for name, check in (("catalog.db", check_catalog), ("memory.db", check_memory)):
         if (data / name).exists():
             yield name, lambda name=name, check=check: check(data / name)  # type: ignore[misc]

@@ -70,7 +70,7 @@ async def open_git(
             stack.push_async_callback(each.close)
         stack.callback(git.stop)
         if problem := await pool.run(git.probe):
-            _log.warning("git_unavailable", why=problem)
+            _log.warning("git_unavailable", problem=problem)
         artifacts = GitRepositories(git, pool, data / "artifacts")
         await artifacts.remove_leftovers()
         repositories = GitRepositories(git, pool, data / "repositories")
@@ -83,6 +83,7 @@ async def open_git(
             egress,
             HostAccess(data, settings.repository_roots, settings.repository_update_checkouts),
             remote_pool=remote_pool,
+            max_fetch_bytes=settings.repository_bytes,
         )
         background = await stack.enter_async_context(open_background())
         background.start("packing", pack_daily(artifacts))

@@ -1,41 +1,51 @@
-"""The actor runtime: the loop with its handlers, and every entry point that needs an actor."""
+"""The actor runtime: the loops with their handlers, and every entry point that needs an actor."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
-from wonder_server.actors.access import ActorAccess
-from wonder_server.actors.archive.archiver import Archiver
+from wonder_server.actors.access import ActorAccess, ActorDirectory, EntryAccess, InternalAccess
+from wonder_server.actors.archive.archiver import Archive, Archiver, ScopedArchive
 from wonder_server.actors.conversation.call_agent import AgentCallService
 from wonder_server.actors.conversation.context_preview import ContextPreviews
 from wonder_server.actors.conversation.conversations import Conversations
+from wonder_server.actors.conversation.deletions import Deletions
 from wonder_server.actors.conversation.expiry_sweeper import ExpirySweeper
-from wonder_server.actors.conversation.hook_failures import log_failed_hooks
+from wonder_server.actors.conversation.hook_failures import HookFailures
 from wonder_server.actors.conversation.lifecycle import ConversationLifecycle
+from wonder_server.actors.conversation.message_parts import MessageFiles
 from wonder_server.actors.directory import Directory
 from wonder_server.actors.dispatch.agent_calls import AgentCalls
 from wonder_server.actors.dispatch.descendant_quota import DescendantQuota
 from wonder_server.actors.dispatch.dry_run import DryRuns
 from wonder_server.actors.dispatch.handlers import Handlers
 from wonder_server.actors.dispatch.model_calls import ModelCalls
+from wonder_server.actors.dispatch.partial_texts import PartialTexts
 from wonder_server.actors.runs.consolidation import ConsolidationRuns
 from wonder_server.actors.runs.runs import Runs
 from wonder_server.actors.runtime.limits import LoopLimits
-from wonder_server.actors.runtime.loop import Loop, LoopPorts
+from wonder_server.actors.runtime.loop import LoopPorts
+from wonder_server.actors.runtime.loops import Loops
+from wonder_server.actors.scoped_directory import ScopedDirectory
 from wonder_server.actors.streaming.hub import StreamHub
 from wonder_server.actors.usage.budget_enforcement import AgentBudgets
 from wonder_server.adapters.in_memory.journal import MemoryJournal
 from wonder_server.compose.clients import Clients
 from wonder_server.compose.platform import Platform
 from wonder_server.compose.services import ApplicationServices
-from wonder_server.compose.stores import Stores
+from wonder_server.compose.stores import Stores, StoreViews
 from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.coordinator.planner import RUN
+from wonder_server.core.identity import SERVER
 from wonder_server.logs import logger
+from wonder_server.ports.access import ALL_RECORDS, PerScope
 from wonder_server.ports.clock import Clock
 from wonder_server.ports.failpoints import Failpoints
+from wonder_server.ports.placement import owns_key
 from wonder_server.services.memory.retention import Retention
 from wonder_server.settings import Settings
 
@@ -43,14 +53,28 @@ _log = logger("server")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Actors:
-    """The loop and its parts."""
+class EntryPoints:
+    """The entry points of the actors for one access scope."""
 
-    loop: Loop
+    conversations: Conversations
+    lifecycle: ConversationLifecycle
+    agent_calls: AgentCallService
+    previews: ContextPreviews
+    runs: Runs
+    archive: Archive
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Actors:
+    """The loops and their parts."""
+
+    directory: Directory
+    loops: Loops
     handlers: Handlers
     streams: StreamHub
     budgets: AgentBudgets
     archiver: Archiver
+    failed_hooks: HookFailures
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,11 +82,8 @@ class Runtime:
     """The running actors and their entry points."""
 
     actors: Actors
-    conversations: Conversations
-    lifecycle: ConversationLifecycle
-    agent_calls: AgentCallService
-    previews: ContextPreviews
-    runs: Runs
+    deletions: Deletions
+    entry_points: PerScope[EntryPoints]
 
 
 @asynccontextmanager
@@ -74,45 +95,47 @@ async def open_runtime(
     services: ApplicationServices,
     directory: Directory,
 ) -> AsyncIterator[Runtime]:
-    """Build the loop and the entry points, and resume the actors with pending operations.
+    """Build the loops and the entry points. `Directory.resume` then resumes actors with pending operations.
 
-    The loop becomes that of ``directory``, which services may hold already.
+    The loops become those of ``directory``, which services may hold already.
     """
+    whole = stores.of(SERVER)
     access = ActorAccess(
-        directory=directory,
-        journals=stores.journals,
-        records=stores.records,
-        streams=StreamHub(settings.max_stream_backlog_events, settings.max_stream_backlog_bytes),
-        clock=platform.clock,
+        directory=directory, journals=whole.journals, records=whole.records, clock=platform.clock
     )
     async with AsyncExitStack() as stack:
         actors = _build_actors(settings, access, stores, clients, services, platform.failpoints)
-        stack.push_async_callback(actors.loop.stop)
+        stack.push_async_callback(actors.loops.stop)
         stack.push_async_callback(actors.handlers.stop)
-        runtime = _build_entry_points(settings, access, services, actors)
-        stack.push_async_callback(runtime.lifecycle.close)
-        await _resume(actors, stores)
-        yield runtime
+        deletions = Deletions(access, actors.archiver)
+        stack.push_async_callback(deletions.close)
+        entry_points = _build_entry_points(settings, access, stores, services, actors, deletions)
+        yield Runtime(actors=actors, deletions=deletions, entry_points=entry_points)
 
 
 def _build_actors(
     settings: Settings,
-    access: ActorAccess,
+    access: InternalAccess,
     stores: Stores,
     clients: Clients,
     services: ApplicationServices,
     failpoints: Failpoints,
 ) -> Actors:
-    budgets = AgentBudgets(stores.accounts)
+    budgets, streams = AgentBudgets(stores.of(SERVER).accounts), access.directory.streams
     archiver = Archiver(
-        directory=access.directory, records=stores.records, archives=stores.archives, blobs=stores.blobs
+        directory=access.directory,
+        records=access.records,
+        archives=stores.internal.archives,
+        blobs=stores.internal.blobs,
+        clock=access.clock,
     )
     model_calls = ModelCalls(
         directory=access.directory,
         model=clients.bounded_model,
         prices=clients.prices,
-        streams=access.streams,
+        streams=streams,
         budgets=budgets,
+        files=services.request_files,
     )
     quota = DescendantQuota()
     handlers = Handlers(
@@ -120,58 +143,116 @@ def _build_actors(
         tasks=services.executor,
         memory=services.memory_operations,
         model_calls=model_calls,
-        agent_calls=AgentCalls(access=access, agents=services.library, archive=archiver, budgets=budgets),
+        agent_calls=AgentCalls(
+            access=access,
+            agents=services.library,
+            archive=archiver,
+            budgets=budgets,
+            files=stores.of(SERVER).catalog,
+        ),
         quota=quota,
     )
-    loop = access.directory.start_loop(
-        (CONVERSATION, RUN),
-        LoopPorts(
-            journal_of=stores.journals.of,
-            clock=access.clock,
-            dispatch=handlers.dispatch,
-            publish=access.streams.publish,
-            on_result=quota.release,
-            timer_input=model_calls.timer_input,
-            on_planned=log_failed_hooks,
-            failpoints=failpoints,
-        ),
-        LoopLimits(idle_actors=settings.max_idle_actors, idle_bytes=settings.max_idle_actor_bytes),
+    failed_hooks = HookFailures(access.clock)
+    ports = _loop_ports(access, stores, handlers, quota, failpoints, failed_hooks)
+    limits = LoopLimits(idle_actors=settings.max_idle_actors, idle_bytes=settings.max_idle_actor_bytes)
+    loops = access.directory.start_loops((CONVERSATION, RUN), ports, limits, stores.internal.placement)
+    return Actors(
+        directory=access.directory,
+        loops=loops,
+        handlers=handlers,
+        streams=streams,
+        budgets=budgets,
+        archiver=archiver,
+        failed_hooks=failed_hooks,
     )
-    return Actors(loop=loop, handlers=handlers, streams=access.streams, budgets=budgets, archiver=archiver)
+
+
+def _loop_ports(
+    access: InternalAccess,
+    stores: Stores,
+    handlers: Handlers,
+    quota: DescendantQuota,
+    failpoints: Failpoints,
+    failed_hooks: HookFailures,
+) -> LoopPorts:
+    streams = access.directory.streams
+    partial_texts = PartialTexts(streams)
+
+    def on_planned(actor_id: str, state: Any, event: object, decisions: Sequence[object]) -> None:
+        if not actor_id.startswith("run_"):  # Runs make a thousand decisions for one of a conversation.
+            partial_texts.hold_ended(actor_id, decisions)
+            failed_hooks.on_planned(actor_id, state, event, decisions)
+
+    return LoopPorts(
+        journal_of=stores.internal.journals.of,
+        clock=access.clock,
+        dispatch=handlers.dispatch,
+        publish=streams.publish,
+        on_result=quota.release,
+        complete_input=partial_texts.complete_input,
+        on_planned=on_planned,
+        on_discarded=streams.release_text,
+        on_stale=stores.internal.placement.surrender,
+        on_left=streams.leave,
+        failpoints=failpoints,
+    )
 
 
 def _build_entry_points(
-    settings: Settings, access: ActorAccess, services: ApplicationServices, actors: Actors
-) -> Runtime:
-    library = services.library
-    conversations = Conversations(
-        access=access,
-        agents=library,
-        archive=actors.archiver,
-        expire_after_ms=settings.conversation_ttl_seconds * 1_000,
-        budgets=actors.budgets,
-    )
-    return Runtime(
-        actors=actors,
-        conversations=conversations,
-        lifecycle=ConversationLifecycle(access=access, agents=library, conversations=conversations),
-        agent_calls=AgentCallService(
-            access=access, conversations=conversations, agents=library, budgets=actors.budgets
-        ),
-        previews=ContextPreviews(
-            conversations, DryRuns(services.executor, access.clock, MemoryJournal), access.clock
-        ),
-        runs=Runs(access=access, workflows=library, branches=services.repositories.worktrees),
-    )
+    settings: Settings,
+    internal: InternalAccess,
+    stores: Stores,
+    services: ApplicationServices,
+    actors: Actors,
+    deletions: Deletions,
+) -> PerScope[EntryPoints]:
+    dry_runs = DryRuns(services.executor, internal.clock, MemoryJournal)
+
+    def build(views: StoreViews) -> EntryPoints:
+        library, access = services.library.within(views.scope), _entry_access(internal, views)
+        archive: Archive = actors.archiver
+        if views.scope != ALL_RECORDS:
+            archive = ScopedArchive(archive, views.records)
+        conversations = Conversations(
+            access=access,
+            agents=library,
+            archive=archive,
+            expire_after_ms=settings.conversation_ttl_seconds * 1_000,
+            budgets=actors.budgets,
+            files=MessageFiles(views.catalog, settings.max_message_files),
+        )
+        return EntryPoints(
+            conversations=conversations,
+            lifecycle=ConversationLifecycle(
+                access=access, agents=library, conversations=conversations, deletions=deletions
+            ),
+            agent_calls=AgentCallService(
+                access=access, conversations=conversations, agents=library, budgets=actors.budgets
+            ),
+            previews=ContextPreviews(conversations, dry_runs, access.clock),
+            runs=Runs(
+                access=access,
+                workflows=library,
+                branches=services.repositories.worktrees,
+                archive=archive,
+            ),
+            archive=archive,
+        )
+
+    return stores.per_scope(build)
 
 
-async def _resume(actors: Actors, stores: Stores) -> None:
-    """Load the actors with pending operations and cancel orphaned operations."""
-    unfinished = await stores.unfinished()
-    actors.loop.resume(unfinished)
-    orphans = await actors.handlers.cancel_orphans()
-    if unfinished:
-        _log.info("actors_resumed", actors=len(unfinished), orphans=orphans)
+def _entry_access(internal: InternalAccess, views: StoreViews) -> EntryAccess:
+    directory: ActorDirectory = internal.directory
+    if views.scope != ALL_RECORDS:
+        directory = ScopedDirectory(internal.directory, views.records)
+    return ActorAccess(
+        directory=directory,
+        journals=views.journals,
+        records=views.records,
+        clock=internal.clock,
+        locks=internal.locks,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,13 +261,13 @@ class Sweepers:
 
     expiry: ExpirySweeper
     retention: Retention
-    lifecycle: ConversationLifecycle
+    deletions: Deletions
 
     async def stop(self) -> None:
         """Stop the sweeps and the deletions in progress. The next start resumes them."""
         await self.expiry.stop()
         await self.retention.stop()
-        await self.lifecycle.close()
+        await self.deletions.close()
 
 
 @asynccontextmanager
@@ -198,19 +279,21 @@ async def open_sweepers(
     sweepers = Sweepers(
         expiry=ExpirySweeper(
             archiver=runtime.actors.archiver,
-            lifecycle=runtime.lifecycle,
-            records=stores.records,
+            deletions=runtime.deletions,
+            directory=runtime.actors.directory,
+            records=stores.of(SERVER).records,
             clock=clock,
             interval_s=interval_s,
         ),
         retention=Retention(
-            memories=services.memory,
-            agents=services.library,
-            consolidation_runner=ConsolidationRuns(runtime.runs),
+            memories=services.memory.of(SERVER),
+            agents=services.library.of(SERVER),
+            consolidation_runner=ConsolidationRuns(runtime.entry_points.of(SERVER).runs),
             clock=clock,
             interval_s=interval_s,
+            owns=partial(owns_key, stores.internal.placement),
         ),
-        lifecycle=runtime.lifecycle,
+        deletions=runtime.deletions,
     )
     try:
         await sweepers.expiry.recover()

@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from wonder_server.actors.directory import Directory
+from wonder_server.actors.streaming.hub import StreamHub
 from wonder_server.compose.background import open_background
 from wonder_server.compose.clients import open_egress
 from wonder_server.compose.platform import Platform
@@ -18,6 +19,7 @@ from wonder_server.compose.services import ApplicationServices, open_services
 from wonder_server.compose.stores import Stores
 from wonder_server.core import ids
 from wonder_server.core.errors import WonderError
+from wonder_server.core.identity import SERVER
 from wonder_server.services.content.worktree_recovery import remove_orphaned_worktrees
 from wonder_server.services.workers import WorkerPool
 from wonder_server.settings import Settings
@@ -36,7 +38,7 @@ class Application:
 
     def disk_full_error(self) -> WonderError | None:
         """Return STORAGE_UNAVAILABLE while the disk is full, else None."""
-        return self.stores.disk_full_error()
+        return self.stores.internal.disk_full_error()
 
     async def drain(self, grace_seconds: float) -> None:
         """Notify readers and workers, then stop the work. Pending operations stay in the outbox.
@@ -50,7 +52,7 @@ class Application:
         async with asyncio.timeout(grace_seconds / 2):
             await self.sweepers.stop()
             await actors.handlers.stop()
-            await actors.loop.stop()
+            await actors.loops.stop()
 
 
 @asynccontextmanager
@@ -72,7 +74,8 @@ async def open_application(
         clients = await stack.enter_async_context(
             platform.open_clients(settings, egress, platform.new_executor)
         )
-        directory = Directory()
+        streams = StreamHub(settings.max_stream_backlog_events, settings.max_stream_backlog_bytes)
+        directory = Directory(streams, stores.of(SERVER).records)
         services = await stack.enter_async_context(
             open_services(settings, platform, stores, clients, directory)
         )
@@ -84,8 +87,9 @@ async def open_application(
         )
         background = await stack.enter_async_context(open_background())
         background.start(
-            "leftovers", remove_orphaned_worktrees(services.repositories.worktrees, stores.records)
+            "leftovers", remove_orphaned_worktrees(services.repositories.worktrees, stores.of(SERVER).records)
         )
+        background.start("resumption", directory.resume(runtime.actors.handlers))
         services.garbage_collector.start()
         background.start("preload", asyncio.to_thread(clients.preload))
         sweepers = await stack.enter_async_context(open_sweepers(settings, clock, stores, services, runtime))

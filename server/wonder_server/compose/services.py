@@ -6,17 +6,22 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from wonder_server.actors.directory import Directory
 from wonder_server.actors.usage.usage_reporter import UsageReporter
+from wonder_server.compose.background import open_background
 from wonder_server.compose.clients import Clients
 from wonder_server.compose.platform import Platform
-from wonder_server.compose.stores import Stores
+from wonder_server.compose.stores import Stores, StoreViews
 from wonder_server.core.errors import WonderError
+from wonder_server.core.identity import SERVER
 from wonder_server.logs import logger
+from wonder_server.ports.access import ALL_RECORDS, PerScope
 from wonder_server.ports.clock import Clock
+from wonder_server.ports.placement import owns_key
 from wonder_server.ports.vectors import Vectors
 from wonder_server.services.actions import (
     ACTIONS,
@@ -29,13 +34,18 @@ from wonder_server.services.actions import Services as ActionServices
 from wonder_server.services.catalog.library import DeletionHooks, Library, ModelRules
 from wonder_server.services.content.artifacts import Artifacts
 from wonder_server.services.content.checkout import RepositoryAccess
+from wonder_server.services.content.files import FileContents, FileLimits, collect_forever
 from wonder_server.services.content.repositories import RepositoryService
+from wonder_server.services.content.request_files import FilledRequests
+from wonder_server.services.history.agent_history import AgentHistory
+from wonder_server.services.memory.blocks import MemoryBlockService
 from wonder_server.services.memory.garbage_collection import MemoryGarbageCollector
 from wonder_server.services.memory.large_contents import LargeContents
 from wonder_server.services.memory.operations import MemoryOperations
 from wonder_server.services.memory.reembedding import Reembedder
 from wonder_server.services.memory.semantic_index import SemanticIndex
 from wonder_server.services.memory.service import MemoryService
+from wonder_server.services.object_reservations import ObjectReservations
 from wonder_server.services.tasks.executor import Executor
 from wonder_server.services.workers import WorkerPool
 from wonder_server.settings import Settings
@@ -49,10 +59,13 @@ STANDARD_LIBRARY: Final = Path(__file__).parents[1] / "std"
 class ApplicationServices:
     """The use cases of one server."""
 
-    library: Library
-    artifacts: Artifacts
+    library: PerScope[Library]
+    artifacts: PerScope[Artifacts]
+    files: PerScope[FileContents]
+    request_files: FilledRequests
     repositories: RepositoryService
-    memory: MemoryService
+    memory: PerScope[MemoryService]
+    memory_blocks: PerScope[MemoryBlockService]
     memory_operations: MemoryOperations
     garbage_collector: MemoryGarbageCollector
     workers: WorkerPool
@@ -61,7 +74,7 @@ class ApplicationServices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _MemoryServices:
-    memory: MemoryService
+    memory: PerScope[MemoryService]
     garbage_collector: MemoryGarbageCollector
 
 
@@ -76,47 +89,48 @@ async def open_services(
     clock = platform.clock
     async with AsyncExitStack() as stack:
         vectors = await stack.enter_async_context(
-            platform.open_vectors(settings, stores.memory.vectors, clients.embedder)
+            platform.open_vectors(settings, stores.internal.memory.vectors, clients.embedder)
         )
         memory = await stack.enter_async_context(_open_memory(stores, clients, vectors, clock))
         library = _library(settings, stores, clients, memory.garbage_collector, clock)
-        await _ensure_standard(library, stores)
-        repositories = RepositoryService(
-            RepositoryAccess(
-                repositories=clients.git.repositories,
-                origins=clients.git.origins,
-                workspaces=clients.git.workspaces,
-                projects=library.projects,
-            ),
-            release=clients.sandbox.release,
-        )
+        whole = library.of(SERVER)
+        await _ensure_standard(whole, stores)
+        repositories = _repositories(clients, whole)
         await repositories.worktrees.start()
-        artifacts = Artifacts(clients.git.artifacts, library.project_id)
+        artifacts = _artifacts(stores, clients, library)
+        files = await stack.enter_async_context(_open_files(settings, stores, library))
+        request_files = FilledRequests(files.of(SERVER))
         workers = WorkerPool(clock, lease_ms=settings.worker_lease_seconds * 1_000, reserved=ACTIONS)
         stack.callback(workers.close)
-        executor = Executor(
-            ActionServices(
-                models=ModelAccess(
-                    model=clients.model,
-                    default_profile=clients.providers.default,
-                    prices=clients.prices,
-                    usage_reporter=UsageReporter(directory),
-                ),
-                memory=memory.memory,
-                network=NetworkAccess(web=clients.web, mcp=clients.mcp, policies=library),
+        memory_blocks = stores.per_scope(lambda views: MemoryBlockService(views.memory_blocks, clock))
+        usage_reporter = UsageReporter(directory)
+
+        def action_services(views: StoreViews) -> ActionServices:
+            own_library, own_files = library.within(views.scope), files.within(views.scope)
+            own_artifacts = artifacts.within(views.scope)
+            return ActionServices(
+                models=_model_access(clients, usage_reporter, request_files),
+                memory=memory.memory.within(views.scope),
+                history=AgentHistory(views.records),
+                memory_blocks=memory_blocks.within(views.scope),
+                network=NetworkAccess(web=clients.web, mcp=clients.mcp, policies=own_library),
                 clock=clock,
-                content=ContentAccess(artifacts=artifacts, repositories=repositories),
+                content=ContentAccess(own_artifacts, repositories, own_files),
                 execution=ExecutionAccess(
                     sandbox=clients.sandbox, worktrees=repositories.worktrees, workers=workers
                 ),
-            ),
-            monotonic_s=asyncio.get_running_loop().time,
-        )
+            )
+
+        monotonic_s = asyncio.get_running_loop().time
+        executor = Executor(stores.per_scope(action_services), clock, monotonic_s=monotonic_s)
         yield ApplicationServices(
             library=library,
             artifacts=artifacts,
+            files=files,
+            request_files=request_files,
             repositories=repositories,
             memory=memory.memory,
+            memory_blocks=memory_blocks,
             memory_operations=MemoryOperations(memory.memory, clock),
             garbage_collector=memory.garbage_collector,
             workers=workers,
@@ -129,39 +143,70 @@ async def _open_memory(
     stores: Stores, clients: Clients, vectors: Vectors, clock: Clock
 ) -> AsyncIterator[_MemoryServices]:
     """Build what agents remember with, and compute missing vectors in the background."""
-    store = stores.memory
-    large_contents = LargeContents(stores.blobs, store.maintenance)
+    store, whole = stores.internal.memory, stores.of(SERVER)
+    placement = stores.internal.placement
+    owns = partial(owns_key, placement)
+    large_contents = LargeContents(stores.internal.blobs, store.maintenance, owns)
     reembedder = Reembedder(
         store=store.reembedding,
         large_contents=large_contents,
         vectors=vectors,
         embedder=clients.embedder,
+        owns=owns,
     )
     garbage_collector = MemoryGarbageCollector(
         maintenance=store.maintenance,
         index_residue=store.residue,
         large_contents=large_contents,
         vectors=vectors,
-        agents=stores.catalog,
+        agents=whole.catalog,
+        owns=owns,
     )
-    memory = MemoryService(
-        memories=store.memories,
-        large_contents=large_contents,
-        index=SemanticIndex(
-            vectors=vectors,
-            source=store.vectors,
-            embedder=clients.embedder,
-            on_missing_vectors=reembedder.wake,
-        ),
-        clock=clock,
+    index = SemanticIndex(
+        vectors=whole.vectors(vectors),
+        source=whole.vector_source,
+        embedder=clients.embedder,
+        on_missing_vectors=reembedder.wake,
     )
+    memory = MemoryService(memories=whole.memories, large_contents=large_contents, index=index, clock=clock)
     store.watch_lost_vectors(reembedder.wake)
+    placement.watch(_WakeOnGain(reembedder))
     reembedder.start()
     try:
-        yield _MemoryServices(memory=memory, garbage_collector=garbage_collector)
+        yield _MemoryServices(
+            memory=stores.per_scope(
+                lambda views: memory.within(
+                    views.memories, index.within(views.vectors(vectors), views.vector_source)
+                )
+            ),
+            garbage_collector=garbage_collector,
+        )
     finally:
         await garbage_collector.stop()
         await reembedder.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _WakeOnGain:
+    """Embeds the memories of agents that this node gains. Implements the port ``PlacementListener``."""
+
+    reembedder: Reembedder
+
+    def gained(self, shard: int, epoch: int) -> None:
+        self.reembedder.wake()
+
+    def lost(self, shard: int) -> None:
+        return
+
+
+def _model_access(clients: Clients, usage_reporter: UsageReporter, files: FilledRequests) -> ModelAccess:
+    return ModelAccess(
+        model=clients.model,
+        default_profile=clients.providers.default,
+        prices=clients.prices,
+        usage_reporter=usage_reporter,
+        files=files,
+    )
 
 
 def _library(
@@ -170,20 +215,64 @@ def _library(
     clients: Clients,
     garbage_collector: MemoryGarbageCollector,
     clock: Clock,
-) -> Library:
-    return Library(
-        stores.catalog,
+) -> PerScope[Library]:
+    whole = Library(
+        stores.of(SERVER).catalog,
         clock,
         actions={name: kind.input_schema for name, kind in ACTIONS.items()},
         models=ModelRules(
             resolve_profile=clients.providers.resolve,
-            add_context_window=clients.prices.with_context_window,
+            add_model_facts=clients.prices.with_model_facts,
+            max_result_bytes=settings.max_tool_result_bytes,
             providers=settings.provider_names,
         ),
         deletion_hooks=DeletionHooks(
             before_agent=[garbage_collector.before_delete], after_agent=[garbage_collector.after_delete]
         ),
     )
+    return stores.per_scope(
+        lambda views: whole if views.scope == ALL_RECORDS else whole.within(views.catalog)
+    )
+
+
+def _repositories(clients: Clients, library: Library) -> RepositoryService:
+    """Build the use cases of repositories. Their callers found the project through a view."""
+    access = RepositoryAccess(
+        repositories=clients.git.repositories,
+        origins=clients.git.origins,
+        workspaces=clients.git.workspaces,
+        projects=library.projects,
+    )
+    return RepositoryService(access, release=clients.sandbox.release)
+
+
+def _artifacts(stores: Stores, clients: Clients, library: PerScope[Library]) -> PerScope[Artifacts]:
+    documents = clients.git.artifacts
+    whole = Artifacts(stores.of(SERVER).repositories(documents), library.of(SERVER).project_id)
+    return stores.per_scope(
+        lambda views: whole.within(views.repositories(documents), library.within(views.scope).project_id)
+    )
+
+
+@asynccontextmanager
+async def _open_files(
+    settings: Settings, stores: Stores, library: PerScope[Library]
+) -> AsyncIterator[PerScope[FileContents]]:
+    """Build the use cases of files, and remove unreferenced objects in the background."""
+    owns = partial(owns_key, stores.internal.placement)
+    objects = ObjectReservations(stores.internal.blobs, stores.internal.file_objects, owns)
+    limits = FileLimits(max_bytes=settings.max_file_bytes, media_types=settings.media_types)
+    whole = FileContents(library.of(SERVER), stores.internal.blobs, objects, limits)
+    async with open_background() as background:
+        background.start("files", collect_forever(objects))
+        try:
+            yield stores.per_scope(
+                lambda views: (
+                    whole if views.scope == ALL_RECORDS else whole.within(library.within(views.scope))
+                )
+            )
+        finally:
+            await objects.close()
 
 
 async def _ensure_standard(library: Library, stores: Stores) -> None:
@@ -191,6 +280,6 @@ async def _ensure_standard(library: Library, stores: Stores) -> None:
     try:
         await library.ensure_standard(STANDARD_LIBRARY)
     except WonderError as problem:
-        if stores.disk_full_error() is None:
+        if stores.internal.disk_full_error() is None:
             raise
         _log.warning("standard_library_not_updated", problem=str(problem))

@@ -47,6 +47,9 @@ class Account(Value, frozen=True, kw_only=True):
     model_calls: int = 0
     unpriced_calls: int = 0
     busy_ms: int = 0
+    cached_input_tokens: int = 0
+    cache_write_input_tokens: int = 0
+    reasoning_tokens: int = 0
 
 
 CHARGES = "charges"

@@ -5,7 +5,7 @@ Two shapes have one content::
     Fault         a frozen value: planners return it; the journal and events record it
     WonderError   the exception that carries a Fault through services and rpc
 
-``rpc/server/status.py`` holds the only table from `Reason` to gRPC status. `Reason` has the names of the
+``rpc/server/error_codes.py`` holds the only table from `Reason` to gRPC status. `Reason` has the names of the
 contract's enum ``ErrorReason`` (a test asserts it).
 """
 
@@ -15,6 +15,7 @@ import dataclasses
 import errno
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 
 class Reason(StrEnum):
@@ -42,6 +43,7 @@ class Reason(StrEnum):
     RUN_NOT_FOUND = "RUN_NOT_FOUND"
     GATE_NOT_FOUND = "GATE_NOT_FOUND"
     ARTIFACT_NOT_FOUND = "ARTIFACT_NOT_FOUND"
+    FILE_NOT_FOUND = "FILE_NOT_FOUND"
     # The name is taken (ALREADY_EXISTS).
     ALREADY_EXISTS = "ALREADY_EXISTS"
     # A concurrent change came first (ABORTED).
@@ -80,9 +82,11 @@ class Reason(StrEnum):
     ASSERTION_FAILED = "ASSERTION_FAILED"
     EXPRESSION_FAILED = "EXPRESSION_FAILED"
     OUTCOME_UNKNOWN = "OUTCOME_UNKNOWN"
+    OUTPUT_INVALID = "OUTPUT_INVALID"
     # The server is temporarily unable (UNAVAILABLE).
     SERVER_DRAINING = "SERVER_DRAINING"
     STORAGE_UNAVAILABLE = "STORAGE_UNAVAILABLE"
+    OWNER_MOVED = "OWNER_MOVED"
     MODEL_UNAVAILABLE = "MODEL_UNAVAILABLE"
     # The method is not implemented (UNIMPLEMENTED).
     NOT_IMPLEMENTED = "NOT_IMPLEMENTED"
@@ -138,6 +142,76 @@ def error(
             retry_after_ms=retry_after_ms,
         )
     )
+
+
+# --- missing resources ----------------------------------------------------------------------------
+
+_MAX_QUOTED_CHARACTERS: Final = 100
+
+_KINDS: Final[dict[Reason, tuple[str, str]]] = {
+    Reason.CONVERSATION_NOT_FOUND: (
+        "conversation",
+        "List the conversations with `wonder conversations` or ListConversations.",
+    ),
+    Reason.TURN_NOT_FOUND: ("turn", "List the turns of a conversation with ListTurns."),
+    Reason.MESSAGE_NOT_FOUND: ("message", "List the messages of a conversation with ListMessages."),
+    Reason.AGENT_NOT_FOUND: (
+        "agent",
+        "List the agents with `wonder agent list` or ListAgents, or create it with `wonder agent create`.",
+    ),
+    Reason.PROJECT_NOT_FOUND: (
+        "project",
+        "List the projects with `wonder project list` or ListProjects, or create it with "
+        "`wonder project create`.",
+    ),
+    Reason.LIBRARY_NOT_FOUND: (
+        "library",
+        "List the libraries with `wonder libraries` or ListLibraries, or create it with `wonder apply`.",
+    ),
+    Reason.DEFINITION_NOT_FOUND: (
+        "definition",
+        "List the definitions with `wonder definitions` or ListDefinitions, or save a new one with "
+        "`wonder apply`.",
+    ),
+    Reason.MEMORY_NOT_FOUND: (
+        "memory",
+        "List the memories of an agent with `wonder memory list --agent NAME` or ListMemories.",
+    ),
+    Reason.RUN_NOT_FOUND: ("run", "List the runs with `wonder runs` or ListRuns."),
+    Reason.GATE_NOT_FOUND: ("gate", "List the gates with `wonder gates` or ListGates."),
+    Reason.ARTIFACT_NOT_FOUND: (
+        "artifact",
+        "List the artifacts with `wonder artifact list` or ListArtifacts.",
+    ),
+    Reason.FILE_NOT_FOUND: ("file", "List the files with `wonder files list` or ListFiles."),
+}
+"""The noun of each reason, and the next step."""
+
+
+def not_found(
+    reason: Reason, key: str, *, field: str = "", place: str = "", noun: str = "", next_step: str = ""
+) -> WonderError:
+    """Return the error for a missing resource with this id or name.
+
+    ``place`` follows the name: `` of the agent 'ada'``, or a suggestion. ``noun`` and ``next_step`` replace
+    those of the reason.
+    """
+    kind, remedy = _KINDS[reason]
+    quoted = f"'{key[:_MAX_QUOTED_CHARACTERS]}'"
+    message = f"There is no {noun or kind} {quoted}{place}. {next_step or remedy}"
+    metadata = {"id": key[:_MAX_QUOTED_CHARACTERS]}
+    return WonderError(Fault(reason=reason, message=message, field=field, metadata=metadata))
+
+
+def with_id(fault: Fault, actor_id: str) -> Fault:
+    """Return the fault of a planner, with the id of the missing conversation or run, which planners of an
+    empty state do not know."""
+    if fault.reason not in (Reason.CONVERSATION_NOT_FOUND, Reason.RUN_NOT_FOUND) or "id" in fault.metadata:
+        return fault
+    return not_found(fault.reason, actor_id, field=fault.field).fault
+
+
+# --- shortages of the system ----------------------------------------------------------------------
 
 
 def system_fault(problem: BaseException) -> Fault | None:

@@ -6,6 +6,8 @@ change; a ``msgspec.Struct`` takes a tenth of it, and msgspec encodes it to JSON
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import msgspec
 
 field = msgspec.field
@@ -26,11 +28,12 @@ class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     """
 
 
-def stored_text(tag: str, value: Value) -> str:
+def stored_text(tag: str, value: Value, *, without: Collection[str] = ()) -> str:
     """Return a value as text: the form of `repr` with ``tag`` for the class and the stored field names.
 
     Fingerprints of requests are computed from this text, so renaming a class or a field does not change
-    them.
+    them. ``without`` names the fields that were added later: requests of earlier versions lack them.
     """
     fields = zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True)
-    return f"{tag}({', '.join(f'{stored}={getattr(value, name)!r}' for stored, name in fields)})"
+    texts = (f"{stored}={getattr(value, name)!r}" for stored, name in fields if name not in without)
+    return f"{tag}({', '.join(texts)})"

@@ -4,8 +4,8 @@ A ULID is 10 characters of milliseconds and 16 of randomness in Crockford's base
 Planners are deterministic: `Minter` derives the random part from a seed in the input, so the same input
 gives the same ids.
 
-The last character of an actor's id (conversation or run) names its shard. A run that a conversation starts
-has the shard of the conversation, so that one commit can change both.
+The last character of an actor's id (conversation or run) names its shard, one of 32. A run of a conversation
+has the shard of the conversation, so that one commit can change both. A store maps shards to files.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PAIRS = [first + second for first in _ALPHABET for second in _ALPHABET]
 _MASK_40 = (1 << 40) - 1
 _PATTERN = re.compile(r"([a-z]{2,5})_([0-7][0-9A-HJKMNP-TV-Z]{25})\Z")
 
-MAX_SHARDS = len(_ALPHABET)
+SHARDS = len(_ALPHABET)
 """Number of shards that the last character of an id can name."""
 
 
@@ -95,14 +95,19 @@ def shard_of(identifier: str) -> int:
     return _ALPHABET.index(identifier[-1])
 
 
+def letter_of(shard: int) -> str:
+    """Return the character that names a shard at the end of an id."""
+    return _ALPHABET[shard]
+
+
 def in_shard(identifier: str, shard: int) -> str:
     """Return the id with ``shard`` as its shard."""
     return identifier[:-1] + _ALPHABET[shard]
 
 
-def spread(key: str, count: int) -> int:
-    """Return one of ``count`` shards for a new actor, always the same for one key."""
-    return hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=2).digest()[0] % count
+def spread(key: str) -> int:
+    """Return the shard for a new actor, always the same for one key."""
+    return hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=2).digest()[0] % SHARDS
 
 
 def ulid_bits(identifier: str) -> int:

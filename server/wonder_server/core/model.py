@@ -26,7 +26,8 @@ class ToolCall:
 class Usage:
     """Usage of a call as the provider reported it; None for numbers that it did not report.
 
-    ``cached_input_tokens`` are part of ``input_tokens``, ``reasoning_tokens`` of ``output_tokens``.
+    ``cached_input_tokens`` (read from the provider's cache) and ``cache_write_input_tokens`` (written to it)
+    are parts of ``input_tokens``, ``reasoning_tokens`` of ``output_tokens``.
     ``cost_micros`` is the cost by the price table in millionths of a US dollar; None if unknown.
     ``estimated``: the call ended before the provider reported all usage, so a part is an estimate.
     """
@@ -37,6 +38,7 @@ class Usage:
     reasoning_tokens: int | None = None
     cost_micros: int | None = None
     estimated: bool = False
+    cache_write_input_tokens: int | None = None
 
 
 NO_USAGE = Usage(cost_micros=0)

@@ -19,28 +19,38 @@ _PER_TOKEN = 10**12
 
 
 class Tier(Value, frozen=True, kw_only=True):
-    """Prices of a request with more than ``above`` input tokens, for all of its tokens."""
+    """Prices of a request with more than ``above`` input tokens, for all of its tokens.
+
+    ``cached`` is the price of input that the provider reads from its cache, ``cache_write`` of input that it
+    writes to it, and ``reasoning`` of output that is reasoning.
+    """
 
     above: int
     input: int
     output: int
     cached: int
+    cache_write: int
+    reasoning: int
 
 
 class ModelPrice(Value, frozen=True, kw_only=True):
     """Prices and limits of a model.
 
     ``provider`` is LiteLLM's name of the provider. ``context_tokens`` is the size of the context window; 0
-    if unknown. ``tiers`` are sorted by ``above``; empty if no price is known.
+    if unknown. ``tiers`` are sorted by ``above``; empty if no price is known. ``accepts`` are the parts of
+    messages that the model takes; empty if unknown.
     """
 
     provider: str
     context_tokens: int = 0
     tiers: tuple[Tier, ...] = ()
+    accepts: tuple[str, ...] = ()
 
 
 FREE = ModelPrice(
-    provider="offline", context_tokens=128_000, tiers=(Tier(above=-1, input=0, output=0, cached=0),)
+    provider="offline",
+    context_tokens=128_000,
+    tiers=(Tier(above=-1, input=0, output=0, cached=0, cache_write=0, reasoning=0),),
 )
 """Price of the built-in model."""
 
@@ -85,8 +95,15 @@ def cost_micros(model_price: ModelPrice | None, usage: Usage) -> int | None:
     if tier_price is None:
         return None
     cached = min(usage.cached_input_tokens or 0, usage.input_tokens)
-    fresh = usage.input_tokens - cached
-    total = fresh * tier_price.input + cached * tier_price.cached + usage.output_tokens * tier_price.output
+    written = min(usage.cache_write_input_tokens or 0, usage.input_tokens - cached)
+    reasoned = min(usage.reasoning_tokens or 0, usage.output_tokens)
+    total = (
+        (usage.input_tokens - cached - written) * tier_price.input
+        + cached * tier_price.cached
+        + written * tier_price.cache_write
+        + (usage.output_tokens - reasoned) * tier_price.output
+        + reasoned * tier_price.reasoning
+    )
     return (total + 500_000) // 1_000_000
 
 
@@ -106,7 +123,14 @@ def _model_price(entry: JsonObject) -> ModelPrice:
         provider=str(entry.get("litellm_provider", "")),
         context_tokens=limit,
         tiers=tuple(tiers),
+        accepts=_accepts(entry),
     )
+
+
+def _accepts(entry: JsonObject) -> tuple[str, ...]:
+    """Return the parts that a model takes; empty if it takes only text."""
+    sees, reads = entry.get("supports_vision") is True, entry.get("supports_pdf_input") is True
+    return ("text", *(("image",) if sees else ()), *(("file",) if reads else ())) if sees or reads else ()
 
 
 def _tier(entry: JsonObject, above: int, suffix: str) -> Tier | None:
@@ -115,7 +139,16 @@ def _tier(entry: JsonObject, above: int, suffix: str) -> Tier | None:
     if paid is None or made is None:
         return None
     cached = _price(entry.get(f"cache_read_input_token_cost{suffix}"))
-    return Tier(above=above, input=paid, output=made, cached=paid if cached is None else cached)
+    written = _price(entry.get(f"cache_creation_input_token_cost{suffix}"))
+    reasoned = _price(entry.get(f"output_cost_per_reasoning_token{suffix}"))
+    return Tier(
+        above=above,
+        input=paid,
+        output=made,
+        cached=paid if cached is None else cached,
+        cache_write=paid if written is None else written,
+        reasoning=made if reasoned is None else reasoned,
+    )
 
 
 def _price(value: object) -> int | None:

@@ -7,11 +7,34 @@ is too slow before each model call. ``ContextWindow.threshold`` leaves a margin 
 
 from __future__ import annotations
 
-from wonder_server.core.json_types import JsonValue
+from typing import Final
+
+from wonder_server.core.json_types import JsonObject, JsonValue
 
 BYTES_PER_TOKEN = 4
 PER_MESSAGE = 4
 """Tokens that formats add to each message."""
+
+FILE_KEY: Final = "wonder_file"
+"""Member of an object in a request that stands for a file. Its content takes the place of the object when the
+request is sent."""
+IMAGE_TOKENS: Final = 1_600
+"""Tokens of an image of any size: providers scale it down, and count 260 to 1,600."""
+MAX_TEXT_FILE_BYTES: Final = 64 << 10
+"""Bytes of a text file that a request has. The rest is left out."""
+PDF_BYTES_PER_TOKEN: Final = 25
+"""Providers count 1,500 to 3,000 tokens for a page of a PDF, which has 50 KB as a rule."""
+
+
+def file_tokens(file: JsonObject) -> int:
+    """Return the estimated tokens of a file by its ``media_type`` and ``size_bytes``."""
+    media_type, size = str(file.get("media_type", "")), file.get("size_bytes")
+    size = size if type(size) is int else 0
+    if media_type.startswith("image/"):
+        return IMAGE_TOKENS
+    if media_type == "application/pdf":
+        return max(IMAGE_TOKENS, size // PDF_BYTES_PER_TOKEN)
+    return -(-min(size, MAX_TEXT_FILE_BYTES) // BYTES_PER_TOKEN)
 
 
 def text_tokens(text: str) -> int:
@@ -37,6 +60,9 @@ def _written(value: JsonValue) -> int:
         if isinstance(item, str):
             total += byte_size(item)
         elif isinstance(item, dict):
+            if FILE_KEY in item and isinstance(item[FILE_KEY], dict):
+                total += BYTES_PER_TOKEN * file_tokens(item[FILE_KEY])
+                continue
             total += PER_MESSAGE + sum(len(key) for key in item)
             pending.extend(item.values())
         elif isinstance(item, (list, tuple)):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 _KEY: Final = re.compile(r"[0-9a-f]{64}\Z")
@@ -37,4 +39,34 @@ class Blobs(Protocol):
 
     async def delete(self, key: str) -> None:
         """Delete the object if it exists."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class UnreferencedObject:
+    """An object to which no record refers. ``owner_id`` is the agent or the project that it was written for;
+    "" in records of earlier versions."""
+
+    key: str
+    owner_id: str
+
+
+class UnreferencedObjects(Protocol):
+    """The list of objects that no record refers to.
+
+    An object is *unreferenced* before it is written until a record refers to it, and again after the last
+    reference is removed.
+    """
+
+    async def add_unreferenced(self, owner_id: str, keys: Sequence[str]) -> None:
+        """Record objects that are about to be written for an agent or a project."""
+        ...
+
+    async def unreferenced(self, after: str = "") -> list[UnreferencedObject]:
+        """Return some recorded objects that no record refers to, by key, with keys above ``after``; empty if
+        there are none."""
+        ...
+
+    async def remove_unreferenced(self, keys: Sequence[str]) -> None:
+        """Remove the records of deleted objects."""
         ...

@@ -1,4 +1,4 @@
-"""The catalog: libraries with their definitions, agents, projects.
+"""The catalog: libraries with their definitions, agents, projects, files.
 
 The read methods are divided by resource. There is one write method: it takes a list of changes and executes
 all or none of them in one transaction. The services decide the changes (``services/catalog``). A store guards
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from wonder_server.core.definitions.references import Reference
-from wonder_server.core.definitions.resources import Agent, Definition, Library, Project, Resource
+from wonder_server.core.definitions.resources import Agent, Definition, File, Library, Project, Resource
 from wonder_server.core.definitions.specs import Kind
 from wonder_server.core.json_types import JsonDict
 
@@ -24,7 +24,8 @@ ANSWER_TTL_MS = 48 * 3600 * 1000
 class Put:
     """Store this version of a resource. Version 1 must be new; any other must follow the stored version.
 
-    Errors: ALREADY_EXISTS if the name is in use, ETAG_MISMATCH if another version was stored meanwhile.
+    Errors: ALREADY_EXISTS if the name is in use, ETAG_MISMATCH if another version was stored meanwhile,
+    PROJECT_NOT_FOUND for a file of a project that does not exist.
     """
 
     resource: Resource
@@ -32,8 +33,8 @@ class Put:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """Delete a resource; a definition with all its revisions. ETAG_MISMATCH if the stored version is another
-    one."""
+    """Delete a resource; a definition with all its revisions, a project with its files. ETAG_MISMATCH if the
+    stored version is another one."""
 
     resource: Resource
 
@@ -54,13 +55,17 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DefinitionQuery:
-    """A query of newest revisions by library and name, after the given pair. Empty filters select all."""
+    """A query of newest revisions by library and name, after the given pair. Empty filters select all.
+
+    ``libraries`` selects libraries by id, None all; the views of access scopes set it.
+    """
 
     library_id: str = ""
     kinds: tuple[Kind, ...] = ()
     labels: dict[str, str] = field(default_factory=dict)
     after: tuple[str, str] = ("", "")
     limit: int = 50
+    libraries: frozenset[str] | None = None
 
 
 class Definitions(Protocol):
@@ -68,8 +73,8 @@ class Definitions(Protocol):
 
     async def library(self, key: str) -> Library | None: ...
 
-    async def libraries(self, after: str, limit: int) -> list[Library]:
-        """Return libraries by name, after the name ``after``."""
+    async def libraries(self, after: str, limit: int, among: frozenset[str] | None = None) -> list[Library]:
+        """Return libraries by name, after the name ``after``; only those with the ids ``among``, if given."""
         ...
 
     async def definition(self, reference: Reference) -> Definition | None:
@@ -94,9 +99,11 @@ class Agents(Protocol):
         too."""
         ...
 
-    async def agents(self, project_id: str, before: str, limit: int) -> list[Agent]:
+    async def agents(
+        self, project_id: str, before: str, limit: int, among: frozenset[str] | None = None
+    ) -> list[Agent]:
         """Return agents with ids below ``before`` (empty: all), newest first; of one project or (empty) of
-        all."""
+        all; only those of any of the projects ``among``, if given."""
         ...
 
 
@@ -105,8 +112,23 @@ class Projects(Protocol):
 
     async def project(self, key: str) -> Project | None: ...
 
-    async def projects(self, before: str, limit: int) -> list[Project]:
-        """Return projects with ids below ``before`` (empty: all), newest first."""
+    async def projects(self, before: str, limit: int, among: frozenset[str] | None = None) -> list[Project]:
+        """Return projects with ids below ``before`` (empty: all), newest first; only those with the ids
+        ``among``, if given."""
+        ...
+
+
+class Files(Protocol):
+    """Files of projects. A commit that stores a file makes its objects referenced; one that deletes it makes
+    those that no other file has unreferenced (`ports.blobs.UnreferencedObjects`)."""
+
+    async def file(self, file_id: str) -> File | None: ...
+
+    async def files(
+        self, project_id: str, before: str, limit: int, among: frozenset[str] | None = None
+    ) -> list[File]:
+        """Return files with ids below ``before`` (empty: all), newest first; of one project or (empty) of
+        all; only those of the projects ``among``, if given."""
         ...
 
 
@@ -124,5 +146,5 @@ class Changes(Protocol):
     async def answer(self, request_id: str) -> Answer | None: ...
 
 
-class Catalog(Definitions, Agents, Projects, Changes, Protocol):
+class Catalog(Definitions, Agents, Projects, Files, Changes, Protocol):
     """The complete catalog, as one store provides it."""

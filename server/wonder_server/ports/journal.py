@@ -1,4 +1,8 @@
-"""The journal: durable storage of actors."""
+"""The journal: durable storage of actors.
+
+The prefix of an actor's id names its planner, so neither commits nor reads need one.
+`wonder_server.record` implements this port on the rows of `wonder_server.ports.record_store`.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +13,23 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from wonder_server.core import ids
 from wonder_server.core.actor.changes import Change, Delete, Emit, Erase, Put
-from wonder_server.core.actor.planner import Planner
-from wonder_server.core.conversation.model.inputs import CancelTurn
-from wonder_server.core.conversation.model.lifecycle_inputs import (
-    BeginDeletion,
-    FinishDeletion,
-    ReleaseArchiveObject,
-    RestoreArchived,
-)
-from wonder_server.core.coordinator.inputs import CancelRun
-from wonder_server.core.idempotency import CompletedRequest, Request
+from wonder_server.core.errors import Fault, Reason, WonderError, error
+from wonder_server.core.idempotency import CompletedRequest, IdempotencyKey
+
+
+class StaleEpochError(WonderError):
+    """The store refused a commit, since its shard has another owner by now."""
+
+    def __init__(self, actor_id: str, epoch: int, current: int) -> None:
+        super().__init__(
+            Fault(
+                reason=Reason.OWNER_MOVED,
+                message=f"The shard of {actor_id} has epoch {current}, above that of the commit, {epoch}.",
+                transient=True,
+            )
+        )
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
@@ -44,8 +54,38 @@ class Event(msgspec.Struct, gc=False):
     wire: bytes | None = None
 
 
+def reference_key(project_id: str, external_ref: str) -> str:
+    """Return the key of an external reference. The shard `ids.spread` of it is the home of the reference."""
+    return f"{project_id}\n{external_ref}"
+
+
+def reference_home(project_id: str, external_ref: str) -> str:
+    """Return an id in the home shard of an external reference. A conversation that is created with the
+    reference is in this shard, and only its owner gives the reference to a conversation of another shard."""
+    return ids.in_shard("conv_0", ids.spread(reference_key(project_id, external_ref)))
+
+
+def external_ref_taken(conversation_id: str) -> WonderError:
+    """Build ALREADY_EXISTS for an external reference that another conversation of the project has."""
+    return error(
+        Reason.ALREADY_EXISTS,
+        f"The project has a conversation with this external_ref: {conversation_id}.",
+        field="conversation.external_ref",
+        id=conversation_id,
+    )
+
+
 DELETIONS = "deletions"
 """Scope of deletion requests. They stay stored after the deletion of their conversation."""
+
+KEPT: Final = frozenset({"calls", "conversations", DELETIONS})
+"""Scopes of requests that stay stored after the deletion of their conversation: those that created it and
+deleted it. Such a request, repeated, neither creates a second conversation nor fails as unknown."""
+
+CREATIONS: Final = frozenset({"calls", "conversations", "runs"})
+"""Scopes of requests that create actors. They stay stored while their conversation is archived, since a
+repeated request must find the first answer before it can name the conversation to restore. Those of archived
+runs then belong to the conversation, so that its deletion removes them."""
 
 
 @dataclass(slots=True)
@@ -54,20 +94,23 @@ class Commit:
 
     ``compact``: this is the only commit of an actor, and ``changes`` contains only its row for lists. The
     other changes follow from the entries (`add_all`). The store writes them before the first read, so readers
-    see no difference.
+    see no difference. Lists need only that row and ``event_head``, the number of events to come.
     """
 
     actor_id: str
-    planner: Planner
     entries: list[Entry] = field(default_factory=list)
     changes: list[Put | Delete | Erase] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
-    requests: list[tuple[Request, dict[str, str]]] = field(default_factory=list)
+    requests: list[tuple[IdempotencyKey, dict[str, str]]] = field(default_factory=list)
     entry_head: int = 0
     event_head: int = 0
     root: str = ""
     """See `Planner.root`. Used when the actor is first written."""
     compact: bool = False
+    epoch: int = 0
+    """Epoch under which the writer owns the actor's shard. The entries keep it."""
+    frees_space: bool = False
+    """The commit deletes a record, or ends work so that the record can be deleted: a full disk accepts it."""
 
     def add(self, changes: Iterable[Change], at_ms: int) -> None:
         """Add the changes of a decision."""
@@ -85,29 +128,10 @@ class Commit:
                 append_change(change)
         self.event_head = head
 
-    def add_all(self, entries: Iterable[Entry]) -> None:
-        """Add the changes of the entries' decisions. The planner's ``record`` must not need the state."""
-        record = self.planner.record
-        for entry in entries:
-            for decision in entry.decisions:
-                self.add(record(None, decision), entry.at_ms)
-
-
-def frees_space(commit: Commit) -> bool:
-    """Return True for a commit that deletes a record, or that ends work so that the record can be deleted."""
-    if any(isinstance(change, Erase) or _ends_run(change) for change in commit.changes):
-        return True
-    return not commit.entries or any(type(entry.input) in _SPACE_FREEING_INPUTS for entry in commit.entries)
-
-
-def _ends_run(change: Change) -> bool:
-    return isinstance(change, Put) and change.table == "runs" and not change.live
-
-
-_SPACE_FREEING_INPUTS: Final[frozenset[type]] = frozenset(
-    {BeginDeletion, FinishDeletion, RestoreArchived, ReleaseArchiveObject, CancelRun, CancelTurn}
-)
-"""Inputs that end work of a conversation or a run, or delete it."""
+    def add_all(self, decided: Iterable[tuple[Iterable[Change], int]]) -> None:
+        """Add the changes and times of several decisions (`core.actor.derivation.derived`)."""
+        for changes, at_ms in decided:
+            self.add(changes, at_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,15 +145,46 @@ class Loaded:
     at_ms: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class PendingOperation:
+    """One operation of an outbox. ``wake_ms`` is the time of its timer, 0 without one.
+
+    ``has_unfinished_child``: the run that executes it (`Planner.child_run`) has operations in its outbox, so
+    it will report its end by itself.
+    """
+
+    id: str
+    value: Any
+    wake_ms: int
+    has_unfinished_child: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """An actor with operations in its outbox, and the time of its last journal entry.
+
+    ``operations`` is empty if one of them is damaged.
+    """
+
+    actor_id: str
+    at_ms: int
+    operations: tuple[PendingOperation, ...]
+
+
 class Journal(Protocol):
     """The journal of one shard. All methods raise STORAGE_UNAVAILABLE (transient) if the disk fails."""
 
-    async def load(self, actor_id: str, planner: Planner) -> Loaded | None:
+    async def load(self, actor_id: str) -> Loaded | None:
         """Return the actor, or None if it was never written."""
         ...
 
     async def commit(self, commits: Sequence[Commit]) -> None:
-        """Write all commits durably in one transaction."""
+        """Write all commits durably in one transaction.
+
+        Raises `StaleEpochError` if the epoch of a commit is below that of its shard. ALREADY_EXISTS if a
+        commit gives a conversation an external reference that another conversation of its project in this
+        store has.
+        """
         ...
 
     def submit(self, commits: Sequence[Commit]) -> asyncio.Future[Any]:
@@ -143,19 +198,22 @@ class Journal(Protocol):
         """Return the stored answer of a request, or None if the request was not executed."""
         ...
 
-    async def events(self, actor_id: str, planner: Planner, after: int, limit: int) -> list[Event]:
+    async def events(self, actor_id: str, after: int, limit: int) -> list[Event]:
         """Return events with a sequence above ``after``, in order.
 
         There are at most ``limit``; fewer if they are large, but at least one if there is any.
         """
         ...
 
-    async def entries(self, actor_id: str, planner: Planner, after: int, limit: int) -> list[Entry]:
+    async def entries(self, actor_id: str, after: int, limit: int) -> list[Entry]:
         """Return journal entries with a sequence above ``after``, in order."""
         ...
 
-    async def unfinished(self) -> list[str]:
-        """Return the ids of the actors that have operations in their outbox."""
+    async def unfinished(self, prefix: str, after: str, limit: int) -> list[Unfinished]:
+        """Return up to ``limit`` actors with operations in their outbox and an id above ``after``, by id.
+
+        ``prefix`` is that of their planner's ids, without the underscore.
+        """
         ...
 
 
@@ -163,8 +221,8 @@ class Journals(Protocol):
     """The journals of all shards, by the id of an actor."""
 
     @property
-    def count(self) -> int:
-        """The number of shards."""
+    def files(self) -> Sequence[Journal]:
+        """All journals. Each holds one or more shards."""
         ...
 
     def of(self, actor_id: str) -> Journal:
@@ -172,5 +230,20 @@ class Journals(Protocol):
         ...
 
     def holds(self, actor_id: str) -> bool:
-        """Return True if the id names one of these shards."""
+        """Return True if the id names a shard."""
+        ...
+
+    async def completed_request(self, scope: str, request_id: str) -> CompletedRequest | None:
+        """Return the stored answer of a request from whichever shard has it, or None.
+
+        Use it for requests that create an actor and for deletions: their ids are unique in all shards, and
+        the shard of the actor can depend on more than the request's id.
+        """
+        ...
+
+    async def members(self, root: str) -> list[str]:
+        """Return the ids of all stored actors whose root is ``root``, itself included, in all shards.
+
+        Earlier versions stored runs that clients started for a conversation in other shards.
+        """
         ...

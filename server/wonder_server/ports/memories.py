@@ -6,7 +6,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from wonder_server.core.memory.records import Candidate, Draft, Filter, Memory
+from wonder_server.core.idempotency import IdempotencyKey
+from wonder_server.core.memory.queries import MemoryQuery
+from wonder_server.core.memory.ranking import Candidate
+from wonder_server.core.memory.records import Draft, Filter, Memory
+from wonder_server.ports.blobs import UnreferencedObjects
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,15 +48,25 @@ class Stored:
     written: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """A change that a client named. ``fingerprint`` distinguishes changes with the same name."""
+@dataclass(frozen=True, slots=True)
+class AnsweredRequest:
+    """A request that was executed at ``at_ms``. ``memory_ids`` are those that it wrote, in their order; ()
+    for a deletion."""
 
-    id: str
-    fingerprint: str
+    agent_id: str
+    memory_ids: tuple[str, ...]
+    at_ms: int
 
 
-class Memories(Protocol):
+class AnsweredRequests(Protocol):
+    """The requests that a store of memories remembers. They outlive their memories and agents."""
+
+    async def answered(self, request: IdempotencyKey) -> AnsweredRequest | None:
+        """Return the request with this id and fingerprint, of whichever agent, or None."""
+        ...
+
+
+class Memories(AnsweredRequests, Protocol):
     """The memories of agents. Each method reads and writes one agent's memories only (feature E4).
 
     Reads leave out contents that are stored in an object. A ``request`` that was executed before changes
@@ -65,7 +79,7 @@ class Memories(Protocol):
         entries: Sequence[Entry],
         embedder: str,
         now_ms: int,
-        request: Request | None = None,
+        request: IdempotencyKey | None = None,
     ) -> list[Stored]:
         """Store all entries in one transaction, each with text, vectors and links, and return the records.
 
@@ -75,8 +89,11 @@ class Memories(Protocol):
         """
         ...
 
-    async def get(self, agent_id: str, ids: Sequence[str]) -> list[Memory]:
-        """Return the memories of ``ids`` that exist, in their order."""
+    async def get(self, agent_id: str, ids: Sequence[str], *, lenient: bool = False) -> list[Memory]:
+        """Return the memories of ``ids`` that exist, in their order.
+
+        STORAGE_UNAVAILABLE if one is damaged. With ``lenient``, damaged ones are omitted and logged once.
+        """
         ...
 
     async def page(self, agent_id: str, wanted: Filter, before_id: str, limit: int) -> list[Memory]:
@@ -86,7 +103,7 @@ class Memories(Protocol):
     async def recall(
         self,
         agent_id: str,
-        query: str,
+        query: MemoryQuery,
         near: Mapping[int, float],
         wanted: Filter,
         limit: int,
@@ -95,8 +112,9 @@ class Memories(Protocol):
         """Return the selected memories that contain any word of ``query`` (at most ``limit``), and those
         whose vector keys are in ``near`` (key -> cosine).
 
-        ``query`` is plain text without syntax. ``read`` is a pure function that selects the ids whose records
-        are returned too; the store may call it in another thread.
+        A memory said in a period that the query names counts as one that contains a word. ``read`` is a pure
+        function that selects the ids whose records are returned too; the store may call it in another thread.
+        Damaged records are omitted and logged once.
         """
         ...
 
@@ -114,7 +132,7 @@ class Memories(Protocol):
         expected_version: int,
         text: StoredText | None,
         embedder: str,
-        request: Request | None = None,
+        request: IdempotencyKey | None = None,
     ) -> Stored:
         """Store the new values of ``memory`` with its links and archiving time; with a ``text`` also content
         and vectors.
@@ -130,7 +148,7 @@ class Memories(Protocol):
         memory_id: str,
         expected_version: int | None,
         now_ms: int,
-        request: Request | None = None,
+        request: IdempotencyKey | None = None,
     ) -> Stored | None:
         """Delete a memory with text, vectors and links. Return the deleted record and its vector keys.
 
@@ -144,24 +162,8 @@ TombstoneStatus = Literal["leaving", "deleted", "kept"]
 """``leaving``: will be deleted unless the catalog still has the agent."""
 
 
-class MemoryMaintenance(Protocol):
-    """Maintenance of a store of memories.
-
-    An object is *unreferenced* before it is written until a memory refers to it, and again after the last
-    reference is removed.
-    """
-
-    async def add_unreferenced(self, keys: Sequence[str]) -> None:
-        """Record objects that are about to be written."""
-        ...
-
-    async def unreferenced(self) -> list[str]:
-        """Return some recorded objects that no memory refers to; empty if there are none."""
-        ...
-
-    async def remove_unreferenced(self, keys: Sequence[str]) -> None:
-        """Remove the records of deleted objects."""
-        ...
+class MemoryMaintenance(UnreferencedObjects, Protocol):
+    """Maintenance of a store of memories; its unreferenced objects belong to agents."""
 
     async def add_tombstone(self, agent_id: str, status: TombstoneStatus) -> None:
         """Record the status of an agent. Nothing is ever written for an agent that is ``deleted``; its

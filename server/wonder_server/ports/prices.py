@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Protocol
 
 from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.core.model import ModelResult
+from wonder_server.core.prices import ModelPrice
 
 
 class Prices(Protocol):
@@ -15,6 +17,16 @@ class Prices(Protocol):
         """Return ``result`` with its cost in the usage; unchanged if the price is unknown."""
         ...
 
-    async def with_context_window(self, profile: ModelProfile) -> ModelProfile:
-        """Return ``profile`` with the model's context window, if the profile has none and it is known."""
+    async def with_model_facts(self, profile: ModelProfile) -> ModelProfile:
+        """Return ``profile`` with the model's context window and the parts that it accepts, where the
+        profile has none and they are known."""
         ...
+
+
+def with_facts(profile: ModelProfile, price: ModelPrice) -> ModelProfile:
+    """Return ``profile`` with the facts of ``price`` that it lacks; itself if there are none."""
+    window = profile.context_window_tokens or price.context_tokens
+    accepts = profile.accepts or price.accepts
+    if (window, accepts) == (profile.context_window_tokens, profile.accepts):
+        return profile
+    return replace(profile, context_window_tokens=window, accepts=accepts)

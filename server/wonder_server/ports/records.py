@@ -6,20 +6,28 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
-from wonder_server.core.actor.planner import Planner
+from wonder_server.core.history.text_query import TextQuery
 from wonder_server.ports.journal import Event
 
 RowValue: TypeAlias = Any
 """Value of a row: an instance of the class that the planner names for the row's table."""
 
 
+Position: TypeAlias = tuple[int, str]
+"""The place of a row in the order of a query: order column, id."""
+
+
 class QueryResult(list[RowValue]):
     """Values in the requested order. ``truncated``: reading stopped at ``max_bytes``, after at least one
-    value."""
+    value, or at ``max_read``. ``end`` is then the position of the last row that was read if rows after the
+    last value were read too; None otherwise."""
 
-    def __init__(self, values: Iterable[RowValue] = (), *, truncated: bool = False) -> None:
+    def __init__(
+        self, values: Iterable[RowValue] = (), *, truncated: bool = False, end: Position | None = None
+    ) -> None:
         super().__init__(values)
         self.truncated = truncated
+        self.end = end
 
 
 def is_truncated(found: Sequence[object]) -> bool:
@@ -31,18 +39,24 @@ def is_truncated(found: Sequence[object]) -> bool:
 class Query:
     """A selection of rows of one table, and their order.
 
-    Empty filters select all. ``fields`` compares fields of the value (path, wanted; one of several); a field
-    in a missing object counts as empty. ``members`` requires an entry with an id in a list of the value
+    Empty filters select all. ``actors`` selects the rows of several actors. ``fields`` compares fields of the
+    value (path, wanted; one of several; any that is not empty for ``()``); a field in a missing object counts
+    as empty. ``members`` requires an entry with an id in a list of the value
     (list, id). ``allowed`` requires a text in a list of texts, or an empty list (list, text).
     ``colocated_with`` is an id in whose shard the row must be. ``start_ms`` and ``end_ms`` limit the time of
     creation; the latter is exclusive, 0 is open. ``after`` is the (order column, id) of the last row of the
-    previous page. The order is by ``ordinal`` within an actor or by creation time across all. ``max_bytes``
-    limits the stored size of the result, 0 is unlimited; see `QueryResult`.
+    previous page. The order is by ``ordinal`` within an actor or by creation time across all. With ``by_id``
+    it is by id, which is the order of creation too and needs no sort in a table of all actors; the order
+    column is then 0. ``max_bytes`` limits the stored size of the result, 0 is unlimited; see `QueryResult`.
+    ``projects`` selects the rows of conversations and runs of these projects, None of all; the views of
+    access scopes add theirs. ``text`` selects the messages that contain its words; ``max_read`` limits the
+    rows that each store reads for it, those that other filters exclude included; 0 is unlimited.
     """
 
     table: str
     id: str = ""
     actor: str = ""
+    actors: tuple[str, ...] = ()
     colocated_with: str = ""
     parent: str = ""
     alias: str = ""
@@ -53,10 +67,14 @@ class Query:
     start_ms: int = 0
     end_ms: int = 0
     by_ordinal: bool = False
+    by_id: bool = False
     newest_first: bool = True
     after: tuple[int, str] | None = None
     limit: int = 50
     max_bytes: int = 0
+    projects: frozenset[str] | None = None
+    text: TextQuery | None = None
+    max_read: int = 0
     lenient: bool = False
     """Omit damaged rows, which are logged, instead of raising STORAGE_UNAVAILABLE."""
 
@@ -66,7 +84,7 @@ class EventQuery:
     """A selection of events: of one actor oldest first, of all actors newest first.
 
     ``after`` is (time, actor, sequence) of the last event of the previous page. Times are in milliseconds,
-    ``end_ms`` is exclusive, 0 is open. ``max_bytes`` as in `Query`.
+    ``end_ms`` is exclusive, 0 is open. ``max_bytes`` and ``projects`` as in `Query`.
     """
 
     actor: str = ""
@@ -79,6 +97,7 @@ class EventQuery:
     after: tuple[int, str, int] | None = None
     limit: int = 50
     max_bytes: int = 0
+    projects: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +142,6 @@ class Records(Protocol):
         """Return the values of the selected rows, in order."""
         ...
 
-    async def events(self, planner: Planner, query: EventQuery) -> list[Event]:
-        """Return the selected events, in order."""
+    async def events(self, prefix: str, query: EventQuery) -> list[Event]:
+        """Return the selected events of the actors whose ids have this prefix, in order."""
         ...

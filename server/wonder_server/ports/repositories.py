@@ -137,8 +137,11 @@ class Reader(Protocol):
         """Return lines and paths that contain all of ``words``, ignoring case."""
         ...
 
-    async def history(self, at: str, paths: Sequence[str], skip: int, limit: int) -> list[Commit]:
-        """Return commits, newest first; with ``paths`` only those that changed one of them."""
+    async def history(
+        self, at: str, paths: Sequence[str], skip: int, limit: int, *, current_only: bool = False
+    ) -> list[Commit]:
+        """Return commits, newest first; with ``paths`` only those that changed one of them. With
+        ``current_only``, omit the changes of the side that a merge discarded."""
         ...
 
     async def diff(self, base: str, at: str, paths: Sequence[str], max_bytes: int) -> Diff:

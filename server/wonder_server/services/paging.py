@@ -81,13 +81,26 @@ def page(found: Sequence[T], limit: int, scope: JsonArray, cursor: Callable[[T],
     """Return the first ``limit`` items as a page. ``found`` has one item more, or is truncated, if there is a
     next page."""
     items = tuple(found[:limit])
+    more = bool(items) and (len(found) > limit or is_truncated(found))
+    return page_until(items, cursor(items[-1]) if more else None, scope, cursor)
+
+
+def page_until(
+    items: Sequence[T], end: JsonValue, scope: JsonArray, cursor: Callable[[T], JsonValue]
+) -> Page[T]:
+    """Return the items as a page. The next page begins after the cursor ``end``, which may be beyond the last
+    item; None if there is no next page."""
 
     def token_after(count: int) -> str:
-        token = json.dumps([_fingerprint(scope), cursor(items[count - 1])], separators=(",", ":")).encode()
-        return base64.urlsafe_b64encode(token).decode().rstrip("=")
+        return _token(scope, cursor(items[count - 1]))
 
-    more = bool(items) and (len(found) > limit or is_truncated(found))
-    return Page(items=items, next_page_token=token_after(len(items)) if more else "", token_after=token_after)
+    token = "" if end is None else _token(scope, end)
+    return Page(items=tuple(items), next_page_token=token, token_after=token_after)
+
+
+def _token(scope: JsonArray, cursor: JsonValue) -> str:
+    token = json.dumps([_fingerprint(scope), cursor], separators=(",", ":")).encode()
+    return base64.urlsafe_b64encode(token).decode().rstrip("=")
 
 
 def _fingerprint(scope: JsonArray) -> str:

@@ -44,7 +44,7 @@ class Group(enum.StrEnum):
 
     SERVER = "Server"
     LOG = "Log"
-    SECURITY = "Security and rights"
+    SECURITY = "Security and scopes"
     STORAGE = "Storage"
     CONVERSATIONS = "Conversations"
     MODELS = "Models"
@@ -54,6 +54,7 @@ class Group(enum.StrEnum):
     REPOSITORIES = "Repositories"
     CALLS = "Calls and streams"
     SIZES = "Sizes of messages"
+    FILES = "Files"
 
 
 def _setting(
@@ -97,7 +98,7 @@ class Settings:
     insecure: bool = _setting(
         Group.SECURITY, False, FLAG,
         "Permission to listen beyond loopback without TLS or without tokens. Every client that can connect "
-        "then has every right.",
+        "then has every scope.",
     )  # fmt: skip
     tls_cert: Path | None = _setting(
         Group.SECURITY, None, PATH, "Certificate chain (PEM). It turns on TLS, together with tls_key.",
@@ -112,23 +113,23 @@ class Settings:
     )  # fmt: skip
     act_as: str = _setting(
         Group.SECURITY, "", TEXT,
-        "Names of tokens, separated by commas, that have the right act_as: they may give a user_id or author "
+        "Names of tokens, separated by commas, that have the scope act_as: they may give a user_id or author "
         "other than their own name, and work in a conversation, turn or run.",
     )  # fmt: skip
     admin: str = _setting(
         Group.SECURITY, "", TEXT,
-        "Names of tokens, separated by commas, that have the right admin: they may delete, prune, execute "
+        "Names of tokens, separated by commas, that have the scope admin: they may delete, prune, execute "
         "work as an agent, and change the network policy and the repositories of projects.",
     )  # fmt: skip
     memory_search_all: str = _setting(
         Group.SECURITY, "", TEXT,
-        "Names of tokens, separated by commas, that have the right memory.search_all: they may search the "
+        "Names of tokens, separated by commas, that have the scope memory.search_all: they may search the "
         "memories of all agents together.",
     )  # fmt: skip
 
     shard_count: int = _setting(
         Group.STORAGE, 1, number(1, 32),
-        "Number of shard databases. It is fixed when the data folder is created.",
+        "Number of shard files. It is fixed when the data folder is created.",
     )  # fmt: skip
     disk_reserve_bytes: int = _setting(
         Group.STORAGE, 8 << 20, number(0, 1 << 40),
@@ -262,6 +263,10 @@ class Settings:
         "Permission to update the working folder below repository_roots in which the target of a merge is "
         "checked out. Without it the server refuses such a merge.",
     )  # fmt: skip
+    repository_bytes: int = _setting(
+        Group.REPOSITORIES, 2**33, number(2**20, 2**50),
+        "Maximum size of what one fetch of a repository from another machine writes, in bytes.",
+    )  # fmt: skip
     worktree_bytes: int = _setting(
         Group.REPOSITORIES, 2**30, number(2**20, 2**44),
         "Maximum size of a conversation's files of one repository, holes included, in bytes. The server "
@@ -319,6 +324,12 @@ class Settings:
         "Maximum size of the arguments of a model's tool call, in bytes. The server refuses a larger call "
         "and tells the model.",
     )  # fmt: skip
+    max_tool_result_bytes: int = _setting(
+        Group.SIZES, 16 * 1024, number(1024, 4 * 2**20),
+        "Maximum size of the text of a tool's result for the model, in bytes. Of a larger result the model "
+        "gets the beginning and the end with a notice, and the record has all of it. A tool may set its own "
+        "max_result_bytes.",
+    )  # fmt: skip
     max_raw_answer_bytes: int = _setting(
         Group.SIZES, 2**20, number(4096, 2 * 2**20),
         "Maximum size of a model's answer in its provider's format, and of the arguments of all its tool "
@@ -327,6 +338,20 @@ class Settings:
     max_answer_bytes: int = _setting(
         Group.SIZES, 16 * 2**20, number(4096, 64 * 2**20),
         "Maximum size of a model's answer, in bytes. The server does not read the rest of a longer one.",
+    )  # fmt: skip
+
+    max_file_bytes: int = _setting(
+        Group.FILES, 20 * 2**20, number(1024, 2**30), "Maximum size of a file of a project, in bytes.",
+    )  # fmt: skip
+    max_message_files: int = _setting(
+        Group.FILES, 20, number(1, 100), "Maximum number of images and files in one message.",
+    )  # fmt: skip
+    file_media_types: str = _setting(
+        Group.FILES,
+        "image/png,image/jpeg,image/gif,image/webp,application/pdf,"
+        "text/plain,text/markdown,text/csv,application/json",
+        TEXT,
+        "Media types of files, separated by commas, that the server accepts.",
     )  # fmt: skip
 
     @property
@@ -344,6 +369,11 @@ class Settings:
     def has_tls(self) -> bool:
         """Return True if the server uses TLS."""
         return self.tls_cert is not None and self.tls_key is not None
+
+    @property
+    def media_types(self) -> frozenset[str]:
+        """The media types of files that the server accepts."""
+        return frozenset(each.strip().lower() for each in self.file_media_types.split(",") if each.strip())
 
     def secrets(self) -> list[str]:
         """Return the texts that no log line may show."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from wonder_server.core.conversation.model.values import Conversation
-from wonder_server.core.coordinator.values import RunStatus
-from wonder_server.ports.records import Query, Records
+from wonder_server.core.coordinator.model.values import RunStatus
+from wonder_server.ports.records import Query
+from wonder_server.ports.scoped import ScopedRecords
 
 PAGE = 100
 
@@ -14,7 +15,7 @@ PAGE = 100
 class Dependents:
     """Finds dependents in all shards."""
 
-    def __init__(self, records: Records) -> None:
+    def __init__(self, records: ScopedRecords) -> None:
         self._records = records
 
     async def runs(self, conversation_id: str, *, lenient: bool = False) -> list[str]:

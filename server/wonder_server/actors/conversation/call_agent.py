@@ -8,25 +8,26 @@ repeat it with.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from wonder_server.actors.access import ActorAccess
+from wonder_server.actors.access import EntryAccess
 from wonder_server.actors.conversation.conversations import Conversations
-from wonder_server.actors.dispatch.agent_calls import delegate_conversation, input_text
-from wonder_server.actors.runtime.keyed_locks import KeyedLocks
-from wonder_server.actors.streaming.hub import Closed
+from wonder_server.actors.dispatch.agent_calls import Delegation, delegate_conversation, input_text
+from wonder_server.actors.streaming.items import Closed
 from wonder_server.actors.usage.budget_enforcement import AgentBudgets
 from wonder_server.core import ids
 from wonder_server.core.budget import Budget
 from wonder_server.core.conversation.model.inputs import CancelTurn, Send
-from wonder_server.core.conversation.model.values import Caller, Role, Turn, TurnStatus
+from wonder_server.core.conversation.model.values import TURN_RULES, Caller, Role, Turn, TurnStatus
+from wonder_server.core.definitions.parse import canonical
 from wonder_server.core.definitions.specs import PinnedAgent
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.frozen import replace, stored_text
-from wonder_server.core.idempotency import Request, check_replay, request_identity
-from wonder_server.core.json_types import JsonValue
+from wonder_server.core.idempotency import IdempotencyKey, Origin, check_replay, content_key
+from wonder_server.core.json_types import JsonDict, JsonValue
 from wonder_server.ports.journal import Event
 from wonder_server.ports.library import AgentPinning
+from wonder_server.ports.placement import owner_moved
 from wonder_server.ports.records import Query
 
 _END_KINDS = ("turn_completed", "turn_failed", "turn_cancelled")
@@ -37,19 +38,21 @@ class AgentCallRequest:
     """A service's call of an agent.
 
     ``conversation_id`` is the conversation that the agent joins, "" to delegate. ``branch`` is the branch
-    to work on. ``timeout_ms`` 0 means no timeout.
+    to work on. ``timeout_ms`` 0 means no timeout. ``output_schema`` is the JSON Schema of the answer; empty
+    for that of the persona.
     """
 
     agent: str
     input: JsonValue
     caller: Caller
+    origin: Origin
     conversation_id: str = ""
     project_id: str = ""
     branch: str = ""
     timeout_ms: int = 0
     budget: Budget | None = None
-    request_id: str = ""
     trace_id: str = ""
+    output_schema: JsonDict = field(default_factory=dict)
 
 
 class AgentCallService:
@@ -58,18 +61,17 @@ class AgentCallService:
     def __init__(
         self,
         *,
-        access: ActorAccess,
+        access: EntryAccess,
         conversations: Conversations,
         agents: AgentPinning,
         budgets: AgentBudgets | None = None,
     ) -> None:
         self._directory = access.directory
         self._journals = access.journals
-        self._streams = access.streams
         self._clock = access.clock
         self._conversations = conversations
         self._agents = agents
-        self._locks = KeyedLocks()
+        self._locks = access.locks
         self._budgets = budgets or AgentBudgets()
 
     async def call(self, call_request: AgentCallRequest) -> Turn:
@@ -92,7 +94,7 @@ class AgentCallService:
                 self._cancel(turn, reason)
                 turn = await self._wait_for_end(turn)
         except asyncio.CancelledError:
-            if not call_request.request_id:
+            if not call_request.origin.request_id:
                 beginning.add_done_callback(self._cancel_abandoned)
             raise
         return await self._with_output(turn)
@@ -102,33 +104,40 @@ class AgentCallService:
         content = input_text(call_request.input)
         if call_request.conversation_id:
             return await self._loop_in(call_request, content)
-        identity = request_identity(
+        identity = content_key(
             "calls",
-            call_request.request_id,
+            call_request.origin,
             agent=call_request.agent,
             content=content,
             project=call_request.project_id,
             caller=stored_text("Caller", call_request.caller),
             **({"branch": call_request.branch} if call_request.branch else {}),
-            **(
-                {"budget": stored_text("Budget", call_request.budget)}
-                if call_request.budget is not None
-                else {}
-            ),
+            **_optional_content(call_request),
         )
         if identity is None:
             return await self._delegate(call_request, content, None)
         async with self._locks.lock("calls", identity.id):
-            shard = ids.spread(identity.id, self._journals.count)
-            journal = self._journals.of(ids.in_shard("conv_0", shard))
-            earlier = check_replay(await journal.completed_request(identity.scope, identity.id), identity)
+            stored = await self._journals.completed_request(identity.scope, identity.id)
+            earlier = check_replay(stored, identity)
             if earlier is None:
                 return await self._delegate(call_request, content, identity)
             conversation_id = earlier["conversation_id"]
-            await self._conversations.open(conversation_id)  # It may have been archived since, or deleted.
-            return await self._first_turn(conversation_id)
+            await self._conversations.lookup.created(conversation_id)
+            async with self._conversations.on_disk(conversation_id):  # It may have been archived since.
+                await self._conversations.open(conversation_id)
+                turn = await self._first_turn(conversation_id)
+            if turn is not None:
+                return turn
+            # The server died between the commit of the conversation and that of its message.
+            agent = await self._agents.pin_agent(call_request.agent)
+            send = await self._send(call_request, agent, content)
+            caller = call_request.origin.principal.caller
+            outcome = await self._conversations.ask(conversation_id, send, None, caller=caller)
+            return await self._conversations.lookup.turn(outcome.answer["turn_id"], conversation_id)
 
-    async def _delegate(self, call_request: AgentCallRequest, content: str, identity: Request | None) -> Turn:
+    async def _delegate(
+        self, call_request: AgentCallRequest, content: str, identity: IdempotencyKey | None
+    ) -> Turn:
         agent = await self._agents.pin_agent(call_request.agent)
         if call_request.project_id and call_request.project_id not in agent.project_ids:
             raise error(
@@ -137,7 +146,7 @@ class AgentCallService:
                 field="project_id",
             )
         now = self._clock.now_ms()
-        shard = ids.spread(identity.id if identity else ids.random_id("seed", now), self._journals.count)
+        shard = ids.spread(identity.id if identity else ids.random_id("seed", now))
         conversation_id = ids.actor_id("conv", now, shard)
         called_by = (
             call_request.caller.run_id
@@ -145,38 +154,48 @@ class AgentCallService:
             or call_request.caller.user_id
             or "service"
         )
-        create = delegate_conversation(
-            conversation_id, agent, call_request.project_id, called_by, now, call_request.branch
+        delegation = Delegation(
+            called_by=called_by,
+            project_id=call_request.project_id,
+            branch=call_request.branch,
+            principal=call_request.origin.principal.text,
         )
+        create = delegate_conversation(conversation_id, agent, delegation, now)
         send = await self._send(call_request, agent, content)
         if send.unaffordable is not None:
             # Reject the call before its conversation exists.
             raise WonderError(send.unaffordable)
-        self._directory.register_new(conversation_id)
-        # Put both inputs into the mailbox before the actor runs, so that one commit holds both.
-        await asyncio.gather(
-            self._directory.ask(conversation_id, create, identity),
-            self._directory.ask(conversation_id, send),
-        )
-        return await self._first_turn(conversation_id)
+        caller = call_request.origin.principal.caller
+        # Both inputs are in the mailbox before the actor runs, so one commit holds both. The new task starts
+        # after the first input is in the mailbox.
+        creating = self._directory.ask(conversation_id, create, identity, caller=caller, fresh=True)
+        sending = asyncio.ensure_future(self._directory.ask(conversation_id, send, caller=caller))
+        try:
+            await creating
+        finally:
+            sent, *_ = await asyncio.gather(sending, return_exceptions=True)
+        if isinstance(sent, BaseException):
+            raise sent
+        return await self._conversations.lookup.turn(sent.answer["turn_id"], conversation_id)
 
     async def _loop_in(self, call_request: AgentCallRequest, content: str) -> Turn:
         await self._conversations.open(call_request.conversation_id)
-        agent = await self._agents.pin_agent(call_request.agent)
-        identity = request_identity(
+
+        async def build() -> Send:
+            agent = await self._agents.pin_agent(call_request.agent)
+            return await self._send(call_request, agent, content)
+
+        identity = content_key(
             call_request.conversation_id,
-            call_request.request_id,
+            call_request.origin,
             call=call_request.agent,
             content=content,
             caller=stored_text("Caller", call_request.caller),
-            **(
-                {"budget": stored_text("Budget", call_request.budget)}
-                if call_request.budget is not None
-                else {}
-            ),
+            **_optional_content(call_request),
         )
-        send = await self._send(call_request, agent, content)
-        outcome = await self._conversations.ask(call_request.conversation_id, send, identity)
+        outcome = await self._conversations.ask_once(
+            call_request.conversation_id, build, identity, caller=call_request.origin.principal.caller
+        )
         return await self._conversations.lookup.turn(outcome.answer["turn_id"], call_request.conversation_id)
 
     async def _send(self, call_request: AgentCallRequest, agent: PinnedAgent, content: str) -> Send:
@@ -189,22 +208,24 @@ class AgentCallService:
             depth=1,
             budget=call_request.budget,
             trace_id=call_request.trace_id,
+            principal=call_request.origin.principal.text,
+            output_schema=call_request.output_schema,
+            rules=TURN_RULES,
         )
         return await self._budgets.check_turn(send)
 
-    async def _first_turn(self, conversation_id: str) -> Turn:
+    async def _first_turn(self, conversation_id: str) -> Turn | None:
         query = Query(table="turns", actor=conversation_id, by_ordinal=True, newest_first=False, limit=1)
         found: list[Turn] = await self._conversations.lookup.records.find(query)
-        return found[0]
+        return found[0] if found else None
 
     # --- its end --------------------------------------------------------------------------------
 
     async def _wait_for_end(self, turn: Turn) -> Turn:
-        """Return the turn once it has ended. Errors: SERVER_DRAINING."""
+        """Return the turn once it has ended. Errors: SERVER_DRAINING, OWNER_MOVED."""
         while True:
             # Subscribe before reading the record, so that no end in between is missed.
-            subscription, _ = self._streams.subscribe(turn.conversation_id)
-            try:
+            with self._directory.live(turn.conversation_id) as subscription:
                 turn = await self._conversations.lookup.turn(turn.id, turn.conversation_id)
                 if turn.status is not TurnStatus.ACTIVE:
                     return turn
@@ -217,9 +238,9 @@ class AgentCallService:
                                 Reason.SERVER_DRAINING,
                                 "The server is shutting down; repeat the call with the same request_id.",
                             )
+                        if isinstance(item, Closed) and item.reason == "moved":
+                            raise owner_moved(ids.shard_of(turn.conversation_id))
                         ended |= isinstance(item, Closed) or _ends(item, turn.id)
-            finally:
-                self._streams.unsubscribe(turn.conversation_id, subscription)
 
     async def _with_output(self, turn: Turn) -> Turn:
         if turn.status is not TurnStatus.COMPLETED or turn.output is not None:
@@ -236,15 +257,24 @@ class AgentCallService:
         return replace(turn, output=messages[0].content if messages else "")
 
     def _cancel(self, turn: Turn, reason: str) -> None:
-        partial_text = self._streams.partial_text(turn.conversation_id, turn.id)
-        self._directory.tell(
-            turn.conversation_id, CancelTurn(turn_id=turn.id, partial_text=partial_text, reason=reason)
-        )
+        # The caller's own turn, for the caller's own timeout or disconnection.
+        cancel = CancelTurn(turn_id=turn.id, reason=reason, principal=turn.principal)
+        self._directory.tell(turn.conversation_id, cancel)
 
     def _cancel_abandoned(self, started: asyncio.Future[Turn]) -> None:
         """Cancel the turn of a caller that has disconnected."""
         if not started.cancelled() and started.exception() is None:
             self._cancel(started.result(), "The caller disconnected.")
+
+
+def _optional_content(call_request: AgentCallRequest) -> dict[str, str]:
+    """Return the parts of a request's fingerprint that requests of earlier versions lack."""
+    parts: dict[str, str] = {}
+    if call_request.budget is not None:
+        parts["budget"] = stored_text("Budget", call_request.budget)
+    if call_request.output_schema:
+        parts["output_schema"] = canonical(call_request.output_schema)
+    return parts
 
 
 def _ends(item: object, turn_id: str) -> bool:

@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 from wonder_server.actors.conversation.conversations import Conversations, SendRequest
 from wonder_server.actors.dispatch.dry_run import DryRuns
 from wonder_server.core.actor.commands import Scope
-from wonder_server.core.conversation.context.hook_inputs import assembly_input
-from wonder_server.core.conversation.context.provenance import Block, blocks
-from wonder_server.core.conversation.context.window import truncate_history
+from wonder_server.core.conversation.context.history import select_history
+from wonder_server.core.conversation.context.hook_inputs import assembly_input, message_input
+from wonder_server.core.conversation.context.provenance import Block, blocks, with_turn_ids
 from wonder_server.core.conversation.model.decisions import Refuse, StartTurn
 from wonder_server.core.conversation.model.operations import HOOK_TIMEOUT_MS
+from wonder_server.core.conversation.model.speakers import user_of
 from wonder_server.core.conversation.output.dispatch import work_place
-from wonder_server.core.conversation.planning.agent_loop import first_request
+from wonder_server.core.conversation.planning.model_requests import first_request
 from wonder_server.core.conversation.planning.start_turn import start_turn
 from wonder_server.core.errors import Fault, Reason, WonderError
 from wonder_server.core.json_types import JsonDict
@@ -58,14 +59,20 @@ class ContextPreviews:
             raise WonderError(rejection)
         turn = next(each.turn for each in decisions if isinstance(each, StartTurn))
         agent = event.agent
-        reduced = truncate_history(state, turn, agent)
-        hook_input = {**assembly_input(state, turn, agent, reduced), "explain": True}
+        reduced = select_history(state, turn, agent)
+        hook_input = {
+            **with_turn_ids(assembly_input(state, turn, agent, now, reduced)),
+            **message_input(turn.input, event.parts),
+            "explain": True,
+        }
         project_id, branch = work_place(state, agent)
         scope = Scope(
             project_id=project_id,
             agent_id=agent.agent_id,
             conversation_id=conversation_id,
             branch=branch,
+            principal=turn.principal,
+            user_id=user_of(turn.caller),
         )
         try:
             output = await self._dry_runs.run(agent.assembly, hook_input, scope, HOOK_TIMEOUT_MS)

@@ -10,30 +10,40 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
-from wonder_server.actors.access import ActorAccess
+from wonder_server.actors.access import EntryAccess
 from wonder_server.actors.archive.archiver import Archive, NullArchive
 from wonder_server.actors.conversation.creation import ConversationCreator
+from wonder_server.actors.conversation.decision_log import Decided, DecisionFilter, Place, decided_after
 from wonder_server.actors.conversation.lookup import ConversationLookup, conversation_not_found
+from wonder_server.actors.conversation.message_parts import MessageFiles, PartRequest, check_content
 from wonder_server.actors.conversation.message_text import whole_text
 from wonder_server.actors.runtime.actor import Outcome
-from wonder_server.actors.streaming.attachment import Attachment, StreamSource, attach
+from wonder_server.actors.streaming.attachment import Attachment
+from wonder_server.actors.streaming.items import PartKind
 from wonder_server.actors.usage.budget_enforcement import AgentBudgets
 from wonder_server.core import ids
+from wonder_server.core.actor.queries import ReadConversation
 from wonder_server.core.conversation.model.decisions import AppendMessage, StartTurn
-from wonder_server.core.conversation.model.inputs import MAX_CONTENT_BYTES, CancelTurn, Send
+from wonder_server.core.conversation.model.inputs import CancelTurn, Send
+from wonder_server.core.conversation.model.speakers import AGENT, quote_of
 from wonder_server.core.conversation.model.state import ConversationState
 from wonder_server.core.conversation.model.values import (
+    TURN_RULES,
     Caller,
     Conversation,
     Message,
+    Quote,
     Turn,
 )
 from wonder_server.core.conversation.planner import CONVERSATION
-from wonder_server.core.errors import Reason, WonderError, error
-from wonder_server.core.idempotency import Request, request_identity
+from wonder_server.core.errors import Reason, WonderError, error, not_found
+from wonder_server.core.idempotency import IdempotencyKey, Origin, check_replay, content_key
 from wonder_server.core.json_types import JsonDict
+from wonder_server.ports.files import NoFiles
 from wonder_server.ports.journal import Event
 from wonder_server.ports.library import AgentPinning
 from wonder_server.ports.records import EventQuery
@@ -46,12 +56,13 @@ class SendRequest:
     """A message to send: the contract's ``Send``. ``trace_id`` as in `inputs.Send`."""
 
     content: str
+    origin: Origin
     reply_to_message_id: str = ""
-    request_id: str = ""
     agent_id: str = ""
     user_id: str = ""
     metadata: JsonDict
     trace_id: str = ""
+    parts: tuple[PartRequest, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,19 +85,20 @@ class Conversations:
     def __init__(
         self,
         *,
-        access: ActorAccess,
+        access: EntryAccess,
         agents: AgentPinning,
         archive: Archive | None = None,
         expire_after_ms: int = 0,
         budgets: AgentBudgets | None = None,
+        files: MessageFiles | None = None,
     ) -> None:
         """Build the entry point. ``expire_after_ms`` is the expiry of conversations that set none, 0 for
         never."""
         self._archive = archive or NullArchive()
         self._budgets = budgets or AgentBudgets()
+        self._files = files or MessageFiles(NoFiles())
         self._directory = access.directory
         self._journals = access.journals
-        self._streams = access.streams
         self._agents = agents
         self._clock = access.clock
         self.lookup = ConversationLookup(access)
@@ -96,78 +108,127 @@ class Conversations:
 
     async def open(self, conversation_id: str) -> Conversation:
         """Return the conversation, restored if it was archived. Errors: CONVERSATION_NOT_FOUND."""
-        found = self._cached(conversation_id) or await self.lookup.get(conversation_id)
+        found = await self._cached(conversation_id) or await self.lookup.get(conversation_id)
         if found.archive_key:
             await self._archive.ensure_restored(conversation_id)
             found = await self.lookup.get(conversation_id)
         return found
 
-    async def ensure_restored(self, conversation_id: str) -> None:
-        """Restore the conversation's record if it is archived. Ignore an unknown id."""
-        await self._archive.ensure_restored(conversation_id)
+    def on_disk(self, conversation_id: str) -> AbstractAsyncContextManager[None]:
+        """Restore the conversation's record if it is archived, and keep it on disk until the block ends.
+        Ignore an unknown id."""
+        return self._archive.on_disk(conversation_id)
 
     async def discard_archived(self, conversation_id: str) -> None:
         """Mark an archived conversation as restored without its record."""
         await self._archive.discard_archived(conversation_id)
 
-    async def ask(self, conversation_id: str, event: object, asked: Request | None = None) -> Outcome:
+    async def ask(
+        self, conversation_id: str, event: object, identity: IdempotencyKey | None = None, *, caller: str = ""
+    ) -> Outcome:
         """Send an input and wait until its effects are on disk. Restore the conversation first if it is
         archived meanwhile."""
         while True:
             try:
-                return await self._directory.ask(conversation_id, event, asked)
+                return await self._directory.ask(conversation_id, event, identity, caller=caller)
             except WonderError as problem:
                 if problem.fault.metadata.get("archived") != "true":
                     raise
             await self._archive.ensure_restored(conversation_id)
 
+    async def ask_once(
+        self,
+        conversation_id: str,
+        build: Callable[[], Awaitable[object]],
+        identity: IdempotencyKey | None,
+        *,
+        caller: str,
+    ) -> Outcome:
+        """Send the input that ``build`` returns, as `ask`. Errors: those of ``build`` and of the planner.
+
+        A repeated request gets its stored answer, also if ``build`` fails now: the agent or file that the
+        request names may have been deleted since.
+        """
+        try:
+            event = await build()
+        except WonderError:
+            # With an input, the actor recognizes a repeated request itself. So no send reads twice.
+            answer = await self._stored_answer(conversation_id, identity)
+            if answer is None:
+                raise
+            return Outcome((), answer)
+        return await self.ask(conversation_id, event, identity, caller=caller)
+
+    async def _stored_answer(
+        self, conversation_id: str, identity: IdempotencyKey | None
+    ) -> dict[str, str] | None:
+        """Return the answer of an earlier request to this conversation, or None. Errors: REQUEST_ID_REUSED,
+        CONVERSATION_NOT_FOUND."""
+        if identity is None:
+            return None
+        async with self.on_disk(conversation_id):
+            await self.open(conversation_id)
+            journal = self._journals.of(conversation_id)
+            return check_replay(await journal.completed_request(identity.scope, identity.id), identity)
+
     # --- turns ----------------------------------------------------------------------------------
 
     async def prepare_send(self, conversation_id: str, send_request: SendRequest) -> Send:
         """Return the input that sends this message. Errors: those of `send` that precede it."""
-        _check_content(send_request.content)
-        conversation = await self.open(conversation_id)
-        replied_to = await self._replied_to(conversation_id, send_request.reply_to_message_id)
-        agent = await self._agents.pin_agent(_addressee(conversation, send_request, replied_to))
+        if not send_request.parts:
+            check_content(send_request.content)
+        async with self.on_disk(conversation_id):
+            conversation = await self.open(conversation_id)
+            quote = await self._quote(conversation_id, send_request.reply_to_message_id)
+        content, parts = await self._files.resolve(
+            conversation.project_id, send_request.content, send_request.parts
+        )
+        agent = await self._agents.pin_agent(_addressee(conversation, send_request, content, quote))
         return Send(
             seed=ids.random_id("seed", self._clock.now_ms()),
             agent=agent,
             caller=Caller(user_id=send_request.user_id or _only_user(conversation)),
-            content=send_request.content,
+            content=content,
             reply_to_message_id=send_request.reply_to_message_id,
             metadata=send_request.metadata,
             trace_id=send_request.trace_id,
+            principal=send_request.origin.principal.text,
+            quote=quote,
+            rules=TURN_RULES,
+            parts=parts,
         )
 
     async def state(self, conversation_id: str) -> ConversationState:
-        """Return the conversation's state, for reading only. Errors: CONVERSATION_NOT_FOUND."""
-        state = self._directory.peek(conversation_id)
-        if not isinstance(state, ConversationState):
-            loaded = await self._journals.of(conversation_id).load(conversation_id, CONVERSATION)
-            if loaded is None:
-                raise conversation_not_found(conversation_id)
-            state = CONVERSATION.restore(loaded.rows)
-        assert isinstance(state, ConversationState)
+        """Return the conversation's state as it is on disk. Errors: CONVERSATION_NOT_FOUND."""
+        loaded = await self._journals.of(conversation_id).load(conversation_id)
+        if loaded is None:
+            raise conversation_not_found(conversation_id)
+        state: ConversationState = CONVERSATION.restore(loaded.rows)
         return state
 
     async def send(self, conversation_id: str, send_request: SendRequest) -> SendResult:
         """Start a turn. The turn and its message are on disk when this returns.
 
         Errors: CONVERSATION_NOT_FOUND, CONVERSATION_NOT_ACTIVE, NO_AGENT, AGENT_NOT_FOUND,
-        MESSAGE_NOT_FOUND, FIELD_INVALID, PAYLOAD_TOO_LARGE, LIMIT_EXCEEDED, BUDGET_EXHAUSTED,
+        MESSAGE_NOT_FOUND, FILE_NOT_FOUND, FIELD_INVALID, PAYLOAD_TOO_LARGE, LIMIT_EXCEEDED, BUDGET_EXHAUSTED,
         REQUEST_ID_REUSED.
         """
-        event = await self._budgets.check_turn(await self.prepare_send(conversation_id, send_request))
-        asked = request_identity(
+
+        async def build() -> Send:
+            return await self._budgets.check_turn(await self.prepare_send(conversation_id, send_request))
+
+        identity = content_key(
             conversation_id,
-            send_request.request_id,
+            send_request.origin,
             content=send_request.content,
             reply_to=send_request.reply_to_message_id,
             agent=send_request.agent_id,
             user=send_request.user_id,
             metadata=send_request.metadata,
+            **({"parts": _fingerprint(send_request.parts)} if send_request.parts else {}),
         )
-        outcome = await self.ask(conversation_id, event, asked)
+        caller = send_request.origin.principal.caller
+        outcome = await self.ask_once(conversation_id, build, identity, caller=caller)
         decisions = outcome.decisions
         return SendResult(
             turn_id=outcome.answer["turn_id"],
@@ -177,7 +238,7 @@ class Conversations:
             message=next((d.message for d in decisions if isinstance(d, AppendMessage)), None),
         )
 
-    async def cancel(self, conversation_id: str, turn_id: str, request_id: str) -> tuple[Turn, int]:
+    async def cancel(self, conversation_id: str, turn_id: str, origin: Origin) -> tuple[Turn, int]:
         """Cancel a turn. Return the turn as it ended, and the sequence of the last event.
 
         Errors: CONVERSATION_NOT_FOUND, TURN_NOT_FOUND, TURN_NOT_ACTIVE.
@@ -186,11 +247,15 @@ class Conversations:
             raise error(Reason.FIELD_INVALID, "turn_id is empty. Name the turn to cancel.", field="turn_id")
         if not conversation_id:
             conversation_id = (await self.lookup.turn(turn_id)).conversation_id
+        async with self.on_disk(conversation_id):
+            return await self._cancel(conversation_id, turn_id, origin)
+
+    async def _cancel(self, conversation_id: str, turn_id: str, origin: Origin) -> tuple[Turn, int]:
         await self.open(conversation_id)
-        asked = request_identity(conversation_id, request_id, cancel=turn_id)
-        event = CancelTurn(turn_id=turn_id, partial_text=self._streams.partial_text(conversation_id, turn_id))
+        identity = content_key(conversation_id, origin, cancel=turn_id)
+        event = CancelTurn(turn_id=turn_id, principal=origin.principal.text)
         try:
-            outcome = await self.ask(conversation_id, event, asked)
+            outcome = await self.ask(conversation_id, event, identity, caller=origin.principal.caller)
         except WonderError as refused:
             if refused.fault.reason is not Reason.TURN_NOT_FOUND:
                 raise
@@ -209,66 +274,70 @@ class Conversations:
 
         Errors: CONVERSATION_NOT_FOUND, MESSAGE_NOT_FOUND.
         """
-        await self.open(conversation_id)
-        message = await self.lookup.message(message_id, conversation_id, field="message_id")
-        return await whole_text(self._journals.of(conversation_id), message)
+        async with self.on_disk(conversation_id):
+            await self.open(conversation_id)
+            message = await self.lookup.message(message_id, conversation_id, field="message_id")
+            return await whole_text(self._journals.of(conversation_id), message)
+
+    async def decisions(
+        self, conversation_id: str, after: Place, wanted: DecisionFilter, limit: int
+    ) -> tuple[Sequence[Decided], Place | None]:
+        """Return recorded decisions in order, and the place to continue after; see `decided_after`. Restore
+        the record if it is archived. Errors: CONVERSATION_NOT_FOUND."""
+        if not self.lookup.may_exist(conversation_id):
+            raise conversation_not_found(conversation_id)
+        async with self.on_disk(conversation_id):
+            await self.open(conversation_id)
+            journal = self._journals.of(conversation_id)
+            return await decided_after(journal, conversation_id, after, wanted, limit)
 
     # --- watching -------------------------------------------------------------------------------
 
-    async def attach(self, conversation_id: str, after: int, *, tail_only: bool) -> Attachment:
-        """Attach a reader to a conversation. Errors: CONVERSATION_NOT_FOUND, CURSOR_OUT_OF_RANGE."""
+    async def attach(
+        self, conversation_id: str, after: int, *, tail_only: bool, kinds: Collection[PartKind] = ()
+    ) -> Attachment:
+        """Attach a reader to a conversation. ``kinds`` are the kinds of parts that it gets beside the text of
+        messages. Errors: CONVERSATION_NOT_FOUND, CURSOR_OUT_OF_RANGE."""
         if not self.lookup.may_exist(conversation_id):
             raise conversation_not_found(conversation_id)
-        await self.open(conversation_id)
-        attachment = await attach(
-            StreamSource(
-                conversation_id,
-                CONVERSATION,
-                self._journals.of(conversation_id),
-                self.lookup.records,
-                self._streams,
-            ),
-            after=after,
-            tail_only=tail_only,
-        )
+        async with self.on_disk(conversation_id):
+            await self.open(conversation_id)
+            attachment = await self._directory.attach(
+                conversation_id, after=after, tail_only=tail_only, kinds=kinds
+            )
         if attachment is None:
             raise conversation_not_found(conversation_id)
         return attachment
 
     async def events(self, query: EventQuery) -> list[Event]:
         """Return events of one conversation, or of all. Errors: CONVERSATION_NOT_FOUND."""
-        if query.actor:
+        if not query.actor:
+            return await self.lookup.records.events(CONVERSATION.prefix, query)
+        async with self.on_disk(query.actor):
             await self.open(query.actor)
-        return await self.lookup.records.events(CONVERSATION, query)
+            return await self.lookup.records.events(CONVERSATION.prefix, query)
 
     # --- pieces ---------------------------------------------------------------------------------
 
-    async def _replied_to(self, conversation_id: str, message_id: str) -> Message | None:
-        return await self.lookup.message(message_id, conversation_id) if message_id else None
+    async def _quote(self, conversation_id: str, message_id: str) -> Quote | None:
+        """Return the message that a reply names; None without one. Errors: MESSAGE_NOT_FOUND."""
+        if not message_id:
+            return None
+        message = await self.lookup.message(message_id, conversation_id)
+        return quote_of(message, await self.lookup.turn(message.turn_id, conversation_id))
 
-    def _cached(self, conversation_id: str) -> Conversation | None:
+    async def _cached(self, conversation_id: str) -> Conversation | None:
         """Return the conversation if it is in memory, else None."""
-        state = self._directory.peek(conversation_id) if ids.is_id("conv", conversation_id) else None
-        conversation = state.conversation if isinstance(state, ConversationState) else None
-        return (
-            None
-            if conversation is None or conversation.deleted_ms or conversation.archive_key
-            else conversation
-        )
+        if not ids.is_id("conv", conversation_id):
+            return None
+        found = await self._directory.query(conversation_id, ReadConversation())
+        if not isinstance(found, Conversation) or found.deleted_ms or found.archive_key:
+            return None
+        return found
 
 
-def _check_content(content: str) -> None:
-    if not content.strip():
-        raise error(Reason.FIELD_INVALID, "content is empty. A message needs text.", field="content")
-    size_bytes = len(content.encode())
-    if size_bytes > MAX_CONTENT_BYTES:
-        raise error(
-            Reason.PAYLOAD_TOO_LARGE,
-            f"content has {size_bytes} bytes; the maximum is {MAX_CONTENT_BYTES}. "
-            "Put longer text into a document.",
-            field="content",
-            limit=str(MAX_CONTENT_BYTES),
-        )
+def _fingerprint(parts: Sequence[PartRequest]) -> list[list[str]]:
+    return [[part.type, part.text, part.file_id] for part in parts]
 
 
 def _only_user(conversation: Conversation) -> str:
@@ -276,7 +345,9 @@ def _only_user(conversation: Conversation) -> str:
     return users[0] if len(users) == 1 else ""
 
 
-def _addressee(conversation: Conversation, send_request: SendRequest, replied_to: Message | None) -> str:
+def _addressee(
+    conversation: Conversation, send_request: SendRequest, content: str, quote: Quote | None
+) -> str:
     """Return the id of the agent that answers: the named one, else the one addressed by ``@name``, else the
     author of the message replied to, else the first."""
     agents = [person for person in conversation.participants if person.type == "agent"]
@@ -284,20 +355,23 @@ def _addressee(conversation: Conversation, send_request: SendRequest, replied_to
         for agent in agents:
             if send_request.agent_id in (agent.id, agent.name):
                 return agent.id
-        raise error(
+        names = ", ".join(agent.name or agent.id for agent in agents)
+        raise not_found(
             Reason.AGENT_NOT_FOUND,
-            f"Agent {send_request.agent_id[:64]!r} is not a participant of this conversation.",
+            send_request.agent_id,
             field="agent_id",
+            place=" among the participants of this conversation",
+            next_step=f"Its agents are: {names or 'none'}. Add one with AddParticipant.",
         )
     if not agents:
         raise error(
             Reason.NO_AGENT,
             "This conversation has no agent. Add one with AddParticipant.",
         )
-    for name in _ADDRESSED.findall(send_request.content):
+    for name in _ADDRESSED.findall(content):
         for agent in agents:
             if agent.name == name:
                 return agent.id
-    if replied_to is not None and any(agent.id == replied_to.author for agent in agents):
-        return replied_to.author
+    if quote is not None and quote.kind == AGENT and any(agent.id == quote.author for agent in agents):
+        return quote.author
     return agents[0].id

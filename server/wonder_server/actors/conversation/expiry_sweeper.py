@@ -6,13 +6,15 @@ import asyncio
 from typing import Final
 
 from wonder_server.actors.archive.archiver import Archiver
-from wonder_server.actors.conversation.lifecycle import ConversationLifecycle
+from wonder_server.actors.conversation.deletions import Deletions
+from wonder_server.actors.directory import Directory
 from wonder_server.core.conversation.model.values import Conversation
 from wonder_server.core.conversation.output.lifecycle_record import RECOVERY_DUE_MS, due_ms
 from wonder_server.core.errors import WonderError
 from wonder_server.logs import logger
 from wonder_server.ports.clock import Clock
-from wonder_server.ports.records import Query, Records
+from wonder_server.ports.records import Query
+from wonder_server.ports.scoped import ScopedRecords
 
 _log = logger("actors")
 
@@ -28,13 +30,15 @@ class ExpirySweeper:
         self,
         *,
         archiver: Archiver,
-        lifecycle: ConversationLifecycle,
-        records: Records,
+        deletions: Deletions,
+        directory: Directory,
+        records: ScopedRecords,
         clock: Clock,
-        interval_s: int = INTERVAL_S,
+        interval_s: float = INTERVAL_S,
     ) -> None:
+        self._directory = directory
         self._archiver = archiver
-        self._lifecycle = lifecycle
+        self._deletions = deletions
         self._records = records
         self._clock = clock
         self._interval_s = interval_s
@@ -57,7 +61,16 @@ class ExpirySweeper:
 
     async def sweep(self) -> int:
         """Sweep once and return the number of archived or deleted conversations."""
-        return await self._sweep_until(self._clock.now_ms())
+        count = await self._sweep_until(self._clock.now_ms())
+        for conversation_id in await self._archiver.with_registered_objects():
+            await self._remove_unnamed(conversation_id)
+        return count
+
+    async def _remove_unnamed(self, conversation_id: str) -> None:
+        try:
+            await self._archiver.remove_unnamed(conversation_id)
+        except WonderError as problem:
+            _warn(conversation_id, problem)
 
     async def _sweep_until(self, now: int) -> int:
         count = 0
@@ -77,6 +90,8 @@ class ExpirySweeper:
                 if due > now:
                     return count
                 after = (due, conversation.id)
+                if not self._directory.owns(conversation.id):
+                    continue
                 # Skip deletions during recovery: they may take long.
                 if not conversation.deleted_ms or now > RECOVERY_DUE_MS:
                     count += await self._process(conversation)
@@ -89,14 +104,9 @@ class ExpirySweeper:
                 await self._archiver.ensure_restored(conversation.id)
             if not conversation.deleted_ms:
                 return await self._archiver.archive(conversation.id)
-            await self._lifecycle.finish_deletion(conversation.id)
+            await self._deletions.finish(conversation.id)
         except WonderError as problem:
-            _log.warning(
-                "expiry_sweep_failed",
-                conversation=conversation.id,
-                reason=problem.fault.reason,
-                problem=str(problem),
-            )
+            _warn(conversation.id, problem)
             return False
         return True
 
@@ -109,3 +119,12 @@ class ExpirySweeper:
             except Exception:
                 _log.exception("expiry_sweep_failed")
             await asyncio.sleep(self._interval_s)
+
+
+def _warn(conversation_id: str, problem: WonderError) -> None:
+    _log.warning(
+        "expiry_sweep_failed",
+        conversation=conversation_id,
+        reason=problem.fault.reason,
+        problem=str(problem),
+    )

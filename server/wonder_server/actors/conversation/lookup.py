@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from wonder_server.actors.access import ActorAccess
+from wonder_server.actors.access import EntryAccess
 from wonder_server.core import ids
 from wonder_server.core.conversation.model.values import Conversation, Message, Turn, TurnStatus
 from wonder_server.core.conversation.planning.start_turn import MAX_ACTIVE_TURNS
-from wonder_server.core.errors import Reason, WonderError, error
-from wonder_server.core.idempotency import Request, check_replay
+from wonder_server.core.errors import Reason, WonderError, not_found
 from wonder_server.ports.records import Query
 
 
 class ConversationLookup:
     """Reads conversations. It restores nothing from the archive."""
 
-    def __init__(self, access: ActorAccess) -> None:
+    def __init__(self, access: EntryAccess) -> None:
         self.records = access.records
         self._journals = access.journals
 
     def may_exist(self, conversation_id: str) -> bool:
-        """Return True if this is the id of a conversation in one of these shards."""
+        """Return True if this is the id of a conversation."""
         return ids.is_id("conv", conversation_id) and self._journals.holds(conversation_id)
 
     async def get(self, conversation_id: str) -> Conversation:
@@ -31,12 +30,21 @@ class ConversationLookup:
             raise conversation_not_found(conversation_id)
         return found
 
-    async def created_by(self, asked: Request) -> Conversation | None:
-        """Return the conversation that a request created before, or None. Errors: REQUEST_ID_REUSED."""
-        shard = ids.spread(asked.id, self._journals.count)
-        journal = self._journals.of(ids.in_shard("conv_0", shard))
-        answer = check_replay(await journal.completed_request(asked.scope, asked.id), asked)
-        return None if answer is None else await self.get(answer["conversation_id"])
+    async def created(self, conversation_id: str) -> Conversation:
+        """Return a conversation that an earlier request with the same id created. Errors:
+        CONVERSATION_NOT_FOUND if it was deleted."""
+        try:
+            return await self.get(conversation_id)
+        except WonderError as problem:
+            if problem.fault.reason is not Reason.CONVERSATION_NOT_FOUND:
+                raise
+            raise not_found(
+                Reason.CONVERSATION_NOT_FOUND,
+                conversation_id,
+                field="request_id",
+                place=": an earlier request with this request_id created it, and it was deleted",
+                next_step="Use a new request_id to create another.",
+            ) from None
 
     async def find_by_external_ref(self, project_id: str, external_ref: str) -> Conversation | None:
         """Return the conversation with this external reference, or None."""
@@ -89,34 +97,25 @@ class ConversationLookup:
         """Return a message of the conversation. Errors: MESSAGE_NOT_FOUND."""
         found = await self.records.get("messages", message_id, conversation_id)
         if found is None:
-            raise error(
-                Reason.MESSAGE_NOT_FOUND,
-                f"Message {message_id[:64]!r} does not exist in this conversation.",
-                field=field,
-                id=message_id[:64],
-            )
+            place = " in this conversation" if conversation_id else ""
+            raise not_found(Reason.MESSAGE_NOT_FOUND, message_id, field=field, place=place)
         message: Message = found
         return message
 
 
 def conversation_not_found(conversation_id: str) -> WonderError:
-    return error(
-        Reason.CONVERSATION_NOT_FOUND,
-        f"Conversation {conversation_id[:64]!r} does not exist or was deleted.",
-        field="conversation_id",
-        id=conversation_id[:64],
-    )
+    return not_found(Reason.CONVERSATION_NOT_FOUND, conversation_id, field="conversation_id")
 
 
 def turn_not_found(turn_id: str, conversation_id: str = "", field: str = "turn_id") -> WonderError:
     """Build TURN_NOT_FOUND. Without its conversation, the turn of an archived one cannot be found."""
-    if conversation_id:
-        message = f"Turn {turn_id[:64]!r} does not exist in this conversation."
-    elif ids.is_id("turn", turn_id):
-        message = (
-            f"Turn {turn_id} does not exist, or its conversation is archived. "
-            "Set conversation_id too, which restores an archived conversation."
-        )
-    else:
-        message = f"{turn_id[:64]!r} is not the id of a turn."
-    return error(Reason.TURN_NOT_FOUND, message, field=field, id=turn_id[:64])
+    if conversation_id or not ids.is_id("turn", turn_id):
+        place = " in this conversation" if conversation_id else ""
+        return not_found(Reason.TURN_NOT_FOUND, turn_id, field=field, place=place)
+    return not_found(
+        Reason.TURN_NOT_FOUND,
+        turn_id,
+        field=field,
+        place=", or its conversation is archived",
+        next_step="Set conversation_id too, which restores an archived conversation.",
+    )

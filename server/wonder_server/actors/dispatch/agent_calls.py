@@ -11,15 +11,22 @@ operation. This module looks up turns that the conversation no longer holds in m
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Final
 
-from wonder_server.actors.access import ActorAccess
+from wonder_server.actors.access import InternalAccess
 from wonder_server.actors.archive.archiver import Archive, NullArchive
 from wonder_server.actors.usage.budget_enforcement import AgentBudgets
 from wonder_server.core import ids
 from wonder_server.core.actor import trace
 from wonder_server.core.actor.commands import CallAgent, Parent, Scope, branch_of
+from wonder_server.core.actor.queries import ReadCalledTurn
 from wonder_server.core.budget import Budget
+from wonder_server.core.content.parts import MAX_MESSAGE_FILES, TEXT, ContentPart, Parts, files_in
 from wonder_server.core.conversation.model.inputs import (
     MAX_CONTENT_BYTES,
     CancelCall,
@@ -27,8 +34,9 @@ from wonder_server.core.conversation.model.inputs import (
     ModelUsageReported,
     Send,
 )
-from wonder_server.core.conversation.model.state import ConversationState
+from wonder_server.core.conversation.model.turn_progress import progress_of
 from wonder_server.core.conversation.model.values import (
+    TURN_RULES,
     Caller,
     Conversation,
     Operation,
@@ -36,20 +44,27 @@ from wonder_server.core.conversation.model.values import (
     Turn,
     TurnStatus,
 )
-from wonder_server.core.conversation.planning.agent_calls import answer, called_turn, is_final
-from wonder_server.core.coordinator.values import ExecutionStatus, NodeExecution
+from wonder_server.core.conversation.planning.agent_calls import answer, is_final
+from wonder_server.core.coordinator.model.values import ExecutionStatus, NodeExecution
 from wonder_server.core.definitions.specs import PinnedAgent
-from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.core.errors import Reason, WonderError, error, not_found
+from wonder_server.core.identity import SERVER
 from wonder_server.core.json_types import JsonValue
 from wonder_server.core.model import Usage
 from wonder_server.logs import logger
+from wonder_server.ports.access import ByPrincipal, working_principal
+from wonder_server.ports.files import NO_FILES, FileLookup, part_of
 from wonder_server.ports.library import AgentPinning
+from wonder_server.ports.placement import owner_moved
 from wonder_server.ports.records import Query
 
 _log = logger("actors")
 
 MAX_SCANNED_TURNS = 100_000
-"""Maximum number of active turns that a start examines."""
+"""Limit above the number of active turns in a page of conversations."""
+
+_READ_PAUSES_S: Final = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
+"""Pauses between the attempts of a call whose reads the store refuses."""
 
 
 class AgentCalls:
@@ -58,16 +73,18 @@ class AgentCalls:
     def __init__(
         self,
         *,
-        access: ActorAccess,
-        agents: AgentPinning,
+        access: InternalAccess,
+        agents: ByPrincipal[AgentPinning],
         archive: Archive | None = None,
         budgets: AgentBudgets | None = None,
+        files: FileLookup = NO_FILES,
     ) -> None:
+        """``files`` finds those of every project: each call is checked against its own."""
+        self._files = files
         self._budgets = budgets or AgentBudgets()
         self._archive = archive or NullArchive()
         self._directory = access.directory
         self._records = access.records
-        self._streams = access.streams
         self._agents = agents
         self._clock = access.clock
 
@@ -75,10 +92,35 @@ class AgentCalls:
         """Start the turn, unless it has started already. Its end is reported to the command's parent.
 
         Errors: LIMIT_EXCEEDED (call depth, call cycle), AGENT_NOT_FOUND, CONVERSATION_NOT_FOUND,
-        INPUT_INVALID, PAYLOAD_TOO_LARGE. The conversation reports its own rejections to the parent.
+        INPUT_INVALID, PAYLOAD_TOO_LARGE. The conversation reports its own rejections to the parent. A read
+        that the store refuses for a moment is repeated, so it does not fail the call.
         """
-        if command.dispatches > 1 and await self._has_begun(command):
+        for pause_s in _READ_PAUSES_S:
+            try:
+                return await self._begin(command)
+            except WonderError as problem:
+                if not (problem.fault.transient and problem.fault.reason is Reason.STORAGE_UNAVAILABLE):
+                    raise
+            await asyncio.sleep(pause_s)
+        await self._begin(command)
+
+    async def _begin(self, command: CallAgent) -> None:
+        if command.dispatches == 1 and command.mode != "loop_in":
+            await self._start(command)  # The conversation is new.
             return
+        # Archiving would remove the rows between the reads and the message.
+        async with self._on_disk(command.conversation_id):
+            if command.dispatches == 1 or not await self._has_begun(command):
+                await self._start(command)
+
+    def _on_disk(self, conversation_id: str) -> AbstractAsyncContextManager[None]:
+        """Keep a conversation's record on disk. That of another owner is read as it is."""
+        if ids.is_id("conv", conversation_id) and not self._directory.owns(conversation_id):
+            return nullcontext()
+        return self._archive.on_disk(conversation_id)
+
+    async def _start(self, command: CallAgent) -> None:
+        """Send the message. Only the owner of the conversation's shard can: errors OWNER_MOVED."""
         scope = command.scope
         if scope.depth >= scope.max_depth:
             raise error(
@@ -94,14 +136,13 @@ class AgentCalls:
                 agent_id=command.agent_id,
             )
         content = input_text(command.input)
-        agent = await self._agents.pin_agent(command.agent_id)
+        agent = await self._agents.of(working_principal(scope.principal)).pin_agent(command.agent_id)
         if command.mode == "loop_in":
-            await self._ensure_joinable(command.conversation_id)
+            await self._check_joinable(command.conversation_id)
         else:
-            if command.dispatches == 1:
-                self._directory.register_new(command.conversation_id)
             # An existing conversation does not change. Both inputs take one commit.
-            self._directory.tell(command.conversation_id, self._new_conversation(command, agent))
+            created = self._new_conversation(command, agent)
+            self._directory.tell(command.conversation_id, created, fresh=command.dispatches == 1)
         send = Send(
             seed=ids.random_id("seed", self._clock.now_ms()),
             agent=agent,
@@ -114,19 +155,52 @@ class AgentCalls:
             max_depth=scope.max_depth,
             call_chain=scope.call_chain,
             trace_id=trace.scope_trace_id(scope),
+            principal=scope.principal,
+            output_schema=command.output_schema,
+            rules=TURN_RULES,
+            parts=await self._parts(command.input, content, scope.project_id),
         )
         self._directory.tell(command.conversation_id, await self._budgets.check_turn(send))
 
-    def cancel(self, conversation_id: str, operation_id: str) -> None:
-        """Cancel the turn of an operation whose parent no longer waits, if it has started and not ended."""
-        state = self._directory.peek(conversation_id)
-        turn = called_turn(state, operation_id) if isinstance(state, ConversationState) else None
-        partial_text = self._streams.partial_text(conversation_id, turn.id) if turn is not None else ""
-        self._directory.tell(
-            conversation_id, CancelCall(operation_id=operation_id, partial_text=partial_text)
-        )
-        if turn is not None:
+    async def _parts(self, given: JsonValue, content: str, project_id: str) -> Parts:
+        """Return the message with the files that the input describes; nothing without any.
+
+        A description of a file that the project lacks stays words: a model may have invented it.
+        """
+        found = list[ContentPart]()
+        for item in files_in(given)[:MAX_MESSAGE_FILES]:
+            file = await self._files.file(item["file_id"])
+            if file is not None and file.project_id == project_id:
+                found.append(part_of(file))
+        return (ContentPart(type=TEXT, length=len(content)), *found) if found else ()
+
+    async def cancel(self, conversation_id: str, operation_id: str) -> None:
+        """Cancel the turn of an operation whose parent no longer waits, if it has started and not ended.
+
+        An input for a shard of another owner is dropped. That owner finds the turn when it gains the shard
+        (`cancel_orphans`).
+        """
+        if not self._directory.owns(conversation_id):
+            return
+        turn = await self._directory.query(conversation_id, ReadCalledTurn(operation_id=operation_id))
+        if turn is None:
+            turn = await self._stored_turn(conversation_id, operation_id)
+        self._directory.tell(conversation_id, CancelCall(operation_id=operation_id, principal=SERVER.text))
+        if isinstance(turn, Turn):
             self._charge_caller(turn)
+
+    async def _stored_turn(self, conversation_id: str, operation_id: str) -> Turn | None:
+        """Return the turn of an operation in a conversation that is on disk only."""
+        query = Query(
+            table="turns", actor=conversation_id, alias=operation_id, by_ordinal=True, limit=1, lenient=True
+        )
+        try:
+            found: list[Turn] = await self._records.find(query)
+        except WonderError as problem:
+            # Its usage is not charged to the caller then.
+            _log.error("called_turn_unreadable", conversation=conversation_id, problem=str(problem))
+            return None
+        return found[0] if found else None
 
     def _charge_caller(self, turn: Turn) -> None:
         """Charge the caller's turn with the usage of a cancelled delegate, which sends no answer."""
@@ -138,6 +212,9 @@ class AgentCalls:
         usage = Usage(
             input_tokens=turn.input_tokens,
             output_tokens=turn.output_tokens,
+            cached_input_tokens=turn.cached_input_tokens,
+            cache_write_input_tokens=turn.cache_write_input_tokens,
+            reasoning_tokens=turn.reasoning_tokens,
             cost_micros=turn.cost_micros,
             estimated=bool(turn.unpriced_calls),
         )
@@ -146,19 +223,24 @@ class AgentCalls:
         )
         self._directory.tell(parent.actor_id, usage_input)
 
-    async def cancel_orphans(self) -> int:
-        """Cancel the turns whose parents no longer wait for them, after a start. Return their number.
+    async def cancel_orphans(self, conversation_ids: Sequence[str]) -> int:
+        """Cancel the turns of these conversations whose parents no longer wait for them, after a start.
+        Return their number.
 
         Damaged records are skipped.
         """
         query = Query(
-            table="turns", statuses=(TurnStatus.ACTIVE.value,), limit=MAX_SCANNED_TURNS, lenient=True
+            table="turns",
+            actors=tuple(conversation_ids),
+            statuses=(TurnStatus.ACTIVE.value,),
+            limit=MAX_SCANNED_TURNS,
+            lenient=True,
         )
         orphans = 0
         for turn in await self._records.find(query):
             parent = turn.parent
             if parent is not None and not await self._is_awaited(turn, parent):
-                self.cancel(turn.conversation_id, parent.operation_id)
+                await self.cancel(turn.conversation_id, parent.operation_id)
                 orphans += 1
         return orphans
 
@@ -187,31 +269,31 @@ class AgentCalls:
         return delegate_conversation(
             command.conversation_id,
             agent,
-            command.scope.project_id,
-            # Archiving and deletion of the caller find the conversation by it.
-            command.parent.actor_id,
+            Delegation(
+                # Archiving and deletion of the caller find the conversation by it.
+                called_by=command.parent.actor_id,
+                project_id=command.scope.project_id,
+                branch=branch_of(command.scope),
+                principal=command.scope.principal,
+            ),
             self._clock.now_ms(),
-            branch_of(command.scope),
         )
 
-    async def _ensure_joinable(self, conversation_id: str) -> None:
+    async def _check_joinable(self, conversation_id: str) -> None:
         known = ids.is_id("conv", conversation_id) and await self._records.get(
             "conversations", conversation_id, conversation_id
         )
         if not known:
-            raise error(
-                Reason.CONVERSATION_NOT_FOUND,
-                f"Conversation {conversation_id[:64]!r} does not exist or was deleted.",
-                id=conversation_id[:64],
-            )
-        await self._archive.ensure_restored(conversation_id)
+            raise not_found(Reason.CONVERSATION_NOT_FOUND, conversation_id)
+        if not self._directory.owns(conversation_id):
+            raise owner_moved(ids.shard_of(conversation_id))
 
     async def _budget(self, scope: Scope) -> Budget | None:
         """Return the turn's budget: the remainder of its caller's turn, conversation and lifetime budgets."""
         if not scope.agent_id:
             return scope.budget
         try:
-            caller = await self._agents.pin_agent(scope.agent_id)
+            caller = await self._agents.of(SERVER).pin_agent(scope.agent_id)
         except WonderError:
             # The agent or its persona was deleted meanwhile; its work continues as it began.
             return scope.budget
@@ -229,9 +311,10 @@ class AgentCalls:
         found: list[Turn] = await self._records.find(query)
         if not found or not is_final(found[0]):
             return False
-        if found[0].status is TurnStatus.ACTIVE:
-            return found[0].parent == command.parent
-        parent, result = command.parent, answer(found[0], command.parent)
+        turn, parent = found[0], command.parent
+        if turn.status is TurnStatus.ACTIVE:
+            return turn.parent == parent
+        result = answer(progress_of(turn), turn.conversation_id, parent)
         if result.fault is not None:
             self._directory.report_failure(parent.actor_id, parent.operation_id, result.fault)
         else:
@@ -250,22 +333,35 @@ def _caller(command: CallAgent) -> Caller:
     return Caller(type="workflow", run_id=command.parent.actor_id)
 
 
-def delegate_conversation(
-    conversation_id: str, agent: PinnedAgent, project_id: str, called_by: str, now: int, branch: str
-) -> Create:
-    """Build the conversation of one delegated turn, with the agent as its only participant.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delegation:
+    """The work that delegates a turn: the id of its caller, its project, branch and principal.
 
-    Without a project, it belongs to the agent's first. Without a branch, the turn uses no repositories.
+    Without a project, the conversation belongs to the agent's first. Without a branch, the turn uses no
+    repositories.
     """
+
+    called_by: str
+    project_id: str
+    branch: str
+    principal: str
+
+
+def delegate_conversation(
+    conversation_id: str, agent: PinnedAgent, delegation: Delegation, now: int
+) -> Create:
+    """Build the conversation of one delegated turn, with the agent as its only participant."""
     member = Participant(type="agent", id=agent.agent_id, name=agent.name, joined_ms=now)
     conversation = Conversation(
         id=conversation_id,
-        project_id=project_id or agent.home(),
+        project_id=delegation.project_id or agent.home(),
         participants=(member,),
         created_ms=now,
         updated_ms=now,
-        called_by=called_by,
-        branch=branch,
+        called_by=delegation.called_by,
+        branch=delegation.branch,
+        created_by=delegation.principal,
+        updated_by=delegation.principal,
     )
     return Create(conversation=conversation)
 

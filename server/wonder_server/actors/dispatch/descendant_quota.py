@@ -6,7 +6,8 @@ and rejects more than `MAX_DESCENDANTS` at once.
 
 An operation counts from its dispatch until its result is reported to its parent; a turn until it is
 cancelled. A cancelled child run counts until it has ended, since its own children are not cancelled before.
-After a restart, parents dispatch their operations again, which counts them again.
+After a restart, parents dispatch their operations again, which counts them again. Operations of parents that
+stay on disk are counted with `adopt`.
 """
 
 from __future__ import annotations
@@ -53,6 +54,12 @@ class DescendantQuota:
         self._roots[operation_id] = root_id
         self._counts[root_id] = active + 1
         return None
+
+    def adopt(self, root_id: str, operation_id: str) -> None:
+        """Count an operation that was acquired before a restart, also above the limit."""
+        if operation_id not in self._roots:
+            self._roots[operation_id] = root_id
+            self._counts[root_id] = self._counts.get(root_id, 0) + 1
 
     def is_counted(self, operation_id: str) -> bool:
         """Return True if the operation is counted below a root run."""

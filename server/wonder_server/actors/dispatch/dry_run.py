@@ -1,4 +1,4 @@
-"""Dry runs: the loop executes a workflow against a journal that is discarded.
+"""Dry runs: a loop executes a workflow against a journal that is discarded.
 
 Only read-only tasks may run. A task that could change something fails, and so does the call of an agent.
 """
@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import assert_never
+from typing import Final, assert_never
 
 from wonder_server.actors.runtime.incidents import report_incident
 from wonder_server.actors.runtime.limits import LoopLimits
-from wonder_server.actors.runtime.loop import Loop, LoopPorts
+from wonder_server.actors.runtime.loop import LoopPorts
+from wonder_server.actors.runtime.loops import Loops
 from wonder_server.core import ids
 from wonder_server.core.actor.commands import (
     Answer,
@@ -24,10 +25,10 @@ from wonder_server.core.actor.commands import (
     Scope,
     Stop,
 )
-from wonder_server.core.coordinator.inputs import CancelRun, Start
+from wonder_server.core.coordinator.model.inputs import CancelRun, Start
+from wonder_server.core.coordinator.model.values import Run
+from wonder_server.core.coordinator.output.record import RUN_ENDED
 from wonder_server.core.coordinator.planner import RUN
-from wonder_server.core.coordinator.record import RUN_ENDED
-from wonder_server.core.coordinator.values import Run
 from wonder_server.core.definitions.specs import PinnedTask, PinnedWorkflow
 from wonder_server.core.errors import Fault, Reason, WonderError, error
 from wonder_server.core.json_types import JsonDict
@@ -35,6 +36,9 @@ from wonder_server.core.task.action_effects import is_read_only
 from wonder_server.ports.clock import Clock
 from wonder_server.ports.executor import TaskExecutor
 from wonder_server.ports.journal import Event, Journal
+
+_SHARD: Final = 0
+"""The shard of a dry run, in a journal of its own."""
 
 
 class DryRuns:
@@ -64,20 +68,20 @@ class _DryRun:
         self._tasks = tasks
         self._clock = clock
         self._running: dict[str, asyncio.Task[None]] = {}
-        self._run_id = ids.actor_id("run", clock.now_ms(), 0)
+        self._run_id = ids.actor_id("run", clock.now_ms(), _SHARD)
         self._ended: asyncio.Future[Run] = asyncio.get_running_loop().create_future()
-        self._loop = Loop(
+        self._loops = Loops(
             (RUN,),
             LoopPorts(
                 journal_of=lambda _: journal, clock=clock, dispatch=self._dispatch, publish=self._publish
             ),
             LoopLimits(),
         )
+        self._loops.gain(_SHARD, epoch=0)
 
     async def run(self, workflow: PinnedWorkflow, given: JsonDict, scope: Scope) -> JsonDict:
-        self._loop.register_new(self._run_id)
         start = Start(run_id=self._run_id, workflow=workflow, input=given, scope=scope)
-        await self._loop.ask(self._run_id, start)
+        await self._loops.ask(self._run_id, start, fresh=True)
         ended = await self._ended
         if ended.fault is not None:
             raise WonderError(ended.fault)
@@ -90,7 +94,7 @@ class _DryRun:
             task.cancel()
         if running:
             await asyncio.wait(running)
-        await self._loop.stop()
+        await self._loops.stop()
 
     def _publish(self, actor_id: str, events: list[Event]) -> None:
         for event in events:
@@ -103,7 +107,6 @@ class _DryRun:
                 work = asyncio.get_running_loop().create_task(self._execute(actor_id, command))
                 self._running[command.operation_id] = work
             case RunWorkflow():
-                self._loop.register_new(command.run_id)
                 start = Start(
                     run_id=command.run_id,
                     workflow=command.workflow,
@@ -111,15 +114,15 @@ class _DryRun:
                     scope=command.scope,
                     parent=command.parent,
                 )
-                self._loop.tell(command.run_id, start)
+                self._loops.tell(command.run_id, start, fresh=True)
             case CallAgent():
-                self._loop.report_failure(actor_id, command.operation_id, _refusal("it calls an agent"))
+                self._loops.report_failure(actor_id, command.operation_id, _refusal("it calls an agent"))
             case Stop():
                 task = self._running.pop(command.operation_id, None)
                 if task is not None:
                     task.cancel()
                 if command.child_id.startswith("run_"):
-                    self._loop.tell(
+                    self._loops.tell(
                         command.child_id,
                         CancelRun(reason="The operation that started this run was cancelled."),
                     )
@@ -137,9 +140,9 @@ class _DryRun:
             fault, output = report_incident("dry_run_failed", operation=command.operation_id), {}
         self._running.pop(command.operation_id, None)
         if fault is not None:
-            self._loop.report_failure(actor_id, command.operation_id, fault)
+            self._loops.report_failure(actor_id, command.operation_id, fault)
         else:
-            self._loop.report_success(actor_id, command.operation_id, output)
+            self._loops.report_success(actor_id, command.operation_id, output)
 
     async def _outcome(self, task: PinnedTask, command: RunTask) -> tuple[Fault | None, JsonDict]:
         if not is_read_only(task):

@@ -9,18 +9,18 @@ next start dispatches them again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import assert_never
 
-from wonder_server.actors.access import ActorAccess
+from wonder_server.actors.access import InternalAccess
 from wonder_server.actors.dispatch.agent_calls import AgentCalls
 from wonder_server.actors.dispatch.descendant_quota import DescendantQuota, root_of
 from wonder_server.actors.dispatch.model_calls import ModelCalls
 from wonder_server.actors.dispatch.orphans import orphaned_runs
 from wonder_server.actors.runtime.incidents import report_incident
 from wonder_server.actors.runtime.monotonic import monotonic_s
-from wonder_server.actors.streaming.hub import NodeProgress
+from wonder_server.actors.streaming.items import NodeProgress
 from wonder_server.core import ids
 from wonder_server.core.actor import trace
 from wonder_server.core.actor.commands import (
@@ -33,33 +33,45 @@ from wonder_server.core.actor.commands import (
     RunWorkflow,
     Stop,
 )
-from wonder_server.core.coordinator.inputs import CancelRun, EventEmitted, Start
+from wonder_server.core.coordinator.model.inputs import CancelRun, EventEmitted, Start
+from wonder_server.core.coordinator.model.values import Run
 from wonder_server.core.errors import WonderError
 from wonder_server.core.frozen import replace
+from wonder_server.core.identity import SERVER
 from wonder_server.core.json_types import JsonObject
+from wonder_server.logs import logger
 from wonder_server.ports.executor import MemoryOperations, TaskExecutor, TaskOutcome
+from wonder_server.ports.records import Query
+
+_log = logger("actors")
 
 OperationWork = Callable[[], Awaitable[Callable[[], None]]]
 """Executes an operation and returns the callback that reports its result. The operation's own task calls
 it, so an operation that is cancelled before its task runs has no effect."""
 
+MAX_FEW_DESCENDANTS = 8
+"""Child runs and called agents in progress below a root run above which further ones start with low priority.
+A parent's commit waits for children that start at once, so a run with few short children is one commit."""
+
 MAX_INLINE_S = 0.005
 """Time that inline tasks take before other callbacks of the event loop run."""
 
-_ABANDONED = "The operation that started this run was cancelled, failed or timed out."
+_CANCEL_ABANDONED = CancelRun(
+    reason="The operation that started this run was cancelled, failed or timed out.", principal=SERVER.text
+)
+"""The server cancels a run that no operation waits for."""
 
 
 class Handlers:
     """Executes commands. Every operation reports its result to its actor through the directory.
 
-    The loop calls `dispatch`. It also calls ``quota.release`` for each result, and
-    ``model_calls.timer_input`` for each timer (`LoopPorts.on_result`, `LoopPorts.timer_input`).
+    The loop calls `dispatch`. It also calls ``quota.release`` for each result (`LoopPorts.on_result`).
     """
 
     def __init__(
         self,
         *,
-        access: ActorAccess,
+        access: InternalAccess,
         tasks: TaskExecutor,
         memory: MemoryOperations,
         model_calls: ModelCalls,
@@ -68,27 +80,53 @@ class Handlers:
     ) -> None:
         self._directory = access.directory
         self._records = access.records
-        self._streams = access.streams
+        self._streams = access.directory.streams
         self._tasks = tasks
         self._memory = memory
         self._model_calls = model_calls
         self._agent_calls = agent_calls
         self._running: dict[str, asyncio.Task[None]] = {}
         """Tasks of operations, by operation id."""
+        self._cancelling: set[asyncio.Task[None]] = set()
+        """Tasks that cancel called agents and orphans."""
         self._quota = quota
         self._inline_since: float | None = None
         """Start of the current inline slice, in the event loop's time; None outside one."""
         self._stopping = False
 
-    async def cancel_orphans(self) -> int:
-        """Cancel the runs and turns whose parents no longer wait for them. Call it once, after the start.
+    async def cancel_orphans(self, actor_ids: Sequence[str]) -> int:
+        """Cancel the runs and turns of these actors whose parents no longer wait for them, after a start.
 
         Return the number of cancelled operations.
         """
-        orphans = await orphaned_runs(self._records)
+        orphans: list[str] = []
+        if run_ids := [actor_id for actor_id in actor_ids if actor_id.startswith("run_")]:
+            orphans = await orphaned_runs(self._records, run_ids)
         for run_id in orphans:
-            self._directory.tell(run_id, CancelRun(reason=_ABANDONED))
-        return len(orphans) + await self._agent_calls.cancel_orphans()
+            self._directory.tell(run_id, _CANCEL_ABANDONED)
+        conversation_ids = [actor_id for actor_id in actor_ids if actor_id.startswith("conv_")]
+        if not conversation_ids:
+            return len(orphans)
+        return len(orphans) + await self._agent_calls.cancel_orphans(conversation_ids)
+
+    async def root_of(self, actor_id: str) -> str:
+        """Return the root run below which the children of a stored actor count: "" for a conversation, or if
+        the run's record is damaged."""
+        if not actor_id.startswith("run_"):
+            return ""
+        query = Query(table="runs", actor=actor_id, id=actor_id, limit=1, lenient=True)
+        found: list[Run] = await self._records.find(query)
+        return (found[0].scope.root_id or actor_id) if found else ""
+
+    def count_child(self, root_id: str, operation_id: str) -> None:
+        """Count the unfinished child run of an operation that a start does not dispatch again."""
+        self._quota.adopt(root_id, operation_id)
+
+    def _track(self, work: Coroutine[object, None, None]) -> None:
+        """Run work in a task that `stop` cancels."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._cancelling.add(task)
+        task.add_done_callback(self._cancelling.discard)
 
     @property
     def running(self) -> int:
@@ -121,7 +159,7 @@ class Handlers:
         """Cancel all operations without reporting them."""
         self._stopping = True
         self._model_calls.stop()
-        running = list(self._running.values())
+        running = [*self._running.values(), *self._cancelling]
         for task in running:
             task.cancel()
         if running:
@@ -163,15 +201,13 @@ class Handlers:
         if task is not None:
             task.cancel()
         if command.child_id.startswith("run_"):
-            # A run that started counts until it has ended; its result releases the quota.
-            if self._directory.discard_unstarted(command.child_id):
-                self._quota.release(command.operation_id)
-            elif stopped_by.startswith("conv_") or self._quota.is_counted(command.operation_id):
-                self._directory.tell(command.child_id, CancelRun(reason=_ABANDONED))
+            # A run counts until it has ended or is withdrawn; both report a result.
+            if stopped_by.startswith("conv_") or self._quota.is_counted(command.operation_id):
+                self._directory.tell(command.child_id, _CANCEL_ABANDONED, withdraws=True)
             return
         self._quota.release(command.operation_id)
         if command.child_id.startswith("conv_"):
-            self._agent_calls.cancel(command.child_id, command.operation_id)
+            self._track(self._agent_calls.cancel(command.child_id, command.operation_id))
 
     async def _apply_memory(self, actor_id: str, command: ApplyMemory) -> Callable[[], None]:
         output = await self._memory.apply(command.operation, command.scope)
@@ -237,7 +273,7 @@ class Handlers:
         if not self._acquire_descendant(command):
             # A run that was dispatched before may be running since before a restart.
             if not command.fresh:
-                self._directory.tell(command.run_id, CancelRun(reason=_ABANDONED))
+                self._directory.tell(command.run_id, _CANCEL_ABANDONED)
             return
         start = Start(
             run_id=command.run_id,
@@ -247,10 +283,12 @@ class Handlers:
             parent=command.parent,
             volatile=command.volatile,
         )
-        if command.fresh:
-            self._directory.register_new(command.run_id)
         # A conversation has few runs at a time; a run may have thousands.
-        self._directory.tell(command.run_id, start, low_priority=ids.is_id("run", command.parent.actor_id))
+        is_one_of_many = (
+            ids.is_id("run", command.parent.actor_id)
+            and self._quota.count(root_of(command)) > MAX_FEW_DESCENDANTS
+        )
+        self._directory.tell(command.run_id, start, fresh=command.fresh, low_priority=is_one_of_many)
 
     def _start_agent_call(self, actor_id: str, command: CallAgent) -> None:
         if self._acquire_descendant(command):

@@ -3,22 +3,36 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
 
 from wonder_server.actors.directory import Directory
 from wonder_server.actors.streaming.hub import StreamHub
+from wonder_server.actors.streaming.items import REASONING, Part, PartKind
 from wonder_server.actors.usage.budget_enforcement import AgentBudgets
 from wonder_server.core.actor.commands import CallModel
+from wonder_server.core.content.answer_images import (
+    AnswerImage,
+    StoredImage,
+    answer_parts,
+    file_of,
+    with_words,
+    words_of,
+)
+from wonder_server.core.content.parts import Parts
 from wonder_server.core.conversation.model.inputs import (
     BudgetNearlyExhausted,
     Failed,
     ModelAnswered,
     ModelUsageReported,
-    TimerFired,
 )
 from wonder_server.core.errors import Fault, Reason, WonderError
+from wonder_server.core.json_types import JsonDict
 from wonder_server.core.model import Meter, ModelResult
-from wonder_server.ports.model import Finished, Model, TextDelta, UsageUpdate
+from wonder_server.core.request_formats import FALLBACK, FORMATS
+from wonder_server.ports.files import NoFiles, RequestFiles
+from wonder_server.ports.model import ArgumentsDelta, Finished, Model, ReasoningDelta, TextDelta, UsageUpdate
 from wonder_server.ports.prices import Prices
 
 _ENDED_EARLY = Fault(
@@ -36,6 +50,8 @@ class _Answer:
         self.meter = Meter()
         self.result: ModelResult | None = None
         self.untruncated: ModelResult | None = None
+        self.images: tuple[AnswerImage, ...] = ()
+        self.parts: Parts = ()
         self.fault = _ENDED_EARLY
         """The fault of the call if there is no result."""
 
@@ -55,15 +71,17 @@ class ModelCalls:
         prices: Prices,
         streams: StreamHub,
         budgets: AgentBudgets | None = None,
+        files: RequestFiles | None = None,
     ) -> None:
         self._directory = directory
         self._model = model
         self._prices = prices
         self._streams = streams
         self._budgets = budgets or AgentBudgets()
-        self._answers: dict[str, _Answer] = {}
-        """Incomplete answers, by operation id."""
+        self._files = files or NoFiles()
         self._stopping = False
+        self._settling: set[asyncio.Task[None]] = set()
+        """Tasks that report results within a budget."""
 
     def stop(self) -> None:
         """Report nothing for calls that are cancelled from now on: they are repeated after the restart."""
@@ -72,24 +90,38 @@ class ModelCalls:
     async def call(self, actor_id: str, command: CallModel) -> Callable[[], None]:
         """Call the model within the agent's budget. Return the callback that reports the result."""
         if command.budget is None:
-            return await self._call(actor_id, command)
-        async with self._budgets.reserve(command) as limit:
+            answer = await self._call(actor_id, command)
+            return lambda: self._directory.tell(actor_id, answer)
+        async with AsyncExitStack() as stack:
+            limit = await stack.enter_async_context(self._budgets.reserve(command))
             if limit is None:
-                return await self._call(actor_id, command)
+                answer = await self._call(actor_id, command)
+                reservation = stack.pop_all()
+                return lambda: self._settle(self._report(actor_id, answer, reservation))
         if limit.enforced:
             raise WonderError(limit.fault)
         warning = BudgetNearlyExhausted(operation_id=command.operation_id, fault=limit.fault)
         return lambda: self._directory.tell(actor_id, warning)
 
-    def timer_input(self, operation_id: str, event: object) -> object:
-        """Add the text of an incomplete answer to the input of its operation's timer."""
-        answer = self._answers.get(operation_id)
-        if answer is None or not answer.texts:
-            return event
-        return TimerFired(operation_id=operation_id, partial_text=answer.text)
+    def _settle(self, work: Coroutine[object, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._settling.add(task)
+        task.add_done_callback(self._settling.discard)
 
-    async def _call(self, actor_id: str, command: CallModel) -> Callable[[], None]:
-        answer = self._answers[command.operation_id] = _Answer()
+    async def _report(
+        self, actor_id: str, answer: ModelAnswered | Failed, reservation: AsyncExitStack
+    ) -> None:
+        """Report the result, and end the reservation once its usage is on disk.
+
+        Otherwise a parallel turn's check, between the end of the call and its commit, would miss it.
+        """
+        async with reservation:
+            with suppress(WonderError):  # The next dispatch repeats a call whose result is lost.
+                await self._directory.ask(actor_id, answer)
+
+    async def _call(self, actor_id: str, command: CallModel) -> ModelAnswered | Failed:
+        """Call the model and return the result."""
+        answer = _Answer()
         try:
             await self._receive(actor_id, command, answer)
         except WonderError as problem:
@@ -99,34 +131,75 @@ class ModelCalls:
             if not self._stopping:
                 await self._report_partial_usage(actor_id, command, answer.meter)
             raise
-        finally:
-            if self._answers.get(command.operation_id) is answer:
-                del self._answers[command.operation_id]
         if answer.result is None:
             await self._report_partial_usage(actor_id, command, answer.meter)
-            failed = Failed(operation_id=command.operation_id, fault=answer.fault, partial_text=answer.text)
-            return lambda: self._directory.tell(actor_id, failed)
+            return Failed(operation_id=command.operation_id, fault=answer.fault, partial_text=answer.text)
         priced = await self._prices.with_cost(command.profile, answer.result)
-        answered = ModelAnswered(
-            operation_id=command.operation_id, result=priced, full_result=answer.untruncated
+        return ModelAnswered(
+            operation_id=command.operation_id,
+            result=priced,
+            full_result=answer.untruncated,
+            parts=answer.parts,
         )
-        return lambda: self._directory.tell(actor_id, answered)
 
     async def _receive(self, actor_id: str, command: CallModel, answer: _Answer) -> None:
+        """Send the request with the contents of its files, and read the answer."""
+        async with self._files.filled(command.project_id, command.profile, command.request) as request:
+            await self._read(actor_id, command, request, answer)
+        if answer.images and answer.result is not None:
+            await self._store_images(actor_id, command, answer, answer.result)
+
+    async def _store_images(
+        self, actor_id: str, command: CallModel, answer: _Answer, result: ModelResult
+    ) -> None:
+        """Store the images of an answer, so that its record has references in their places.
+
+        An image that cannot be stored is described in the text, with the reason: the answer is paid for, and
+        a repeated call would make another one.
+        """
+        stored = list[StoredImage]()
+        for image in answer.images:
+            try:
+                part: StoredImage = await self._files.store_image(
+                    command.project_id, command.principal, command.message_id, image
+                )
+            except WonderError as problem:
+                part = problem.fault.message
+            stored.append(part)
+        images = answer.images
+        files = [file_of(image, part) for image, part in zip(images, stored, strict=True)]
+        words = words_of(files)
+        if words:
+            piece = f"\n{words}" if result.text else words
+            self._streams.append_text(actor_id, command.turn_id, command.message_id, piece)
+        answer.result = _with_files(command.profile.format, result, words, files)
+        if answer.untruncated is not None:
+            answer.untruncated = _with_files(command.profile.format, answer.untruncated, words, files)
+        answer.parts = answer_parts(answer.result.text, images, stored)
+        answer.images = ()
+
+    async def _read(self, actor_id: str, command: CallModel, request: JsonDict, answer: _Answer) -> None:
         """Read the model's chunks into ``answer`` and stream its text."""
         streams, message_id = self._streams, command.message_id
         streams.begin_message(actor_id, command.turn_id, message_id, command.dispatches)
-        chunks = self._model.stream(command.profile, command.request)
+        chunks = self._model.stream(command.profile, request)
         try:
             async for chunk in chunks:
                 if isinstance(chunk, TextDelta):
                     answer.texts.append(chunk.text)
                     answer.meter.add_text(chunk.text)
-                    streams.append_text(actor_id, message_id, chunk.text)
+                    streams.append_text(actor_id, command.turn_id, message_id, chunk.text)
                 elif isinstance(chunk, UsageUpdate):
                     answer.meter.set_usage(chunk.usage, chunk.character_count)
+                elif isinstance(chunk, ReasoningDelta):
+                    if command.shows_reasoning:
+                        streams.append_part(actor_id, command.turn_id, message_id, REASONING, chunk.text)
+                elif isinstance(chunk, ArgumentsDelta):
+                    part = Part(PartKind.ARGUMENTS, chunk.index, chunk.call_id, chunk.name)
+                    streams.append_part(actor_id, command.turn_id, message_id, part, chunk.text)
                 elif isinstance(chunk, Finished):
                     answer.result, answer.untruncated = chunk.result, chunk.untruncated
+                    answer.images = chunk.images
         finally:
             close = getattr(chunks, "aclose", None)
             if close is not None:
@@ -140,3 +213,9 @@ class ModelCalls:
         priced = await self._prices.with_cost(command.profile, ModelResult(text="", usage=used))
         usage_input = ModelUsageReported(turn_id=command.turn_id, run_id="", usage=priced.usage, calls=0)
         self._directory.tell(actor_id, usage_input)
+
+
+def _with_files(format_name: str, result: ModelResult, words: str, files: Sequence[JsonDict]) -> ModelResult:
+    """Return an answer with references to its images, and with words for those that are not stored."""
+    raw = FORMATS.get(format_name, FALLBACK).describe_images(result.raw, files)
+    return replace(result, text=with_words(result.text, words), raw=raw)

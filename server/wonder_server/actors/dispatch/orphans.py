@@ -2,33 +2,40 @@
 
 A parent that gives up a child run, because it was cancelled, failed or timed out, first commits that and
 then cancels the child. If the server stops in between, the parent has forgotten the operation, so the next
-start must cancel the child.
+start must cancel the child. It looks at each page of unfinished runs that it resumes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from wonder_server.core.actor.commands import Parent
 from wonder_server.core.conversation.model.values import Turn, TurnStatus
-from wonder_server.core.coordinator.values import ExecutionStatus, NodeExecution, Run, RunStatus
+from wonder_server.core.coordinator.model.values import ExecutionStatus, NodeExecution, Run, RunStatus
 from wonder_server.core.errors import WonderError
 from wonder_server.logs import logger
-from wonder_server.ports.records import Query, Records
+from wonder_server.ports.records import Query
+from wonder_server.ports.scoped import ScopedRecords
 
 _log = logger("actors")
 
-MAX_SCANNED_RUNS = 100_000
-"""Maximum number of open runs that a start examines."""
 
-
-async def orphaned_runs(records: Records) -> list[str]:
-    """Return the ids of open runs whose parents no longer wait for them. Damaged records are skipped."""
-    open_statuses = (RunStatus.RUNNING.value, RunStatus.WAITING.value)
-    query = Query(table="runs", statuses=open_statuses, limit=MAX_SCANNED_RUNS, lenient=True)
+async def orphaned_runs(records: ScopedRecords, run_ids: Sequence[str]) -> list[str]:
+    """Return those of these runs that are open and whose parents no longer wait for them. Damaged records are
+    skipped."""
+    query = Query(
+        table="runs",
+        actors=tuple(run_ids),
+        statuses=(RunStatus.RUNNING.value, RunStatus.WAITING.value),
+        fields=(("parent.actor_id", ()),),
+        limit=len(run_ids),
+        lenient=True,
+    )
     found: list[Run] = await records.find(query)
     return [run.id for run in found if run.parent is not None and not await _is_awaited(records, run)]
 
 
-async def _is_awaited(records: Records, run: Run) -> bool:
+async def _is_awaited(records: ScopedRecords, run: Run) -> bool:
     parent = run.parent
     assert parent is not None
     try:
@@ -38,7 +45,7 @@ async def _is_awaited(records: Records, run: Run) -> bool:
         return True
 
 
-async def _awaits(records: Records, parent: Parent, run: Run) -> bool:
+async def _awaits(records: ScopedRecords, parent: Parent, run: Run) -> bool:
     if parent.actor_id.startswith("run_"):
         # The id of a node's execution is the id of its operation. Each attempt has its own child.
         node = await records.get("executions", parent.operation_id, parent.actor_id)

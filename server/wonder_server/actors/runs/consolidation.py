@@ -7,6 +7,8 @@ from typing import Final
 from wonder_server.actors.runs.runs import Runs, StartRunRequest
 from wonder_server.core.actor.commands import Scope
 from wonder_server.core.definitions.specs import PinnedAgent
+from wonder_server.core.idempotency import Origin
+from wonder_server.core.identity import server_part
 from wonder_server.core.json_types import JsonObject
 
 WAIT_MS: Final = 60_000
@@ -29,5 +31,6 @@ class ConsolidationRuns:
             scope=Scope(project_id=agent.project_ids[0], agent_id=agent.agent_id),
             metadata={"retention_of": agent.name},
         )
-        view = await self._runs.start(start_request, request_id, wait_ms=WAIT_MS)
+        origin = Origin(server_part("retention"), request_id)
+        view = await self._runs.start(start_request, origin, wait_ms=WAIT_MS)
         return str(view.run.status)

@@ -16,26 +16,26 @@ from typing import Any, Protocol
 import msgspec
 
 from wonder_server.actors.runs.lookup import ENDED, RunLookup, RunView
-from wonder_server.actors.runs.starts import RunStarter
+from wonder_server.actors.runs.starts import RunStarter, StartedBy
 from wonder_server.core.actor.changes import Delete, Emit, Put
 from wonder_server.core.actor.commands import Scope
-from wonder_server.core.coordinator.inputs import ForkSource, StartFork
-from wonder_server.core.coordinator.plan_builder import ROOT
-from wonder_server.core.coordinator.planner import RUN
-from wonder_server.core.coordinator.values import (
+from wonder_server.core.coordinator.model.inputs import ForkSource, StartFork
+from wonder_server.core.coordinator.model.values import (
     ContextValue,
     ExecutionStatus,
-    Fork,
+    FanOut,
     NodeExecution,
     Pinned,
     Run,
     Signal,
     Token,
 )
+from wonder_server.core.coordinator.planner import RUN
+from wonder_server.core.coordinator.planning.plan_builder import ROOT
 from wonder_server.core.definitions.specs import PinnedWorkflow
-from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.core.errors import Reason, WonderError, error, not_found
 from wonder_server.core.frozen import replace
-from wonder_server.core.idempotency import request_identity
+from wonder_server.core.idempotency import Origin, content_key
 from wonder_server.core.json_types import JsonDict
 from wonder_server.core.schema import schemas
 from wonder_server.ports.journal import Entry
@@ -96,14 +96,14 @@ class Forks:
         self._workflows = workflows
         self._starter = starter
 
-    async def fork(self, fork_request: ForkRequest, request_id: str) -> RunView:
+    async def fork(self, fork_request: ForkRequest, origin: Origin) -> RunView:
         """Create a fork and return the new run, which is on disk.
 
         Errors: RUN_NOT_FOUND, CURSOR_OUT_OF_RANGE, INPUT_INVALID, DEFINITION_NOT_FOUND, REQUEST_ID_REUSED.
         """
-        asked = request_identity(
+        identity = content_key(
             "runs",
-            request_id,
+            origin,
             fork=fork_request.run_id,
             after=fork_request.after_sequence,
             before=fork_request.before_execution,
@@ -115,7 +115,7 @@ class Forks:
         branch_scopes: list[Scope] = []
 
         async def build(run_id: str) -> StartFork:
-            start = await self._input(run_id, fork_request)
+            start = await self._input(run_id, fork_request, origin)
             if self._branches is not None:
                 # Fork the files before the run is on disk: its first node may need them.
                 branch_scopes.append(replace(start.scope, run_id=run_id))
@@ -123,13 +123,16 @@ class Forks:
             return start
 
         try:
-            return await self._starter.start(fork_request.run_id, build, asked)
+            self._lookup.check_id(fork_request.run_id)
+            # The source has the shard of its conversation, and the fork belongs to the same conversation.
+            started = StartedBy(identity, origin.principal.caller, fork_request.run_id)
+            return await self._starter.start(started, build)
         except WonderError as problem:
             if branch_scopes and self._branches is not None and problem.fault.reason is Reason.INPUT_INVALID:
                 await self._branches.delete_fork(branch_scopes[0])
             raise
 
-    async def _input(self, run_id: str, fork_request: ForkRequest) -> StartFork:
+    async def _input(self, run_id: str, fork_request: ForkRequest, origin: Origin) -> StartFork:
         restored = await self._restore_at(fork_request)
         _check_root(restored)
         run, workflow = restored.run, restored.pinned.workflow
@@ -142,7 +145,7 @@ class Forks:
             run_id=run_id,
             workflow=workflow,
             input=run.input if fork_request.input is None else fork_request.input,
-            scope=replace(run.scope, run_id="", key=""),
+            scope=replace(run.scope, run_id="", key="", principal=origin.principal.text),
             source=restored.fork_source(run_id, fork_request.state),
             metadata=run.metadata,
         )
@@ -154,7 +157,7 @@ class Forks:
         last = head.executions if fork_request.before_execution else head.sequence
         if max(fork_request.before_execution, fork_request.after_sequence) > last:
             yet = "" if view.run.status in ENDED else " yet"
-            raise _out_of_range(fork_request, f"The run has no such point{yet}; the last one is {last}.")
+            raise _out_of_range(fork_request, _beyond(fork_request, last, yet))
         async for page in self._lookup.journal(fork_request.run_id):
             for entry in page:
                 restored.step(entry)
@@ -172,10 +175,12 @@ class Forks:
         except WonderError as problem:
             if problem.fault.reason is not Reason.DEFINITION_NOT_FOUND:
                 raise
-            raise error(
+            raise not_found(
                 Reason.DEFINITION_NOT_FOUND,
-                f"The workflow has no revision {revision}.",
+                f"{run.workflow_ref.partition('@')[0]}@{revision}",
                 field="workflow_revision",
+                noun="workflow",
+                next_step="List its revisions with ListRevisions, or omit the revision for that of the run.",
             ) from None
 
 
@@ -206,7 +211,7 @@ class _RestoredRun:
         return tuple(self._values("tokens"))
 
     @property
-    def forks(self) -> tuple[Fork, ...]:
+    def fan_outs(self) -> tuple[FanOut, ...]:
         return tuple(self._values("forks"))
 
     @property
@@ -245,7 +250,7 @@ class _RestoredRun:
         return ForkSource(
             run_id=self.run.id,
             tokens=self.tokens,
-            forks=self.forks,
+            fan_outs=self.fan_outs,
             executions=tuple(put.value for put in self._retained()),
             context=tuple(context),
             signals=tuple(signals),
@@ -312,8 +317,8 @@ def _check_nodes(workflow: PinnedWorkflow, restored: _RestoredRun) -> None:
     """Raise INPUT_INVALID if the workflow lacks a node of a token or of a branch that has not started."""
     node_ids = {node.id for node in workflow.spec.nodes}
     needed = {token.node_id: None for token in restored.tokens}
-    for fork in restored.forks:
-        needed.update(dict.fromkeys((fork.node_id, *(start.node_id for start in fork.branches))))
+    for fan_out in restored.fan_outs:
+        needed.update(dict.fromkeys((fan_out.node_id, *(start.node_id for start in fan_out.branches))))
     missing = [node_id for node_id in needed if node_id not in node_ids]
     if missing:
         raise error(
@@ -332,6 +337,17 @@ def _check_state(workflow: PinnedWorkflow, state: JsonDict) -> None:
     if problems:
         message = f"The state does not match the workflow's schema: {'; '.join(problems[:5])}"
         raise error(Reason.INPUT_INVALID, message, field="state")
+
+
+def _beyond(fork_request: ForkRequest, last: int, yet: str) -> str:
+    """Return the message for a point after the last one."""
+    if fork_request.before_execution:
+        given, unit = fork_request.before_execution, "node execution"
+    else:
+        given, unit = fork_request.after_sequence, "event"
+    count = f"{last} {unit}" if last == 1 else f"{last} {unit}s"
+    remedy = f"Choose a number from 1 to {last}." if last else "Fork it later."
+    return f"The run has no {unit} {given}{yet}; it has {count}. {remedy}"
 
 
 def _out_of_range(fork_request: ForkRequest, sentence: str) -> WonderError:

@@ -5,20 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from wonder_server.actors.access import ActorAccess
+from wonder_server.actors.access import EntryAccess
 from wonder_server.core import ids
-from wonder_server.core.coordinator.decisions import CloseGate
-from wonder_server.core.coordinator.inputs import ResolveGate
-from wonder_server.core.coordinator.values import Gate, GateStatus
-from wonder_server.core.errors import Reason, WonderError, error
-from wonder_server.core.idempotency import request_identity
+from wonder_server.core.coordinator.model.decisions import CloseGate
+from wonder_server.core.coordinator.model.inputs import ResolveGate
+from wonder_server.core.coordinator.model.values import Gate, GateStatus
+from wonder_server.core.errors import Reason, WonderError, not_found
+from wonder_server.core.frozen import replace as changed
+from wonder_server.core.idempotency import Origin, content_key
 from wonder_server.ports.records import Query
 
 
 class Gates:
     """Finds and resolves gates. A gate's id names its run's shard."""
 
-    def __init__(self, access: ActorAccess) -> None:
+    def __init__(self, access: EntryAccess) -> None:
         self._directory = access.directory
         self._journals = access.journals
         self._records = access.records
@@ -38,15 +39,15 @@ class Gates:
             raise gate_not_found(gate_id)
         return found[0]
 
-    async def resolve(self, decision: ResolveGate, request_id: str) -> Gate:
+    async def resolve(self, decision: ResolveGate, origin: Origin) -> Gate:
         """Resolve a gate and return it.
 
         Errors: GATE_NOT_FOUND, GATE_RESOLVED, INPUT_INVALID, PERMISSION_DENIED.
         """
         gate = await self.get(decision.gate_id)
-        asked = request_identity(
+        identity = content_key(
             gate.run_id,
-            request_id,
+            origin,
             gate=gate.id,
             approve=decision.approve,
             shown=decision.shown_hash,
@@ -54,8 +55,11 @@ class Gates:
             comment=decision.comment,
             user=decision.user_id,
         )
+        decision = changed(decision, principal=origin.principal.text)
         try:
-            outcome = await self._directory.ask(gate.run_id, decision, asked)
+            outcome = await self._directory.ask(
+                gate.run_id, decision, identity, caller=origin.principal.caller
+            )
         except WonderError as refusal:
             if refusal.fault.reason is Reason.GATE_RESOLVED and refusal.fault.field == "gate_id":
                 raise _with_resolver(await self.get(gate.id), refusal) from None
@@ -78,6 +82,4 @@ def _with_resolver(gate: Gate, refusal: WonderError) -> WonderError:
 
 
 def gate_not_found(gate_id: str) -> WonderError:
-    return error(
-        Reason.GATE_NOT_FOUND, f"Gate {gate_id[:64]!r} does not exist.", field="gate_id", id=gate_id[:64]
-    )
+    return not_found(Reason.GATE_NOT_FOUND, gate_id, field="gate_id")

@@ -6,8 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 
 from wonder_server.core import ids
-from wonder_server.core.coordinator.planner import RUN
-from wonder_server.core.coordinator.values import (
+from wonder_server.core.coordinator.model.values import (
     ENDED_TOKEN_STATUSES,
     ContextValue,
     Gate,
@@ -18,10 +17,11 @@ from wonder_server.core.coordinator.values import (
     Token,
     TokenStatus,
 )
-from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.core.errors import Reason, WonderError, not_found
 from wonder_server.core.json_types import JsonDict
-from wonder_server.ports.journal import Entry, Journals
-from wonder_server.ports.records import Head, Query, QueryResult, Records, is_truncated
+from wonder_server.ports.journal import Entry
+from wonder_server.ports.records import Head, Query, QueryResult, is_truncated
+from wonder_server.ports.scoped import ScopedJournals, ScopedRecords
 
 ENDED = frozenset({RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED})
 EXECUTIONS_PAGE = 50
@@ -77,7 +77,9 @@ class RunLookup:
     ``flush(run_id)`` writes a run that is only in memory; see `Loop.flush`.
     """
 
-    def __init__(self, records: Records, journals: Journals, flush: Callable[[str], Awaitable[None]]) -> None:
+    def __init__(
+        self, records: ScopedRecords, journals: ScopedJournals, flush: Callable[[str], Awaitable[None]]
+    ) -> None:
         self.records = records
         self._journals = journals
         self._flush = flush
@@ -127,16 +129,23 @@ class RunLookup:
 
     async def views(self, query: Query) -> list[RunView]:
         """Return the runs that match ``query``, each with the head of its record."""
-        runs: list[Run] = await self.records.find(query)
-        heads = await self.records.heads([run.id for run in runs]) if runs else {}
-        views = (RunView(run, heads.get(run.id, Head(0, 0))) for run in runs)
-        return QueryResult(views, truncated=is_truncated(runs))
+        unread: list[str] = []
+        while True:
+            runs: list[Run] = await self.records.find(query)
+            heads = await self.records.heads([run.id for run in runs]) if runs else {}
+            missing = [run.id for run in runs if run.id not in heads]
+            # A run was archived or deleted between the two reads. One that is found again without its head
+            # is damaged.
+            if not missing or missing == unread:
+                views = (RunView(run, heads.get(run.id, Head(0, 0))) for run in runs)
+                return QueryResult(views, truncated=is_truncated(runs))
+            unread = missing
 
     async def journal(self, run_id: str) -> AsyncIterator[list[Entry]]:
         """Yield the run's journal in pages."""
         await self.run(run_id)
         journal, after = self._journals.of(run_id), 0
-        while page := await journal.entries(run_id, RUN, after, ENTRIES_PAGE):
+        while page := await journal.entries(run_id, after, ENTRIES_PAGE):
             yield page
             after = page[-1].sequence
 
@@ -156,13 +165,13 @@ class RunLookup:
         await self._flush(run_id)
 
     def check_id(self, run_id: str) -> None:
-        """Raise RUN_NOT_FOUND if this is not the id of a run in one of these shards."""
+        """Raise RUN_NOT_FOUND if this is not the id of a run."""
         if not ids.is_id("run", run_id) or not self._journals.holds(run_id):
             raise run_not_found(run_id)
 
 
 def run_not_found(run_id: str) -> WonderError:
-    return error(Reason.RUN_NOT_FOUND, f"Run {run_id[:64]!r} does not exist.", field="run_id", id=run_id[:64])
+    return not_found(Reason.RUN_NOT_FOUND, run_id, field="run_id")
 
 
 def archived_or_missing(run_id: str) -> WonderError:
@@ -170,12 +179,13 @@ def archived_or_missing(run_id: str) -> WonderError:
 
     A request by run id alone cannot restore that conversation.
     """
-    return error(
+    return not_found(
         Reason.RUN_NOT_FOUND,
-        f"Run {run_id[:64]} does not exist, or its conversation is archived. Call ListRuns with its "
-        "conversation_id first: the server then restores an archived conversation.",
+        run_id,
         field="run_id",
-        id=run_id[:64],
+        place=", or its conversation is archived",
+        next_step="Call ListRuns with its conversation_id first: the server then restores an archived "
+        "conversation.",
     )
 
 

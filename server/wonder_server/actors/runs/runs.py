@@ -12,20 +12,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from wonder_server.actors.access import ActorAccess
+from wonder_server.actors.access import EntryAccess
+from wonder_server.actors.archive.archiver import Archive, NullArchive
 from wonder_server.actors.runs.forks import Branches, Forks
 from wonder_server.actors.runs.gates import Gates
 from wonder_server.actors.runs.lookup import RunLookup, RunView, run_not_found
 from wonder_server.actors.runs.replay import Replay, ReplayResult
-from wonder_server.actors.runs.starts import RunStarter
-from wonder_server.actors.streaming.attachment import Attachment, StreamSource, attach
+from wonder_server.actors.runs.starts import RunStarter, StartedBy
+from wonder_server.actors.streaming.attachment import Attachment
+from wonder_server.core import ids
 from wonder_server.core.actor.commands import Scope
-from wonder_server.core.coordinator.inputs import CancelRun, ReceiveSignal, Start
+from wonder_server.core.coordinator.model.inputs import CancelRun, ReceiveSignal, Start
 from wonder_server.core.coordinator.planner import RUN
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.frozen import replace as changed
 from wonder_server.core.frozen import stored_text
-from wonder_server.core.idempotency import Request, check_replay, request_identity
+from wonder_server.core.idempotency import IdempotencyKey, Origin, check_replay, content_key
 from wonder_server.core.json_types import JsonDict
 from wonder_server.ports.library import WorkflowPinning
 
@@ -54,41 +56,43 @@ class Runs:
     def __init__(
         self,
         *,
-        access: ActorAccess,
+        access: EntryAccess,
         workflows: WorkflowPinning,
         branches: Branches | None = None,
+        archive: Archive | None = None,
     ) -> None:
         self._directory = access.directory
         self._journals = access.journals
-        self._streams = access.streams
         self._workflows = workflows
         self._clock = access.clock
         self.records = access.records
         self.lookup = RunLookup(access.records, access.journals, access.directory.flush)
-        self._starter = RunStarter(access, self.lookup)
+        self._starter = RunStarter(access, self.lookup, archive or NullArchive())
         self.gates = Gates(access)
         self.forks = Forks(lookup=self.lookup, workflows=workflows, starter=self._starter, branches=branches)
 
     # --- starting -------------------------------------------------------------------------------
 
-    async def start(
-        self, start_request: StartRunRequest, request_id: str = "", *, wait_ms: int = 0
-    ) -> RunView:
+    async def start(self, start_request: StartRunRequest, origin: Origin, *, wait_ms: int = 0) -> RunView:
         """Start a run. It is on disk when this returns, and continues if the caller disconnects.
 
         With ``wait_ms``, return when the run has ended or the time has passed. Errors:
         DEFINITION_NOT_FOUND, INPUT_INVALID, REQUEST_ID_REUSED.
         """
-        asked = _request_identity(start_request, request_id) if request_id else None
+        identity = _key(start_request, origin) if origin.request_id else None
 
         async def build(run_id: str) -> Start:
-            return await self._input(run_id, start_request)
+            return await self._input(run_id, start_request, origin)
 
-        return await self._starter.start(start_request.workflow, build, asked, wait_ms=wait_ms)
+        # A run of a conversation shares its shard, so that deleting the conversation is one commit.
+        conversation_id = start_request.scope.conversation_id
+        beside = conversation_id if ids.is_id("conv", conversation_id) else ""
+        started = StartedBy(identity, origin.principal.caller, beside)
+        return await self._starter.start(started, build, wait_ms=wait_ms)
 
-    async def check_start(self, start_request: StartRunRequest) -> None:
+    async def check_start(self, start_request: StartRunRequest, origin: Origin) -> None:
         """Raise the error that `start` would raise, without starting a run."""
-        start = await self._input("run_0", start_request)
+        start = await self._input("run_0", start_request, origin)
         fault = RUN.rejection(RUN.plan(RUN.new_state(), start, self._clock.now_ms()))
         if fault is not None:
             raise WonderError(fault)
@@ -101,7 +105,7 @@ class Runs:
         pin = (await self._workflows.pin_workflow(reference)).pin
         return pin.definition_id, str(pin) if "@" in reference else ""
 
-    async def _input(self, run_id: str, start_request: StartRunRequest) -> Start:
+    async def _input(self, run_id: str, start_request: StartRunRequest, origin: Origin) -> Start:
         try:
             workflow = await self._workflows.pin_workflow(start_request.workflow)
         except WonderError as problem:
@@ -112,7 +116,9 @@ class Runs:
             workflow=workflow,
             input=start_request.input,
             scope=changed(
-                start_request.scope, trace_id=start_request.trace_id or start_request.scope.trace_id
+                start_request.scope,
+                trace_id=start_request.trace_id or start_request.scope.trace_id,
+                principal=origin.principal.text,
             ),
             metadata=start_request.metadata,
             timeout_ms=start_request.timeout_ms,
@@ -120,33 +126,36 @@ class Runs:
 
     # --- one run --------------------------------------------------------------------------------
 
-    async def cancel(self, run_id: str, reason: str, etag: str, request_id: str) -> RunView:
+    async def cancel(self, run_id: str, reason: str, etag: str, origin: Origin) -> RunView:
         """Cancel a run and return it. Errors: RUN_NOT_FOUND, RUN_NOT_ACTIVE, ETAG_MISMATCH."""
         view = await self.lookup.snapshot(run_id)
-        asked = request_identity(run_id, request_id, cancel=reason)
+        identity = content_key(run_id, origin, cancel=reason)
         if etag and etag != str(view.head.sequence):
             # A repeated request finds the run changed by its own first call.
-            if asked is None or not await self._is_completed(run_id, asked):
+            if identity is None or not await self._is_completed(run_id, identity):
                 raise error(
                     Reason.ETAG_MISMATCH, "The run has changed since this etag. Read it again.", field="etag"
                 )
-        await self._directory.ask(run_id, CancelRun(reason=reason), asked)
+        caller = origin.principal.caller
+        cancel = CancelRun(reason=reason, principal=origin.principal.text)
+        await self._directory.ask(run_id, cancel, identity, caller=caller)
         return await self.lookup.snapshot(run_id)
 
-    async def _is_completed(self, run_id: str, asked: Request) -> bool:
-        earlier = await self._journals.of(run_id).completed_request(asked.scope, asked.id)
-        return check_replay(earlier, asked) is not None
+    async def _is_completed(self, run_id: str, identity: IdempotencyKey) -> bool:
+        earlier = await self._journals.of(run_id).completed_request(identity.scope, identity.id)
+        return check_replay(earlier, identity) is not None
 
-    async def signal(self, run_id: str, signal: ReceiveSignal, request_id: str) -> int:
+    async def signal(self, run_id: str, signal: ReceiveSignal, origin: Origin) -> int:
         """Send a signal to a run. Return the sequence of its event.
 
         Errors: RUN_NOT_FOUND, RUN_NOT_ACTIVE.
         """
         await self.lookup.run(run_id)
-        asked = request_identity(
-            run_id, request_id, signal=signal.name, payload=signal.payload, user=signal.user_id
+        identity = content_key(
+            run_id, origin, signal=signal.name, payload=signal.payload, user=signal.user_id
         )
-        outcome = await self._directory.ask(run_id, signal, asked)
+        signal = changed(signal, principal=origin.principal.text)
+        outcome = await self._directory.ask(run_id, signal, identity, caller=origin.principal.caller)
         return int(outcome.answer["first_sequence"])
 
     async def replay(self, run_id: str) -> ReplayResult:
@@ -160,23 +169,19 @@ class Runs:
     async def attach(self, run_id: str, after: int, *, wants_progress: bool = False) -> Attachment:
         """Attach a reader to a run. Errors: RUN_NOT_FOUND, CURSOR_OUT_OF_RANGE."""
         await self.lookup.ensure_written(run_id)
-        attachment = await attach(
-            StreamSource(run_id, RUN, self._journals.of(run_id), self.records, self._streams),
-            after=after,
-            wants_progress=wants_progress,
-        )
+        attachment = await self._directory.attach(run_id, after=after, wants_progress=wants_progress)
         if attachment is None:
             raise run_not_found(run_id)
         return attachment
 
 
-def _request_identity(start_request: StartRunRequest, request_id: str) -> Request | None:
+def _key(start_request: StartRunRequest, origin: Origin) -> IdempotencyKey | None:
     more = {"metadata": start_request.metadata, "timeout": start_request.timeout_ms}
-    return request_identity(
+    return content_key(
         "runs",
-        request_id,
+        origin,
         workflow=start_request.workflow,
         input=start_request.input,
-        context=stored_text("Scope", start_request.scope),
+        context=stored_text("Scope", start_request.scope, without=("principal", "user_id")),
         **{name: value for name, value in more.items() if value},
     )

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
-from wonder_server.actors.access import ActorAccess
+from wonder_server.actors.access import EntryAccess, ask_new
+from wonder_server.actors.archive.archiver import Archive
 from wonder_server.actors.runs.lookup import RunLookup, RunView
 from wonder_server.actors.runtime.actor import Outcome
-from wonder_server.actors.runtime.keyed_locks import KeyedLocks
 from wonder_server.core import ids
-from wonder_server.core.coordinator.decisions import DispatchNode, EndRun, SetRunStatus, StartRun
-from wonder_server.core.coordinator.inputs import Start, StartFork
-from wonder_server.core.coordinator.values import Run
-from wonder_server.core.idempotency import Request, check_replay
+from wonder_server.core.coordinator.model.decisions import DispatchNode, EndRun, SetRunStatus, StartRun
+from wonder_server.core.coordinator.model.inputs import Start, StartFork
+from wonder_server.core.coordinator.model.progress import with_progress
+from wonder_server.core.coordinator.model.values import Run
+from wonder_server.core.idempotency import IdempotencyKey, check_replay
 from wonder_server.ports.journal import Event
 from wonder_server.ports.records import Head
 
@@ -21,42 +23,59 @@ BuildStart = Callable[[str], Awaitable[Start | StartFork]]
 """Builds the input that starts the run with this id. Called only if the run starts."""
 
 
+@dataclass(frozen=True, slots=True)
+class StartedBy:
+    """The request that starts a run: its key, the name of its caller's queue, and the id of a conversation or
+    run that the run shares its shard with, "" for any shard."""
+
+    identity: IdempotencyKey | None
+    caller: str
+    beside: str = ""
+
+
 class RunStarter:
     """Starts runs for clients. A run is on disk when `start` returns."""
 
-    def __init__(self, access: ActorAccess, lookup: RunLookup) -> None:
+    def __init__(self, access: EntryAccess, lookup: RunLookup, archive: Archive) -> None:
+        self._archive = archive
         self._directory = access.directory
         self._journals = access.journals
-        self._streams = access.streams
         self._clock = access.clock
         self._lookup = lookup
-        self._locks = KeyedLocks()
+        self._locks = access.locks
 
-    async def start(self, key: str, build: BuildStart, asked: Request | None, *, wait_ms: int = 0) -> RunView:
+    async def start(self, started: StartedBy, build: BuildStart, *, wait_ms: int = 0) -> RunView:
         """Start a run. Return it as it started or, with ``wait_ms``, as it ended or stands after that time.
 
-        ``key`` selects the shard of a run without a request id. Errors: those of ``build``, those of the
-        planner, and REQUEST_ID_REUSED.
+        Errors: those of ``build``, those of the planner, and REQUEST_ID_REUSED.
         """
-        now = self._clock.now_ms()
-        shard = ids.spread(f"{now}{key}" if asked is None else asked.id, self._journals.count)
-        run_id = ids.actor_id("run", now, shard)
-        if asked is None:
-            return await self._wait_for_end(run_id, lambda: self._start(run_id, build, None), wait_ms)
-        return await self._wait_for_end(run_id, lambda: self._start_once(run_id, build, asked), wait_ms)
+        now, identity, caller, beside = self._clock.now_ms(), started.identity, started.caller, started.beside
+        key = ids.random_id("seed", now) if identity is None else identity.id
+        run_id = ids.actor_id("run", now, ids.shard_of(beside) if beside else ids.spread(key))
+        if identity is None:
+            return await self._wait_for_end(run_id, lambda: self._start(run_id, build, None, caller), wait_ms)
+        return await self._wait_for_end(
+            run_id, lambda: self._start_once(run_id, build, identity, started), wait_ms
+        )
 
-    async def _start_once(self, run_id: str, build: BuildStart, asked: Request) -> RunView:
-        async with self._locks.lock(asked.scope, asked.id):
-            earlier = await self._journals.of(run_id).completed_request(asked.scope, asked.id)
-            answer = check_replay(earlier, asked)
+    async def _start_once(
+        self, run_id: str, build: BuildStart, identity: IdempotencyKey, started: StartedBy
+    ) -> RunView:
+        """Start a run, or return the one that an earlier request started. Restore it if it was archived."""
+        async with self._locks.lock(identity.scope, identity.id):
+            earlier = await self._journals.completed_request(identity.scope, identity.id)
+            answer = check_replay(earlier, identity)
             if answer is None:
-                return await self._start(run_id, build, asked)
-        return await self._lookup.snapshot(answer["run_id"])
+                return await self._start(run_id, build, identity, started.caller)
+        # Earlier versions stored no conversation in the answer. That of a start is the one it names.
+        async with self._archive.on_disk(answer.get("conversation_id", started.beside)):
+            return await self._lookup.snapshot(answer["run_id"])
 
-    async def _start(self, run_id: str, build: BuildStart, asked: Request | None) -> RunView:
+    async def _start(
+        self, run_id: str, build: BuildStart, identity: IdempotencyKey | None, caller: str
+    ) -> RunView:
         start_input = await build(run_id)
-        self._directory.register_new(run_id)
-        return _started_view(await self._directory.ask(run_id, start_input, asked))
+        return _started_view(await ask_new(self._directory, run_id, start_input, identity, caller=caller))
 
     async def _wait_for_end(
         self, run_id: str, start: Callable[[], Awaitable[RunView]], wait_ms: int
@@ -65,23 +84,13 @@ class RunStarter:
         if not wait_ms:
             return await start()
         # Wait before the run starts: a short run ends before its start is answered.
-        end = self._streams.wait_for_end(run_id)
-        timer: asyncio.TimerHandle | None = None
-        try:
+        with self._directory.end_of(run_id) as end:
             view = await start()
             if view.has_ended:
                 return view
             if view.run.id == run_id:
-                if not end.done():
-                    timer = asyncio.get_running_loop().call_later(wait_ms / 1000, _stop_waiting, end)
-                event = await end
-                if event is not None:
-                    return _ended_view(event)
-                return await self._lookup.snapshot(run_id)
-        finally:
-            if timer is not None:
-                timer.cancel()
-            self._streams.cancel_end_wait(run_id, end)
+                event = await _within(wait_ms, end)
+                return await self._lookup.snapshot(run_id) if event is None else _ended_view(event)
         # An earlier request started the run under another id.
         earlier_id = view.run.id
         return await self._wait_for_end(earlier_id, lambda: self._lookup.snapshot(earlier_id), wait_ms)
@@ -90,7 +99,10 @@ class RunStarter:
 def _started_view(outcome: Outcome) -> RunView:
     """Build the view of a run from the decisions of its start."""
     decisions = outcome.decisions
-    run = next(d.run for d in reversed(decisions) if isinstance(d, StartRun | SetRunStatus | EndRun))
+    run: Run = next(decision.run for decision in decisions if isinstance(decision, StartRun))
+    for decision in decisions:
+        if isinstance(decision, SetRunStatus | EndRun):
+            run = with_progress(run, decision.run)
     ordinals = [d.execution.ordinal for d in decisions if isinstance(d, DispatchNode)]
     head = Head(int(outcome.answer["last_sequence"]), run.created_ms, max(ordinals, default=0))
     return RunView(run, head)
@@ -99,6 +111,15 @@ def _started_view(outcome: Outcome) -> RunView:
 def _ended_view(event: Event) -> RunView:
     run: Run = event.emit.value
     return RunView(run, Head(event.sequence, event.at_ms, run.executions))
+
+
+async def _within(wait_ms: int, end: asyncio.Future[Event | None]) -> Event | None:
+    """Return the event that ends the run, or None if it does not end within the time."""
+    timer = asyncio.get_running_loop().call_later(wait_ms / 1000, _stop_waiting, end)
+    try:
+        return await end
+    finally:
+        timer.cancel()
 
 
 def _stop_waiting(end: asyncio.Future[Event | None]) -> None:

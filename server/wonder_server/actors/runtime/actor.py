@@ -16,15 +16,16 @@ from collections import OrderedDict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Final
+from typing import Final, Protocol
 
 from wonder_server.actors.runtime.fair_queue import Lane
 from wonder_server.core.actor.changes import Put
 from wonder_server.core.actor.commands import Command
+from wonder_server.core.actor.derivation import derived
 from wonder_server.core.actor.planner import Planner
 from wonder_server.core.errors import WonderError
-from wonder_server.core.idempotency import CompletedRequest, Request
-from wonder_server.ports.journal import Commit
+from wonder_server.core.idempotency import CompletedRequest, IdempotencyKey
+from wonder_server.ports.journal import Commit, Event
 
 MAX_RECENT_REQUESTS = 256
 """Requests whose answers an actor in memory holds. The loop reads older ones from the store."""
@@ -48,8 +49,11 @@ class Envelope:
 
     input: object
     reply: asyncio.Future[Outcome] | None = None
-    request: Request | None = None
+    request: IdempotencyKey | None = None
     child_commits: Sequence[Commit] = ()
+    entry_head: int | None = None
+    """The sequence of the actor's last journal entry for which the input is meant; None for any. At another
+    sequence nothing is decided."""
     deduplicated: bool = False
     """True after the loop has read the request's earlier answer from the store."""
 
@@ -68,6 +72,7 @@ class Batch:
     """Planned changes that are written in one commit, and the actions that follow the commit."""
 
     commit: Commit
+    planner: Planner
     inputs: list[Envelope] = field(default_factory=list)
     """The inputs that the batch was planned from."""
     due: bool = False
@@ -83,14 +88,26 @@ class Batch:
     """Operations that ``commands`` cancel."""
     yielded_to_children: bool = False
     """True after the batch has waited once for the children that it started."""
+    may_be_compact: bool = False
+    """True while the commit may become compact: the batch holds the actor's whole journal, and its decisions
+    allow it. Rows and events are not recorded until then."""
     recorded_entries: int = 0
     """Number of entries whose rows and events are in the commit. A compact run never needs those of the
     others."""
 
+    @property
+    def event_head(self) -> int:
+        """The sequence of the last event, counting the events that are not recorded yet."""
+        commit = self.commit
+        count = self.planner.event_count
+        return commit.event_head + sum(
+            [count(entry.decisions) for entry in islice(commit.entries, self.recorded_entries, None)]
+        )
+
     def record(self) -> None:
         """Add the rows and events of the remaining entries to the commit."""
         commit, since = self.commit, len(self.commit.changes)
-        commit.add_all(commit.entries[self.recorded_entries :])
+        commit.add_all(derived(self.planner, commit.entries, self.recorded_entries))
         self.recorded_entries = len(commit.entries)
         self.collect_timers(since)
 
@@ -100,10 +117,34 @@ class Batch:
             if change.table == "operations":
                 self.timers[change.id] = change.ordinal if isinstance(change, Put) else 0
 
+    def last_events(self) -> list[Event]:
+        """Return the events of the last entry of a compact commit."""
+        last = self.commit.entries[-1]
+        before = self.commit.event_head - self.planner.event_count(last.decisions)
+        last_one = Commit(self.commit.actor_id, event_head=before)
+        last_one.add_all(derived(self.planner, self.commit.entries, len(self.commit.entries) - 1))
+        return last_one.events
+
     def all_commits(self) -> list[Commit]:
         """Return the commits to write, in order."""
         own = self.commit
         return [*self.child_commits, own] if own.entries or own.requests else self.child_commits
+
+
+class Home(Protocol):
+    """The loop of an actor's shard, as the parts see it that all loops share."""
+
+    def work(self, actor: Actor) -> None:
+        """Do the actor's work for one time slice."""
+        ...
+
+    def submit_if_due(self, actor: Actor) -> None:
+        """Submit the actor's batch if it is due and no commit of the actor is in flight."""
+        ...
+
+    def on_flush_due(self, actor: Actor, batch: Batch) -> bool:
+        """Write a batch that has stayed in memory for long. Return False to be asked again later."""
+        ...
 
 
 TURN_LANE: Final = Lane(is_bulk=False)
@@ -116,6 +157,7 @@ class Actor:
 
     id: str
     planner: Planner
+    home: Home
     state: object = None
     entry_head: int = 0
     event_head: int = 0
@@ -178,21 +220,25 @@ class Actor:
 
     def open_batch(self) -> Batch:
         """Open a batch for the inputs that are planned from now on."""
-        batch = self.batch = Batch(Commit(self.id, self.planner, event_head=self.event_head))
+        batch = self.batch = Batch(Commit(self.id, event_head=self.event_head), self.planner)
+        batch.may_be_compact = self.planner.compact_row is not None and not self.entry_head
         return batch
 
     def seal_batch(self, *, final: bool = False) -> Batch:
         """Close the batch and complete its commit. The next input opens another batch.
 
-        ``final``: the run has ended and no reply waits for this batch, so the commit may be compact.
+        ``final``: the run has ended, and the caller cancels its timers.
         """
         batch, self.batch = self.batch, None
         assert batch is not None, "the actor has an open batch"
         commit = batch.commit
-        compact_row = self.planner.compact_row if final and self._is_compact(batch) else None
+        # Recorded entries may have set timers.
+        is_compact = batch.may_be_compact and (final or not batch.recorded_entries) and not self.mailbox
+        compact_row = self.planner.compact_row if is_compact and commit.entries else None
         row = compact_row(self.state) if compact_row is not None else None
         if row is not None:
-            commit.compact, commit.changes, commit.events, commit.event_head = True, [row], [], 0
+            commit.event_head = batch.event_head
+            commit.compact, commit.changes, commit.events = True, [row], []
         elif batch.recorded_entries < len(commit.entries):
             batch.record()
         self.event_head = commit.event_head
@@ -200,12 +246,7 @@ class Actor:
         commit.root = self.planner.root(self.id, self.state)
         return batch
 
-    def _is_compact(self, batch: Batch) -> bool:
-        """Return True if ``batch`` holds the actor's whole journal and no input follows."""
-        entries = len(batch.commit.entries)
-        return 0 < entries == self.entry_head and not batch.commit.requests and not self.mailbox
-
-    def record_request(self, request: Request, completed: CompletedRequest) -> None:
+    def record_request(self, request: IdempotencyKey, completed: CompletedRequest) -> None:
         """Store the answer of a completed request in memory."""
         self.recent_requests[request.scope, request.id] = completed
         if len(self.recent_requests) > MAX_RECENT_REQUESTS:

@@ -1,21 +1,17 @@
 """Fair queues: bulk work does not delay turns, and one caller's work does not delay another's.
 
 A lane consists of a class and a caller. The class is bulk for runs that no turn waits for. The caller is
-the name of its API token, "" without tokens. The queue serves turns and bulk alternately, and within each
+`Principal.caller`, "" without tokens. The queue serves turns and bulk alternately, and within each
 class the callers in turn. Ten thousand runs of one caller therefore delay a turn by one piece of work.
 """
 
 from __future__ import annotations
 
-from contextvars import ContextVar
 from typing import Generic, NamedTuple, TypeVar
 
 from wonder_server.core.round_robin import RoundRobin
 
 T = TypeVar("T")
-
-current_caller: ContextVar[str] = ContextVar("current_caller", default="")
-"""The caller of the current request. The rpc layer sets it."""
 
 
 class Lane(NamedTuple):

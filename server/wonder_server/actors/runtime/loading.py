@@ -10,14 +10,16 @@ from wonder_server.actors.runtime.actor import TURN_LANE, Actor, Envelope
 from wonder_server.actors.runtime.incidents import report_incident
 from wonder_server.actors.runtime.recovery import Recovery
 from wonder_server.actors.runtime.scheduler import Scheduler
-from wonder_server.actors.runtime.timers import Timers
+from wonder_server.actors.runtime.timers import ActorClocks, Timers
 from wonder_server.core.errors import WonderError
-from wonder_server.ports.clock import Clock
 from wonder_server.ports.journal import Journal, Loaded
 
 
 class Loader:
-    """Reads actors from disk in tasks of their own. The scheduler runs an actor again after its read."""
+    """Reads actors from disk in tasks of their own. The scheduler runs an actor again after its read.
+
+    ``claim(actor_id)`` returns True if the loaded actor must dispatch its outbox again.
+    """
 
     def __init__(
         self,
@@ -25,17 +27,17 @@ class Loader:
         recovery: Recovery,
         timers: Timers,
         *,
-        journal_of: Callable[[str], Journal],
-        clock: Clock,
+        journal: Journal,
+        clocks: ActorClocks,
+        claim: Callable[[str], bool],
     ) -> None:
         self._scheduler = scheduler
         self._recovery = recovery
         self._timers = timers
-        self._journal_of = journal_of
-        self._clock = clock
+        self._journal = journal
+        self._clocks = clocks
+        self._claim = claim
         self._tasks: set[asyncio.Task[None]] = set()
-        self._clock_offsets_ms: dict[str, int] = {}
-        """By actor id: the lead of the actor's time over the server's, for the life of this process."""
 
     def start_loading(self, actor: Actor) -> None:
         """Start to load the actor's state."""
@@ -75,7 +77,9 @@ class Loader:
     async def _load(self, actor: Actor) -> None:
         planner = actor.planner
         try:
-            loaded = await self._journal_of(actor.id).load(actor.id, planner)
+            if self._claim(actor.id):
+                self._recovery.restart_when_loaded(actor.id)
+            loaded = await self._journal.load(actor.id)
             state = planner.new_state() if loaded is None else planner.restore(loaded.rows)
         except WonderError as problem:
             self._recovery.reset(actor, None, problem, None)
@@ -108,28 +112,15 @@ class Loader:
         actor.low_priority = bool(parent)
         if parent and self._scheduler.planner_of(parent).kind != "run":
             actor.lane = TURN_LANE._replace(caller=actor.lane.caller)
-        actor.clock_offset_ms = self._clock_offset_ms(actor.id, loaded.at_ms)
+        actor.clock_offset_ms = self._clocks.offset_ms(actor.id, loaded.at_ms)
         for operation in loaded.rows["operations"]:
             self._timers.set(actor.id, operation.id, actor.server_time_ms(operation.wake_ms))
-
-    def _clock_offset_ms(self, actor_id: str, committed_ms: int) -> int:
-        """Return the lead of an actor's time over the server's. ``committed_ms`` is the time of its last
-        commit.
-
-        The lead is positive if the clock was set back over a restart. The actor's time then continues at
-        the end of its record, so a timer waits for its remaining duration and not for the clock to catch
-        up.
-        """
-        offset_ms = max(self._clock_offsets_ms.get(actor_id, 0), committed_ms - self._clock.now_ms())
-        if offset_ms > 0:
-            self._clock_offsets_ms[actor_id] = offset_ms
-        return max(0, offset_ms)
 
     async def _deduplicate(self, actor: Actor, envelope: Envelope) -> None:
         request = envelope.request
         assert request is not None
         try:
-            earlier = await self._journal_of(actor.id).completed_request(request.scope, request.id)
+            earlier = await self._journal.completed_request(request.scope, request.id)
         except WonderError as problem:
             envelope.resolve(problem)
         except Exception:

@@ -1,4 +1,4 @@
-"""The actor loop: receive ─▶ plan ─▶ apply ─▶ dispatch.
+"""The actor loop of one shard: receive ─▶ plan ─▶ apply ─▶ dispatch.
 
 Every conversation and every workflow run is an actor: a mailbox, a state and a planner. An actor with an
 empty mailbox has no task and no thread. Without pending operations it may also leave memory.
@@ -25,6 +25,8 @@ Three more laws:
   volatile parent, ahead of its own. The same holds for a conversation whose hook started before the
   conversation was written (docs/adr/0018-hooks-before-commit.md). Until that commit the hook executes
   side-effect-free commands only.
+- **A commit that the store refuses for its epoch ends the loop.** The shard has another owner by then. The
+  loop drops all actors, reloads nothing and stops their work; `wonder_server.actors.runtime.loops` ends it.
 - **A failed commit discards the state.** The loop reloads the actor from disk;
   `wonder_server.actors.runtime.recovery` decides about each input. An input that breaks the planner, or
   that cannot be written, fails the operation it is about.
@@ -35,10 +37,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from wonder_server.actors.runtime.actor import Actor, Batch, Envelope, Outcome
-from wonder_server.actors.runtime.committer import Committer
-from wonder_server.actors.runtime.fair_queue import current_caller
+from wonder_server.actors.runtime.commits import CommitsInFlight, OwnedJournal
+from wonder_server.actors.runtime.committer import CommitPorts, Committer
 from wonder_server.actors.runtime.flush_timer import FlushTimer
 from wonder_server.actors.runtime.incidents import report_incident
 from wonder_server.actors.runtime.limits import LoopLimits
@@ -47,12 +50,10 @@ from wonder_server.actors.runtime.monotonic import monotonic_s
 from wonder_server.actors.runtime.recovery import Recovery
 from wonder_server.actors.runtime.scheduler import Scheduler
 from wonder_server.actors.runtime.step import PlannedCallback, step
-from wonder_server.actors.runtime.timers import Timers
+from wonder_server.actors.runtime.timers import ActorClocks, Timers
 from wonder_server.core.actor.commands import Answer, Command, RunWorkflow
-from wonder_server.core.actor.planner import Planner
 from wonder_server.core.errors import Fault, Reason, WonderError, error
-from wonder_server.core.idempotency import Request
-from wonder_server.core.json_types import JsonValue
+from wonder_server.core.idempotency import IdempotencyKey
 from wonder_server.ports.clock import Clock
 from wonder_server.ports.failpoints import NO_FAILPOINTS, Failpoints
 from wonder_server.ports.journal import Commit, Event, Journal
@@ -64,19 +65,24 @@ MAX_COMMITS_BEFORE_FLUSH = 16
 """Commits in flight at which the loop stops writing unfinished volatile runs. Batches that must be written
 come first."""
 
-MAX_COMMITS_BEFORE_THROTTLE = 32
-"""Commits in flight at which no low-priority actor starts, since the disk could not follow."""
 
-
-def _ignore_result(_operation_id: str) -> None:
+def _ignore_id(_id: str) -> None:
     """Do nothing."""
 
 
-def _keep_input(_operation_id: str, event: object) -> object:
+def _ignore_epoch(_shard: int, _epoch: int) -> None:
+    """Do nothing."""
+
+
+def _ignore_shard(_shard: int) -> None:
+    """Do nothing."""
+
+
+def _keep_input(_actor_id: str, _state: object, event: object) -> object:
     return event
 
 
-def _ignore_decisions(_actor_id: str, _event: object, _decisions: Sequence[object]) -> None:
+def _ignore_decisions(_actor_id: str, _state: object, _event: object, _decisions: Sequence[object]) -> None:
     """Do nothing."""
 
 
@@ -85,60 +91,115 @@ class LoopPorts:
     """The effects of a loop, as callables."""
 
     journal_of: Callable[[str], Journal]
-    """Returns the journal of an actor's shard."""
+    """Returns the journal of the shard that an id names."""
     clock: Clock
     dispatch: Callable[[str, Command], None]
     """Starts to execute an actor's command and returns at once. It may report the result before it
     returns."""
     publish: Callable[[str, list[Event]], None]
     """Shows committed events of an actor to its readers."""
-    on_result: Callable[[str], None] = _ignore_result
+    on_result: Callable[[str], None] = _ignore_id
     """Receives the id of each operation whose result is reported."""
-    timer_input: Callable[[str, object], object] = _keep_input
-    """Returns the input for an operation's timer. Receives the operation's id and the planner's input."""
+    complete_input: Callable[[str, object, object], object] = _keep_input
+    """Returns an input with what is known only as it is planned. Receives the actor's id, its state for
+    reading, and the input."""
     failpoints: Failpoints = NO_FAILPOINTS
     on_planned: PlannedCallback = _ignore_decisions
     """Receives each planned input that led to decisions."""
+    on_discarded: Callable[[str], None] = _ignore_id
+    """Receives the id of each actor whose decisions since its last commit are lost."""
+    on_stale: Callable[[int, int], None] = _ignore_epoch
+    """Receives a shard and the epoch of this process that the store refused. The shard was left before."""
+    on_left: Callable[[int], None] = _ignore_shard
+    """Receives each shard that this process has left."""
+
+
+class Router(Protocol):
+    """Delivers inputs to actors of any shard."""
+
+    def tell(
+        self,
+        actor_id: str,
+        event: object,
+        child_commits: Sequence[Commit] = (),
+        *,
+        low_priority: bool = False,
+    ) -> None: ...
+
+    def report_failure(self, actor_id: str, operation_id: str, fault: Fault) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedParts:
+    """The parts that the loops of one process share, so that scheduling is fair between all of them."""
+
+    scheduler: Scheduler
+    timers: Timers
+    flush_timer: FlushTimer
+    in_flight: CommitsInFlight
+    router: Router
+    clocks: ActorClocks
+    claim: Callable[[str], bool]
+    """Returns True for an actor that must dispatch its outbox again when it loads; see
+    `wonder_server.actors.runtime.resumption`."""
 
 
 class Loop:
-    """All actors of this process.
+    """All actors of one shard, for as long as this process owns the shard.
 
-    Callers use this class only; it composes the scheduler, the loader, the committer, the recovery and the
-    timers.
+    `wonder_server.actors.runtime.loops.Loops` calls it. It composes the loader, the committer and the
+    recovery, and shares scheduler and timers with the other loops.
     """
 
-    def __init__(self, planners: Iterable[Planner], ports: LoopPorts, limits: LoopLimits) -> None:
+    def __init__(
+        self,
+        journal: OwnedJournal,
+        shared: SharedParts,
+        ports: LoopPorts,
+        limits: LoopLimits,
+        *,
+        on_stale: Callable[[], None],
+    ) -> None:
+        self.epoch = journal.epoch
         self._clock = ports.clock
         self._dispatch = ports.dispatch
         self._on_result = ports.on_result
-        self._timer_input = ports.timer_input
+        self._complete_input = ports.complete_input
         self._on_planned = ports.on_planned
         self._failpoints = ports.failpoints
-        self._timers = Timers(ports.clock, self._on_timer)
-        self._flush_timer = FlushTimer(self._on_flush_due, limits.flush_after_s)
-        self._scheduler = Scheduler(planners, limits, work=self._work, is_throttled=self._is_throttled)
+        self._timers = shared.timers
+        self._flush_timer = shared.flush_timer
+        self._scheduler = shared.scheduler
+        self._in_flight = shared.in_flight
+        self._router = shared.router
         self._actors = self._scheduler.actors
         self._recovery = Recovery(
             self._scheduler,
             self._timers,
             dispatch=ports.dispatch,
-            report_failure=self.report_failure,
+            report_failure=shared.router.report_failure,
+            on_discarded=ports.on_discarded,
             reload_after_s=limits.reload_after_s,
         )
+        self._claim = shared.claim
         self._loader = Loader(
             self._scheduler,
             self._recovery,
             self._timers,
-            journal_of=ports.journal_of,
-            clock=ports.clock,
+            journal=journal.journal,
+            clocks=shared.clocks,
+            claim=shared.claim,
         )
         self._committer = Committer(
             self._scheduler,
             self._recovery,
-            journal_of=ports.journal_of,
-            publish=ports.publish,
-            on_committed=self._complete,
+            CommitPorts(
+                journal=journal,
+                in_flight=shared.in_flight,
+                publish=ports.publish,
+                on_committed=self._complete,
+                on_stale=on_stale,
+            ),
             retry_after_s=limits.reload_after_s,
         )
 
@@ -149,10 +210,21 @@ class Loop:
         if actor_id not in self._actors and not self._scheduler.stopping:
             actor = self._scheduler.get_or_create(actor_id)
             actor.state, actor.has_all_requests = actor.planner.new_state(), True
+            self._claim(actor_id)
 
-    async def ask(self, actor_id: str, event: object, request: Request | None = None) -> Outcome:
+    async def ask(
+        self,
+        actor_id: str,
+        event: object,
+        request: IdempotencyKey | None = None,
+        *,
+        caller: str = "",
+        entry_head: int | None = None,
+    ) -> Outcome:
         """Send an input and wait until its effects are on disk.
 
+        ``caller`` names the queue in which the actor waits from now on; "" keeps its queue. ``entry_head``:
+        decide nothing unless this is the sequence of the actor's last journal entry.
         Raises the fault of the planner's rejection, REQUEST_ID_REUSED, STORAGE_UNAVAILABLE or
         SERVER_DRAINING.
         """
@@ -160,11 +232,11 @@ class Loop:
             raise error(
                 Reason.SERVER_DRAINING, "The server is shutting down; try again.", retry_after_ms=1000
             )
-        if name := current_caller.get():
+        if caller:
             actor = self._scheduler.get_or_create(actor_id)
-            actor.lane = actor.lane._replace(caller=name)
+            actor.lane = actor.lane._replace(caller=caller)
         reply: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        self._post(actor_id, Envelope(event, reply, request))
+        self._post(actor_id, Envelope(event, reply, request, entry_head=entry_head))
         return await reply
 
     def tell(
@@ -196,6 +268,8 @@ class Loop:
             return False
         del self._actors[actor_id]
         for envelope in actor.mailbox:
+            if (parent := getattr(envelope.input, "parent", None)) is not None:
+                self._on_result(parent.operation_id)
             envelope.resolve(
                 error(Reason.RUN_NOT_FOUND, f"Run {actor_id} did not start: its parent cancelled it.")
             )
@@ -214,16 +288,6 @@ class Loop:
             # An input without effect: its reply waits until everything before it is on disk.
             await self.ask(actor_id, actor.planner.timer_fired(""))
 
-    def report_success(self, actor_id: str, operation_id: str, output: JsonValue) -> None:
-        """Report the output of a completed operation to its actor."""
-        self._on_result(operation_id)
-        self.tell(actor_id, self._scheduler.planner_of(actor_id).succeeded(operation_id, output, ""))
-
-    def report_failure(self, actor_id: str, operation_id: str, fault: Fault) -> None:
-        """Report the fault of a failed operation to its actor."""
-        self._on_result(operation_id)
-        self.tell(actor_id, self._scheduler.planner_of(actor_id).failed(operation_id, fault, ""))
-
     def _post(self, actor_id: str, envelope: Envelope) -> None:
         if self._scheduler.stopping:
             return
@@ -231,58 +295,20 @@ class Loop:
         actor.mailbox.append(envelope)
         self._scheduler.schedule(actor, high_priority=envelope.reply is not None)
 
-    # --- inspect --------------------------------------------------------------------------------
-
-    def peek(self, actor_id: str) -> object | None:
-        """Return the state of an actor in memory, or None. The state may be ahead of the disk."""
-        return self._scheduler.peek(actor_id)
-
-    def members_of(self, root: str) -> list[str]:
-        """Return the ids of loaded actors whose root is ``root``, without ``root`` itself."""
-        return self._scheduler.members_of(root)
-
-    def evict(self, actor_id: str) -> bool:
-        """Remove an actor from memory because its data on disk changed. Return False if the actor is busy."""
-        return self._scheduler.evict(actor_id)
-
-    @property
-    def actor_count(self) -> int:
-        """Number of actors in memory."""
-        return len(self._actors)
-
-    @property
-    def timer_count(self) -> int:
-        """Number of timers that are set."""
-        return len(self._timers)
-
-    @property
-    def is_idle(self) -> bool:
-        """True if no actor is scheduled, in a commit or waiting for a read."""
-        return self._scheduler.is_idle
-
-    async def wait_until_idle(self) -> None:
-        """Wait until all inputs are planned and all due batches are committed."""
-        await self._scheduler.wait_until_idle()
-
     # --- start and stop -------------------------------------------------------------------------
 
-    def resume(self, actor_ids: Iterable[str]) -> None:
-        """Dispatch again every operation in the outboxes of these actors. Call it before the first input."""
-        self._recovery.resume(actor_ids)
+    def restart(self, actor_ids: Iterable[str]) -> None:
+        """Load these actors and dispatch again every operation in their outboxes."""
+        self._recovery.restart(actor_ids)
 
-    async def stop(self) -> None:
-        """Accept no further inputs and wait for commits in flight. Pending operations stay in the outbox."""
-        self._scheduler.stopping = True
-        await self._scheduler.wait_until_idle()
-        self._timers.close()
-        self._flush_timer.close()
-        for actor in self._actors.values():
-            for envelope in [*(actor.batch.inputs if actor.batch else ()), *actor.mailbox]:
-                envelope.resolve(error(Reason.SERVER_DRAINING, "The server is shutting down; try again."))
+    def leave(self, problem: WonderError) -> None:
+        """Drop every actor of the shard, since it has another owner. Their callers receive ``problem``."""
+        self._committer.leave()
+        self._recovery.leave([actor for actor in self._actors.values() if actor.home is self], problem)
 
     # --- plan -----------------------------------------------------------------------------------
 
-    def _work(self, actor: Actor) -> None:
+    def work(self, actor: Actor) -> None:
         """Dispatch and plan for one time slice; then submit a due batch, or release the actor."""
         unfinished = False
         if self._actors.get(actor.id) is actor:
@@ -321,7 +347,7 @@ class Loop:
 
     def _dispatch_command(self, actor: Actor, command: Command) -> None:
         self._dispatch(actor.id, command)
-        if isinstance(command, RunWorkflow):
+        if type(command) is RunWorkflow:
             batch, child = actor.batch, self._actors.get(command.run_id)
             if (
                 child is not None
@@ -334,6 +360,7 @@ class Loop:
         """Plan one input. Return False if the planner failed; the state is then invalid."""
         try:
             now_ms = self._clock.now_ms() + actor.clock_offset_ms
+            envelope.input = self._complete_input(actor.id, actor.state, envelope.input)
             commands = step(actor, envelope, now_ms, self._on_planned)
         except Exception:
             actor.failure = WonderError(report_incident("actor_failed", actor=actor.id)), envelope
@@ -342,7 +369,7 @@ class Loop:
         if batch is not None and not batch.due and len(batch.inputs) == 1:
             self._flush_timer.add(actor, batch)
         for command in commands:
-            if isinstance(command, Answer):
+            if type(command) is Answer:
                 # The parent's commit writes the batch.
                 sealed = actor.seal_batch(final=True)
                 if sealed.recorded_entries:
@@ -364,15 +391,16 @@ class Loop:
             return False
         return actor.batch is None or len(actor.batch.inputs) < full
 
-    def _is_throttled(self) -> bool:
-        return self._committer.in_flight >= MAX_COMMITS_BEFORE_THROTTLE
+    def submit_if_due(self, actor: Actor) -> None:
+        """Submit the actor's batch if it is due and no commit of the actor is in flight."""
+        self._committer.submit_if_due(actor)
 
-    def _on_flush_due(self, actor: Actor, batch: Batch) -> bool:
+    def on_flush_due(self, actor: Actor, batch: Batch) -> bool:
         """Write a volatile run that has not ended for a while, since a client may read it. Return False to
         ask again later: while many commits are in flight, batches that must be written come first."""
         if actor.batch is not batch or batch.due or self._actors.get(actor.id) is not actor:
             return True
-        if self._committer.in_flight >= MAX_COMMITS_BEFORE_FLUSH:
+        if self._in_flight.count >= MAX_COMMITS_BEFORE_FLUSH:
             return False
         batch.due = True
         self._scheduler.schedule(actor, high_priority=True)
@@ -403,7 +431,7 @@ class Loop:
             if answer.fault is None
             else planner.failed(parent.operation_id, answer.fault, answer.run_id)
         )
-        self.tell(parent.actor_id, event, child_commits)
+        self._router.tell(parent.actor_id, event, child_commits)
 
     # --- timers ---------------------------------------------------------------------------------
 
@@ -419,8 +447,3 @@ class Loop:
         for operation_id, wake_ms in batch.timers.items():
             self._timers.set(actor.id, operation_id, actor.server_time_ms(wake_ms))
         batch.timers.clear()
-
-    def _on_timer(self, actor_id: str, operation_id: str) -> None:
-        self._failpoints.reach("before-timer")
-        event = self._scheduler.planner_of(actor_id).timer_fired(operation_id)
-        self.tell(actor_id, self._timer_input(operation_id, event))

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from wonder_server.actors.runtime.actor import Actor, Batch, Envelope
+from wonder_server.actors.runtime.commits import input_frees_space
 from wonder_server.actors.runtime.scheduler import Scheduler
 from wonder_server.actors.runtime.timers import Timers
 from wonder_server.core.actor.commands import Answer, Command, RunTask, RunWorkflow, Stop
@@ -62,8 +63,9 @@ def plan_recovery(actor: Actor, failed: Batch | None, fault: Fault, culprit: Env
 
     ``failed`` is the batch whose commit failed, if one did. ``culprit`` is the input that caused the
     failure, if it is known. After a transient fault, callers receive the error and other inputs are
-    retried. After a permanent fault without a culprit, each input is committed alone; if no commit failed,
-    the actor cannot be loaded and all inputs fail.
+    retried. Requests that free space and were not in the failed commit are retried first: a full disk refuses
+    the result before them, and they free its space. After a permanent fault without a culprit, each input
+    is committed alone; if no commit failed, the actor cannot be loaded and all inputs fail.
     """
     batches = [batch for batch in (failed, actor.batch) if batch is not None]
     early_commands = [command for batch in batches for command in batch.early_commands]
@@ -71,6 +73,7 @@ def plan_recovery(actor: Actor, failed: Batch | None, fault: Fault, culprit: Env
         command.operation_id for command in early_commands if not isinstance(command, Answer)
     }
     inputs = [envelope for batch in batches for envelope in batch.inputs]
+    first = _requests_that_free_space(actor) if failed is not None and fault.transient else []
     retry: list[Envelope] = []
     reject: list[Envelope] = []
     fail: list[Envelope] = []
@@ -81,20 +84,31 @@ def plan_recovery(actor: Actor, failed: Batch | None, fault: Fault, culprit: Env
         elif envelope.reply is None and getattr(envelope.input, "operation_id", "") in aborted_operations:
             continue
         elif fault.transient and envelope.reply is not None:
-            reject.append(envelope)
+            if envelope not in first:
+                reject.append(envelope)
         elif fault.transient or failed is not None or culprit is not None:
             retry.append(envelope)
         else:
             fail.append(envelope)
     isolate = len(retry) if failed is not None and not fault.transient and culprit is None else 0
-    return RecoveryPlan(retry, reject, fail, isolate, early_commands)
+    return RecoveryPlan([*first, *retry], reject, fail, isolate, early_commands)
+
+
+def _requests_that_free_space(actor: Actor) -> list[Envelope]:
+    """Return the requests in the mailbox that a full disk accepts."""
+    return [
+        envelope
+        for envelope in actor.mailbox
+        if envelope.reply is not None and input_frees_space(envelope.input)
+    ]
 
 
 class Recovery:
     """Resets actors after failures and reloads them after a pause.
 
     ``dispatch(actor_id, command)`` stops early commands; ``report_failure(actor_id, operation_id, fault)``
-    fails the operation of a parent whose child cannot start.
+    fails the operation of a parent whose child cannot start; ``on_discarded(actor_id)`` is called when the
+    actor's decisions since its last commit are lost.
     """
 
     def __init__(
@@ -104,15 +118,19 @@ class Recovery:
         *,
         dispatch: Callable[[str, Command], None],
         report_failure: Callable[[str, str, Fault], None],
+        on_discarded: Callable[[str], None],
         reload_after_s: float,
     ) -> None:
         self._scheduler = scheduler
         self._timers = timers
         self._dispatch = dispatch
         self._report_failure = report_failure
+        self._on_discarded = on_discarded
         self._reload_after_s = reload_after_s
         self._pending: dict[str, PendingRecovery] = {}
         """Actors that were reset and are not loaded again, by id."""
+        self._closed = False
+        """True after `leave`."""
 
     def is_pending(self, actor_id: str) -> bool:
         """Return True if the actor was reset and is not loaded again."""
@@ -122,11 +140,15 @@ class Recovery:
         """Remove and return what to do with an actor that was just loaded."""
         return self._pending.pop(actor_id, None) or PendingRecovery()
 
-    def resume(self, actor_ids: Iterable[str]) -> None:
+    def restart(self, actor_ids: Iterable[str]) -> None:
         """Load these actors and dispatch again every operation of their outboxes."""
-        self._pending.update({actor_id: PendingRecovery(restart=True) for actor_id in actor_ids})
-        for actor_id in list(self._pending):
+        for actor_id in actor_ids:
+            self.restart_when_loaded(actor_id)
             self._reload(actor_id)
+
+    def restart_when_loaded(self, actor_id: str) -> None:
+        """Dispatch again every operation of the actor's outbox at its next load."""
+        self._pending.setdefault(actor_id, PendingRecovery()).restart = True
 
     def reset(
         self, actor: Actor, failed: Batch | None, problem: WonderError, culprit: Envelope | None
@@ -178,13 +200,32 @@ class Recovery:
         self._scheduler.notify_commit_waiters(child)
         self._scheduler.mark_idle(child)
 
+    def leave(self, actors: Iterable[Actor], problem: WonderError) -> None:
+        """Remove the actors of a shard that has another owner now, and reload nothing from now on.
+
+        The new owner dispatches the operations of their outboxes, so their work here stops.
+        """
+        self._closed = True
+        for pending in self._pending.values():
+            for envelope in pending.retry:
+                envelope.resolve(problem)
+        self._pending.clear()
+        for actor in actors:
+            inputs = [*(actor.batch.inputs if actor.batch is not None else ()), *actor.mailbox]
+            operations = actor.planner.pending(actor.state) if actor.state is not None else ()
+            self._discard(actor)
+            actor.scheduled = False
+            self._scheduler.mark_idle(actor)
+            for operation_id in operations:
+                self._dispatch(actor.id, Stop(operation_id=operation_id))
+            for envelope in inputs:
+                envelope.resolve(problem)
+
     def _discard(self, actor: Actor) -> None:
         """Remove the actor from memory with everything that is not on disk."""
-        self._scheduler.actors.pop(actor.id, None)
+        self._scheduler.remove(actor)
         self._timers.cancel_all(actor.id)
-        actor.mailbox.clear()
-        actor.ready_commands.clear()
-        actor.batch = actor.failure = None
+        self._on_discarded(actor.id)
 
     def _fail_operation(self, actor: Actor, event: object, fault: Fault, pending: PendingRecovery) -> None:
         """Fail the operation that ``event`` is about, since the input can never be planned or written."""
@@ -197,5 +238,5 @@ class Recovery:
                 pending.retry.append(Envelope(failed))
 
     def _reload(self, actor_id: str) -> None:
-        if actor_id in self._pending and not self._scheduler.stopping:
+        if actor_id in self._pending and not self._scheduler.stopping and not self._closed:
             self._scheduler.schedule(self._scheduler.get_or_create(actor_id))

@@ -3,24 +3,51 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping
 
-from wonder_server.actors.runtime.actor import BULK_LANE, TURN_LANE, Actor
+from wonder_server.actors.runtime.actor import BULK_LANE, TURN_LANE, Actor, Home
 from wonder_server.actors.runtime.fair_queue import FairQueue
-from wonder_server.actors.runtime.idle_cache import IdleCache
 from wonder_server.actors.runtime.incidents import report_incident
 from wonder_server.actors.runtime.limits import LoopLimits
 from wonder_server.actors.runtime.monotonic import monotonic_s
 from wonder_server.core.actor.planner import Planner
 
 
-class Scheduler:
-    """The actors in memory. Scheduled actors run in turn, in time slices of the event loop.
+class IdleCache:
+    """An LRU cache of idle actors, limited by count and size: their ids, the longest idle first.
 
-    ``work(actor)`` does the actor's work; it returns when the slice is over (`slice_end`) or nothing is left.
-    ``is_throttled()`` returns True while no low-priority actor may start. Its owner calls `start_slice` after
-    the value becomes False.
+    ``limit`` is the maximum number of actors, ``limit_bytes`` their maximum total size.
+    """
+
+    def __init__(self, limit: int, limit_bytes: int) -> None:
+        self._limit = limit
+        self._limit_bytes = limit_bytes
+        self._bytes = 0
+        self._sizes: OrderedDict[str, int] = OrderedDict()
+
+    def add(self, actor_id: str, size_bytes: int) -> list[str]:
+        """Add an idle actor. Return the ids of the actors to evict, which may include it."""
+        self._sizes[actor_id] = size_bytes
+        self._bytes += size_bytes
+        evicted = []
+        while len(self._sizes) > self._limit or self._bytes > self._limit_bytes:
+            oldest, freed = self._sizes.popitem(last=False)
+            self._bytes -= freed
+            evicted.append(oldest)
+        return evicted
+
+    def discard(self, actor_id: str) -> None:
+        """Remove an actor that is no longer idle, if it is in the cache."""
+        self._bytes -= self._sizes.pop(actor_id, 0)
+
+
+class Scheduler:
+    """The actors in memory, of all loops. Scheduled actors run in turn, in time slices of the event loop.
+
+    ``home_of(actor_id)`` returns the loop of an actor's shard. Its ``work`` returns when the slice is over
+    (`slice_end`) or nothing is left. ``is_throttled()`` returns True while no low-priority actor may start.
+    Its owner calls `start_slice` after the value becomes False.
     """
 
     def __init__(
@@ -28,7 +55,7 @@ class Scheduler:
         planners: Iterable[Planner],
         limits: LoopLimits,
         *,
-        work: Callable[[Actor], None],
+        home_of: Callable[[str], Home],
         is_throttled: Callable[[], bool],
     ) -> None:
         self.actors: dict[str, Actor] = {}
@@ -39,7 +66,7 @@ class Scheduler:
         self._planners: Mapping[str, Planner] = {planner.prefix: planner for planner in planners}
         self._idle_cache = IdleCache(limits.idle_actors, limits.idle_bytes)
         self._time_slice_s = limits.time_slice_s
-        self._work = work
+        self._home_of = home_of
         self._is_throttled = is_throttled
         self._busy: set[Actor] = set()
         """Actors that are scheduled, in a commit, or waiting for a read from disk."""
@@ -51,8 +78,16 @@ class Scheduler:
         self._slice_scheduled = False
         """True while a slice is scheduled or running."""
         self._idle_event = asyncio.Event()
+        self._unsettled: set[Actor] = set()
+        """Busy actors that `wait_until_settled` waits for."""
+        self._settled_event = asyncio.Event()
 
     # --- the actors in memory -------------------------------------------------------------------
+
+    @property
+    def planners(self) -> Iterable[Planner]:
+        """The planners of all actors, in the order in which they were given."""
+        return self._planners.values()
 
     def planner_of(self, actor_id: str) -> Planner:
         """Return the planner for actors with this id's prefix. Raises KeyError if there is none."""
@@ -64,7 +99,7 @@ class Scheduler:
         if actor is None:
             planner = self.planner_of(actor_id)
             lane = BULK_LANE if planner.kind == "run" else TURN_LANE
-            actor = self.actors[actor_id] = Actor(actor_id, planner, lane=lane)
+            actor = self.actors[actor_id] = Actor(actor_id, planner, self._home_of(actor_id), lane=lane)
         return actor
 
     def peek(self, actor_id: str) -> object | None:
@@ -85,6 +120,14 @@ class Scheduler:
         self._idle_cache.discard(actor_id)
         self.actors.pop(actor_id, None)
         return True
+
+    def remove(self, actor: Actor) -> None:
+        """Remove an actor from memory with everything that is not on disk."""
+        self.actors.pop(actor.id, None)
+        self._idle_cache.discard(actor.id)
+        actor.mailbox.clear()
+        actor.ready_commands.clear()
+        actor.batch = actor.failure = None
 
     def release_if_idle(self, actor: Actor) -> None:
         """Move an idle actor to the idle cache, or evict it.
@@ -113,6 +156,10 @@ class Scheduler:
         self._busy.discard(actor)
         if not self._busy:
             self._idle_event.set()
+        if actor in self._unsettled:
+            self._unsettled.discard(actor)
+            if not self._unsettled:
+                self._settled_event.set()
 
     @property
     def is_idle(self) -> bool:
@@ -124,6 +171,14 @@ class Scheduler:
         while self._busy:
             self._idle_event.clear()
             await self._idle_event.wait()
+
+    async def wait_until_settled(self, actor_ids: Iterable[str]) -> None:
+        """Wait until each of these actors was idle once. One caller may wait at a time."""
+        found = (self.actors.get(actor_id) for actor_id in actor_ids)
+        self._unsettled = {actor for actor in found if actor is not None and actor in self._busy}
+        while self._unsettled:
+            self._settled_event.clear()
+            await self._settled_event.wait()
 
     # --- time slices ----------------------------------------------------------------------------
 
@@ -163,7 +218,7 @@ class Scheduler:
                 if actor is None:
                     continue
                 try:
-                    self._work(actor)
+                    actor.home.work(actor)
                 except Exception:
                     report_incident("scheduler_failed", actor=actor.id)
             if monotonic_s() > self.slice_end and (ready or low_priority):

@@ -7,19 +7,24 @@ the others wait in the batch until its commit.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from wonder_server.actors.runtime.actor import Actor, Batch, Envelope, Outcome
 from wonder_server.core.actor.commands import Answer, Command, Stop
 from wonder_server.core.actor.planner import Planner
-from wonder_server.core.errors import WonderError
+from wonder_server.core.errors import WonderError, with_id
 from wonder_server.core.idempotency import CompletedRequest, check_replay
 from wonder_server.ports.journal import Entry
 
 Decisions = tuple[object, ...]
 """The decisions of a planner for one input."""
 
-PlannedCallback = Callable[[str, object, Sequence[object]], None]
-"""Called with the actor's id, an input and the decisions that the planner made for it."""
+_WITHOUT_EFFECT = (Answer, Stop)
+"""Commands that no handler starts to execute. A tuple, since Python builds a union anew for each test."""
+
+PlannedCallback = Callable[[str, Any, object, Sequence[object]], None]
+"""Called with the actor's id, its state, an input and the decisions that the planner made for it. The state
+is that of the actor's planner, after these decisions."""
 
 
 def step(actor: Actor, envelope: Envelope, now_ms: int, on_planned: PlannedCallback) -> list[Command]:
@@ -35,25 +40,27 @@ def step(actor: Actor, envelope: Envelope, now_ms: int, on_planned: PlannedCallb
         batch.due = True
         if _answer_repeated(actor, envelope, batch):
             return []
+    if envelope.entry_head is not None and envelope.entry_head != actor.entry_head:
+        batch.replies.append((envelope, Outcome((), {})))
+        return []
     batch.child_commits.extend(envelope.child_commits)
     planner, state, commit = actor.planner, actor.state, batch.commit
-    # A volatile run may end in compact form, which needs no rows: record them on demand.
-    defer_record = planner.compact_row is not None and not batch.due
-    if not defer_record and batch.recorded_entries < len(commit.entries):
-        batch.record()
-    before = commit.event_head
+    before = batch.event_head if envelope.reply is not None else 0
     decisions = planner.plan(state, envelope.input, now_ms)
     fault = planner.rejection(decisions) if decisions else None
     if fault is not None:
         batch.due |= not commit.entries
-        batch.replies.append((envelope, WonderError(fault)))
+        batch.replies.append((envelope, WonderError(with_id(fault, actor.id))))
         return []
-    _apply(actor, batch, decisions, now_ms, defer_record)
+    if batch.may_be_compact and not planner.may_be_compact(decisions):
+        batch.may_be_compact = False
+        batch.record()
+    _apply(actor, batch, decisions, now_ms)
     if decisions:
         actor.entry_head += 1
         commit.entries.append(Entry(actor.entry_head, now_ms, envelope.input, decisions))
-        on_planned(actor.id, envelope.input, decisions)
-    if not defer_record:
+        on_planned(actor.id, state, envelope.input, decisions)
+    if not batch.may_be_compact:
         batch.recorded_entries = len(commit.entries)
     if envelope.reply is not None:
         _answer(actor, envelope, batch, decisions, before)
@@ -67,22 +74,31 @@ def step(actor: Actor, envelope: Envelope, now_ms: int, on_planned: PlannedCallb
     return _ready_commands(actor, batch, decisions)
 
 
-def _apply(actor: Actor, batch: Batch, decisions: Decisions, now_ms: int, defer_record: bool) -> None:
-    """Apply the decisions to the state, and add their rows and events to the commit unless deferred."""
+def _apply(actor: Actor, batch: Batch, decisions: Decisions, now_ms: int) -> None:
+    """Apply the decisions to the state, and add their rows and events to the commit unless it may become
+    compact."""
     apply, record, state, commit = actor.planner.apply, actor.planner.record, actor.state, batch.commit
+    if batch.may_be_compact:
+        for decision in decisions:
+            apply(state, decision)
+        return
     since = len(commit.changes)
     for decision in decisions:
         apply(state, decision)
-        if not defer_record:
-            commit.add(record(state, decision), now_ms)
-    if not defer_record:
-        batch.collect_timers(since)
+        commit.add(record(state, decision), now_ms)
+    batch.collect_timers(since)
 
 
 def _ready_commands(actor: Actor, batch: Batch, decisions: Decisions) -> list[Command]:
     """Return the commands of the decisions to dispatch now. The others are added to the batch."""
     planner, state = actor.planner, actor.state
-    commands = [command for decision in decisions for command in planner.commands(state, decision)]
+    commanding = planner.commanding
+    commands = [
+        command
+        for decision in decisions
+        if type(decision) in commanding
+        for command in planner.commands(state, decision)
+    ]
     if not commands:
         return commands
     batch.due |= actor.parent_uncommitted and any(_has_side_effect(planner, command) for command in commands)
@@ -107,9 +123,9 @@ def _answer_repeated(actor: Actor, envelope: Envelope, batch: Batch) -> bool:
 
 def _answer(actor: Actor, envelope: Envelope, batch: Batch, decisions: Decisions, before: int) -> None:
     answer = {
-        **actor.planner.answer(decisions),
+        **actor.planner.answer(actor.state, decisions),
         "first_sequence": str(before + 1),
-        "last_sequence": str(batch.commit.event_head),
+        "last_sequence": str(batch.event_head),
     }
     request = envelope.request
     if request is not None:
@@ -119,17 +135,17 @@ def _answer(actor: Actor, envelope: Envelope, batch: Batch, decisions: Decisions
 
 
 def _has_side_effect(planner: Planner, command: Command) -> bool:
-    return not isinstance(command, Answer | Stop) and not planner.allows_early_dispatch(command)
+    return not isinstance(command, _WITHOUT_EFFECT) and not planner.allows_early_dispatch(command)
 
 
 def _may_dispatch_now(actor: Actor, batch: Batch, command: Command) -> bool:
     """Return True if ``command`` may be dispatched now. Otherwise it waits in the batch."""
-    if batch.due and (isinstance(command, Answer) or not _may_overtake(actor, batch, command)):
+    if batch.due and (type(command) is Answer or not _may_overtake(actor, batch, command)):
         batch.commands.append(command)
-        if isinstance(command, Stop):
+        if type(command) is Stop:
             batch.cancelled_operations.add(command.operation_id)
         return False
-    if not isinstance(command, Answer | Stop):
+    if not isinstance(command, _WITHOUT_EFFECT):
         batch.early_commands.append(command)
     return True
 

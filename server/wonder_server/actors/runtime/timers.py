@@ -20,6 +20,33 @@ _STALE_LIMIT = 1000
 """Number of cancelled entries above which, with as many live ones, the heap is rebuilt."""
 
 
+class ActorClocks:
+    """The leads of actors' times over the server's, for the life of this process.
+
+    The lead is positive if the clock was set back over a restart. The actor's time then continues at the end
+    of its record, so a timer waits for its remaining duration and not for the clock to catch up.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._offsets_ms: dict[str, int] = {}
+
+    def offset_ms(self, actor_id: str, committed_ms: int) -> int:
+        """Return the lead of an actor whose last commit was at ``committed_ms``."""
+        offset_ms = max(self._offsets_ms.get(actor_id, 0), committed_ms - self._clock.now_ms())
+        if offset_ms > 0:
+            self._offsets_ms[actor_id] = offset_ms
+        return max(0, offset_ms)
+
+    def now_ms(self, actor_id: str, committed_ms: int) -> int:
+        """Return the actor's time now."""
+        return self._clock.now_ms() + self.offset_ms(actor_id, committed_ms)
+
+    def server_time_ms(self, actor_id: str, committed_ms: int, at_ms: int) -> int:
+        """Return the server time of ``at_ms``, a time of the actor. 0 means never and stays 0."""
+        return max(1, at_ms - self.offset_ms(actor_id, committed_ms)) if at_ms else 0
+
+
 class Timers:
     """Calls ``on_timer(actor_id, operation_id)`` once, at or after the operation's time."""
 

@@ -9,19 +9,19 @@ events ended.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from wonder_server.actors.streaming.hub import Delta, Item, KeepAlive, StreamHub, Subscription, ended_ids
-from wonder_server.core.actor.planner import Planner
+from wonder_server.actors.streaming.hub import StreamHub
+from wonder_server.actors.streaming.items import Delta, Item, KeepAlive, PartKind, ended_ids
+from wonder_server.actors.streaming.subscription import Subscription
 from wonder_server.core.errors import Reason, error
 from wonder_server.ports.journal import Event, Journal
-from wonder_server.ports.records import Records
+from wonder_server.ports.scoped import ScopedRecords
 
 PAGE = 200
 MAX_HISTORY_EVENTS = 1000
 """Limit above the number of events that are committed and not yet published: those of one batch."""
-KEEP_ALIVE_AFTER_S = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +36,8 @@ class StreamSource:
     """The record and the live streams of one actor."""
 
     actor_id: str
-    planner: Planner
     journal: Journal
-    records: Records
+    records: ScopedRecords
     streams: StreamHub
 
 
@@ -80,7 +79,7 @@ class Attachment:
                 return page
         if self._keep_alive is None:
             await self._read_history()
-            self._keep_alive = _KeepAliveTimer(self.subscription)
+            self._keep_alive = _KeepAliveTimer(self.subscription, self._source.streams.keep_alive_after_s)
             partial_texts = [delta for delta in self._partial_texts if not self._has_ended(delta)]
             return [*partial_texts, CaughtUp(self.sequence)]
         while True:
@@ -117,7 +116,7 @@ class Attachment:
 
     async def _events(self, after: int, limit: int) -> list[Event]:
         source = self._source
-        return await source.journal.events(source.actor_id, source.planner, after, limit)
+        return await source.journal.events(source.actor_id, after, limit)
 
     def _has_ended(self, delta: Delta) -> bool:
         return delta.message_id in self._ended or delta.turn_id in self._ended
@@ -138,11 +137,12 @@ class Attachment:
 class _KeepAliveTimer:
     """Adds a `KeepAlive` to a subscription without recent items. It needs one timer and no task."""
 
-    def __init__(self, subscription: Subscription) -> None:
+    def __init__(self, subscription: Subscription, after_s: float) -> None:
         self._subscription = subscription
+        self._after_s = after_s
         self._loop = asyncio.get_running_loop()
         self._last = self._loop.time()
-        self._handle = self._loop.call_later(KEEP_ALIVE_AFTER_S, self._check)
+        self._handle = self._loop.call_later(self._after_s, self._check)
 
     def reset(self) -> None:
         self._last = self._loop.time()
@@ -152,22 +152,28 @@ class _KeepAliveTimer:
 
     def _check(self) -> None:
         idle = self._loop.time() - self._last
-        if idle >= KEEP_ALIVE_AFTER_S:
+        if idle >= self._after_s:
             self._subscription.push(KeepAlive())
             idle = 0.0
-        self._handle = self._loop.call_later(KEEP_ALIVE_AFTER_S - idle, self._check)
+        self._handle = self._loop.call_later(self._after_s - idle, self._check)
 
 
 async def attach(
-    source: StreamSource, *, after: int, tail_only: bool = False, wants_progress: bool = False
+    source: StreamSource,
+    *,
+    after: int,
+    tail_only: bool = False,
+    wants_progress: bool = False,
+    kinds: Collection[PartKind] = (),
 ) -> Attachment | None:
     """Attach a reader that has seen events up to ``after``. Return None if the actor does not exist.
 
-    ``wants_progress``: send the progress of a run's tasks too. Errors: CURSOR_OUT_OF_RANGE.
+    ``wants_progress``: send the progress of a run's tasks too. ``kinds``: send parts of messages of these
+    kinds too. Errors: CURSOR_OUT_OF_RANGE.
     """
     # Subscribe before reading the head, so that no event in between is missed.
     actor_id, streams = source.actor_id, source.streams
-    subscription, partial_texts = streams.subscribe(actor_id, wants_progress=wants_progress)
+    subscription, partial_texts = streams.subscribe(actor_id, wants_progress=wants_progress, kinds=kinds)
     try:
         head = await source.records.head(actor_id)
     except BaseException:
@@ -180,7 +186,7 @@ async def attach(
     if after > head and not tail_only:
         raise error(
             Reason.CURSOR_OUT_OF_RANGE,
-            f"The cursor {after} is beyond the last event, {head}. Attach with a sequence up to {head}.",
+            f"The cursor {after} is beyond the last event, {head}. Use a cursor of at most {head}.",
             field="after_sequence",
             last_sequence=str(head),
         )

@@ -13,22 +13,25 @@ from contextlib import asynccontextmanager
 
 from wonder_server.core.actor.commands import CallModel
 from wonder_server.core.budget import Account, Budget, tightest
+from wonder_server.core.conversation.model.event_payloads import Limit
 from wonder_server.core.conversation.model.inputs import Send
-from wonder_server.core.conversation.model.values import Limit
 from wonder_server.core.conversation.planning.budget_rules import Estimate, check_affordable, estimate
 from wonder_server.core.conversation.planning.limits import exhausted_fault, remaining
 from wonder_server.core.definitions.specs import PinnedAgent
 from wonder_server.core.frozen import replace
 from wonder_server.core.token_estimates import json_tokens
-from wonder_server.ports.accounts import Accounts
+from wonder_server.ports.scoped import ScopedAccounts
+
+_Key = tuple[str, object]
+"""A call: the id of its turn, and an object of its own."""
 
 
 class AgentBudgets:
     """Checks of agents' accounts. Without accounts, nothing is limited."""
 
-    def __init__(self, accounts: Accounts | None = None) -> None:
+    def __init__(self, accounts: ScopedAccounts | None = None) -> None:
         self._accounts = accounts
-        self._reserved: dict[str, Estimate] = {}
+        self._reserved: dict[str, dict[_Key, Estimate]] = {}
         """Estimated usage of model calls in progress, by agent id."""
 
     async def check_turn(self, send: Send) -> Send:
@@ -59,27 +62,32 @@ class AgentBudgets:
 
     @asynccontextmanager
     async def reserve(self, call: CallModel) -> AsyncIterator[Limit | None]:
-        """Reserve the estimated usage of ``call`` while it is in progress.
+        """Reserve the estimated usage of ``call`` until the context ends, when its usage is on disk.
 
         Yield None, or the limit that the agent has reached; then nothing is reserved.
         """
         if call.budget is None or self._accounts is None:
             yield None
             return
+        before = {**self._reserved.get(call.agent_id, {})}
         account = await self._account(self._accounts, call.agent_id)
         expected = estimate(account, json_tokens(call.request))
-        reserved = self._reserved.get(call.agent_id, Estimate())
+        # The account may be older than the end of a call. A turn has one call at a time, so the usage of its
+        # last one is on disk.
+        others = before | self._reserved.get(call.agent_id, {})
+        reserved = sum((each for (turn, _), each in others.items() if turn != call.turn_id), Estimate())
         limit = check_affordable(call.budget, account, reserved, expected, is_last=call.is_last)
         if limit is not None:
             yield limit
             return
-        self._reserved[call.agent_id] = reserved + expected
+        key = (call.turn_id, object())
+        self._reserved.setdefault(call.agent_id, {})[key] = expected
         try:
             yield None
         finally:
-            unspent = self._reserved.pop(call.agent_id) - expected
-            if unspent != Estimate():
-                self._reserved[call.agent_id] = unspent
+            del self._reserved[call.agent_id][key]
+            if not self._reserved[call.agent_id]:
+                del self._reserved[call.agent_id]
 
-    async def _account(self, accounts: Accounts, agent_id: str) -> Account:
+    async def _account(self, accounts: ScopedAccounts, agent_id: str) -> Account:
         return (await accounts.accounts([agent_id]))[agent_id]

@@ -14,16 +14,22 @@ from typing import Final
 
 from wonder_server.core.network_address import host_port
 
-MAX_CHUNK_LINE: Final = 32
+MAX_CHUNK_LINE: Final = 256
+"""Maximum bytes of the line with the size of a chunk. Its extensions are dropped."""
 
 _REQUEST_LINE: Final = re.compile(rb"([A-Z][A-Z-]{0,31}) ([!-\xff]+) HTTP/1\.([01])\Z")
 _AUTHORITY: Final = rb"(\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z._-]+)"
 _HOST_PORT: Final = re.compile(_AUTHORITY + rb":([0-9]{1,5})\Z")
 _ABSOLUTE: Final = re.compile(rb"(?i:http)://" + _AUTHORITY + rb"(?::([0-9]{1,5}))?([/?][!-\xff]*)?\Z")
 _PATH_SAFE: Final = re.compile(rb"[^#\\\x7f]*\Z")
-_HEADER: Final = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([ -~\t]*)\Z")
+_HEADER: Final = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([ -~\t\x80-\xff]*)\Z")
+_CONTROL: Final = re.compile("[\x80-\x9f\u2028\u2029]")
 _LENGTH: Final = re.compile(rb"[0-9]{1,18}\Z")
-_CHUNK: Final = re.compile(rb"([0-9A-Fa-f]{1,15})\r\n")
+_CHUNK: Final = re.compile(rb"([0-9A-Fa-f]{1,15})(?:[ \t]*;[ -~\t]*)?\r\n")
+_INTERIM: Final = re.compile(rb"HTTP/1\.[01] 1[0-9][0-9]")
+_OF_CONNECTION: Final = frozenset({b"connection", b"keep-alive", b"proxy-connection"})
+MAX_RESPONSE_HEAD: Final = 64 * 1024
+
 _NOT_ASCII: Final = re.compile(rb"[\x80-\xff]")
 
 _UNIQUE_HEADERS: Final = frozenset({b"host", b"content-length", b"transfer-encoding", b"proxy-authorization"})
@@ -176,19 +182,73 @@ class Body:
         return len(found) == 2
 
 
+class ResponseHead:
+    """The head of the response to a forwarded request. It gets ``Connection: close`` in place of the
+    server's own: the connection carries one request, and a client that reused it would lose the second."""
+
+    def __init__(self) -> None:
+        self._buffer = b""
+        self._complete = False
+
+    def feed(self, data: bytes) -> bytes:
+        """Return what to send for the next ``data`` received."""
+        if self._complete:
+            return data
+        self._buffer += data
+        sent: list[bytes] = []
+        while not self._complete:
+            head, found, rest = self._buffer.partition(b"\r\n\r\n")
+            if not b"HTTP/1.".startswith(head[:7]) or len(head) > MAX_RESPONSE_HEAD:
+                self._complete = True  # Forward what is no head as it is.
+                break
+            if not found:
+                break
+            self._buffer = rest
+            is_interim = _INTERIM.match(head) is not None
+            sent.append((head if is_interim else _closing(head)) + found)
+            self._complete = not is_interim
+        if self._complete:
+            sent.append(self.rest())
+        return b"".join(sent)
+
+    def rest(self) -> bytes:
+        """Return what is left at the end of the connection."""
+        self._complete, rest, self._buffer = True, self._buffer, b""
+        return rest
+
+
+def _closing(head: bytes) -> bytes:
+    first, *lines = head.split(b"\r\n")
+    kept = [line for line in lines if line.partition(b":")[0].strip().lower() not in _OF_CONNECTION]
+    return b"\r\n".join([first, *kept, b"Connection: close"])
+
+
 def _headers(lines: list[bytes]) -> list[tuple[bytes, bytes]]:
     headers: list[tuple[bytes, bytes]] = []
     seen: set[bytes] = set()
     for line in lines:
         found = _HEADER.match(line)
         if found is None:
-            raise BadRequest("A header is not a name, a colon and a value of printable ASCII on one line.")
+            raise BadRequest("A header is not a name, a colon and a value of printable text on one line.")
+        if not found[2].isascii():
+            _check_text(found[1], found[2])
         name = found[1].lower()
         if name in _UNIQUE_HEADERS and name in seen:
             raise BadRequest(f"The header {name.decode('ascii')} occurs twice.")
         seen.add(name)
         headers.append((found[1], found[2].rstrip(b" \t")))
     return headers
+
+
+def _check_text(name: bytes, value: bytes) -> None:
+    """Raise `BadRequest` unless a value with other bytes than ASCII is UTF-8 without control characters and
+    line ends, in a header that the proxy does not interpret."""
+    try:
+        text = value.decode("utf-8")
+    except UnicodeDecodeError:
+        text = "\x80"
+    if name.lower() in _UNIQUE_HEADERS or _CONTROL.search(text):
+        raise BadRequest("A header is not a name, a colon and a value of printable text on one line.")
 
 
 def _framing(unique: dict[bytes, bytes], *, has_chunks: bool) -> int | None:

@@ -22,12 +22,20 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined]
 
-from wonder_server.adapters.egress.dialing import Dialer, refused
-from wonder_server.adapters.egress.parsing import BadRequest, Body, parse
-from wonder_server.core.definitions.network_policy import allow_only, is_named
+from wonder_server.adapters.egress.dialing import Dialer
+from wonder_server.adapters.egress.parsing import BadRequest, Body, ResponseHead, parse
+from wonder_server.adapters.egress.upstream import (
+    MAX_HEAD,
+    REQUEST_TIMEOUT_S,
+    Refusal,
+    authorization,
+    check_before_upstream,
+    connect_through,
+)
+from wonder_server.core.definitions.network_policy import allow_only
 from wonder_server.core.definitions.resources import NetworkPolicy
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.network_address import host_port, parse_address
@@ -35,12 +43,11 @@ from wonder_server.logs import logger
 
 _log = logger("egress")
 
-MAX_HEAD: Final = 64 * 1024
 MAX_CONNECTIONS: Final = 256
 """Maximum number of connections of one socket's lease. A command in a sandbox could open thousands."""
 MAX_RECENT_FAILURES: Final = 100
-REQUEST_TIMEOUT_S: Final = 10
-"""Maximum seconds until a client of the proxy has sent its request."""
+MIN_BYTES: Final = 4_096
+"""Bytes that a connection with a limit ``slow_s`` must move in that time, in both directions together."""
 
 _HIGH_WATER: Final = 256 * 1024
 
@@ -50,17 +57,25 @@ class Lease:
 
     ``owner`` is for the log. ``problem`` is the last rejection. With ``chained``, connections use the
     operator's own proxy if the environment names one for the host. A connection ends after ``idle_s`` seconds
-    without a byte; 0 sets no limit.
+    without a byte, and after ``slow_s`` seconds with fewer than `MIN_BYTES`; 0 sets no limit.
     """
 
     def __init__(
-        self, egress: Egress, policy: NetworkPolicy, owner: str, *, chained: bool, idle_s: float = 0
+        self,
+        egress: Egress,
+        policy: NetworkPolicy,
+        owner: str,
+        *,
+        chained: bool,
+        idle_s: float,
+        slow_s: float,
     ) -> None:
         self.token = secrets.token_hex(24)
         self.policy = policy
         self.owner = owner
         self.chained = chained
         self.idle_s = idle_s
+        self.slow_s = slow_s
         self.problem: WonderError | None = None
         self.recent_failures: dict[str, WonderError] = {}
         """Targets whose last connection attempt failed, with the error."""
@@ -92,7 +107,9 @@ class Lease:
         self._log_timer = None
         if self._refused_count:
             host, port = self._last_refused
-            _log.warning("egress_refused", who=self.owner, host=host, port=port, refused=self._refused_count)
+            _log.warning(
+                "egress_refused", owner=self.owner, host=host, port=port, refused=self._refused_count
+            )
             self._refused_count = 0
             self._log_timer = asyncio.get_running_loop().call_later(1, self._log)
 
@@ -131,7 +148,13 @@ class Egress:
         self._closed = False
 
     async def lease(
-        self, policy: NetworkPolicy, owner: str, *, chained: bool = False, idle_s: float = 0
+        self,
+        policy: NetworkPolicy,
+        owner: str,
+        *,
+        chained: bool = False,
+        idle_s: float = 0,
+        slow_s: float = 0,
     ) -> Lease:
         """Return a new lease. SERVER_DRAINING after the proxy was closed."""
         if self._closed:
@@ -139,7 +162,7 @@ class Egress:
         if self._opening is None:
             self._opening = asyncio.create_task(self._open())
         await asyncio.shield(self._opening)
-        lease = Lease(self, policy, owner, chained=chained, idle_s=idle_s)
+        lease = Lease(self, policy, owner, chained=chained, idle_s=idle_s, slow_s=slow_s)
         self._leases[lease.token] = lease
         return lease
 
@@ -230,19 +253,6 @@ class Egress:
             client.abort()
 
 
-class _Refusal(Exception):
-    """A response of the proxy itself that rejects a request."""
-
-    def __init__(self, status: str, headers: str = "", text: str = "") -> None:
-        super().__init__(status)
-        body = f"{text or status}\n".encode("utf-8", "replace")
-        head = (
-            f"HTTP/1.1 {status}\r\n{headers}Content-Type: text/plain; charset=utf-8\r\nContent-Length:"
-            f" {len(body)}\r\nConnection: close\r\n\r\n"
-        )
-        self.answer = head.encode() + body
-
-
 class _ProxyEnd(asyncio.Protocol):
     """One end of a connection through the proxy. The other end sends what this one receives."""
 
@@ -256,12 +266,12 @@ class _ProxyEnd(asyncio.Protocol):
         transport.set_write_buffer_limits(_HIGH_WATER)
 
     def data_received(self, data: bytes) -> None:
-        self.on_activity()
+        self.on_moved(len(data))
         if self.other is not None and self.other.transport is not None:
-            self.other.on_activity()
+            self.other.on_moved(len(data))
             self.other.transport.write(data)
 
-    def on_activity(self) -> None:
+    def on_moved(self, count: int) -> None:
         """Record that bytes moved through the connection."""
 
     def eof_received(self) -> bool:
@@ -290,6 +300,21 @@ class _ProxyEnd(asyncio.Protocol):
             self.transport.abort()
 
 
+class _RemoteEnd(_ProxyEnd):
+    """A connection to the server of an http URL."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._head = ResponseHead()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(self._head.feed(data))
+
+    def eof_received(self) -> bool:
+        super().data_received(self._head.rest())
+        return super().eof_received()
+
+
 class _ClientEnd(_ProxyEnd):
     """A connection of a subprocess. After its request, bytes are copied in both directions."""
 
@@ -301,8 +326,10 @@ class _ClientEnd(_ProxyEnd):
         self._body: Body | None = None
         self._idle_s = 0.0
         self._last_activity = 0.0
+        self._moved = 0
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._slow_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -333,20 +360,31 @@ class _ClientEnd(_ProxyEnd):
     def connection_lost(self, reason: Exception | None) -> None:
         super().connection_lost(reason)
         self._egress.on_disconnected(self)
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._slow_timer):
+            if timer is not None:
+                timer.cancel()
         if self._task is not None:
             self._task.cancel()
 
-    def on_activity(self) -> None:
+    def on_moved(self, count: int) -> None:
+        self._moved += count
         self._last_activity = asyncio.get_running_loop().time()
 
-    def start_idle_timer(self, idle_s: float) -> None:
-        """End the connection after ``idle_s`` seconds without a byte in either direction. 0 sets no limit."""
-        self._idle_s = idle_s
-        if idle_s:
-            self.on_activity()
+    def start_timers(self, lease: Lease) -> None:
+        """End the connection when it moves no byte, or few, for as long as the lease allows."""
+        self._idle_s = lease.idle_s
+        if lease.idle_s:
+            self.on_moved(0)
             self._check_idle()
+        if lease.slow_s:
+            self._check_speed(lease.slow_s, -MIN_BYTES)
+
+    def _check_speed(self, slow_s: float, moved_before: int) -> None:
+        if self._moved - moved_before < MIN_BYTES:
+            self._end()
+            return
+        loop = asyncio.get_running_loop()
+        self._slow_timer = loop.call_later(slow_s, self._check_speed, slow_s, self._moved)
 
     def _check_idle(self) -> None:
         loop = asyncio.get_running_loop()
@@ -354,6 +392,9 @@ class _ClientEnd(_ProxyEnd):
         if remaining > 0:
             self._timer = loop.call_later(remaining, self._check_idle)
             return
+        self._end()
+
+    def _end(self) -> None:
         if self.other is not None:
             self.other.abort()
         self.abort()
@@ -362,7 +403,7 @@ class _ClientEnd(_ProxyEnd):
         assert self.transport is not None
         try:
             await self._open_upstream()
-        except _Refusal as refusal:
+        except Refusal as refusal:
             self.transport.write(refusal.answer)
             self.transport.close()
         except OSError:
@@ -372,29 +413,29 @@ class _ClientEnd(_ProxyEnd):
         assert self.transport is not None
         head, found, rest = self._head.partition(b"\r\n\r\n")
         if not found:
-            raise _Refusal("431 Request Header Fields Too Large")
+            raise Refusal("431 Request Header Fields Too Large")
         try:
             request = parse(head)
             body = None if request.is_tunnel else Body(request.length)
             initial = rest if body is None else body.feed(rest)
         except BadRequest as problem:
-            raise _Refusal("400 Bad Request", text=str(problem)) from None
+            raise Refusal("400 Bad Request", text=str(problem)) from None
         lease = self._egress.lease_of(self, request.credential)
         if lease is None:
             challenge = 'Proxy-Authenticate: Basic realm="wonder"\r\n'
-            raise _Refusal("407 Proxy Authentication Required", challenge)
+            raise Refusal("407 Proxy Authentication Required", challenge)
         upstream = self._egress.upstream(lease, request.scheme, request.host, request.port)
         connection = await self._connect_target(lease, request.host, request.port, upstream)
         try:
             if body is None:
                 if upstream:
                     target = host_port(request.host, request.port)
-                    await _connect_through_upstream(connection, upstream, target)
+                    await connect_through(connection, upstream, target)
                 # Respond before the target can send: an ssh server sends immediately.
                 self.transport.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
             else:
-                initial = request.head(*_authorization(upstream), absolute=bool(upstream)) + initial
-            remote = _ProxyEnd()
+                initial = request.head(*authorization(upstream), absolute=bool(upstream)) + initial
+            remote = _ProxyEnd() if body is None else _RemoteEnd()
             remote.other = self
             await asyncio.get_running_loop().create_connection(lambda: remote, sock=connection)
         except BaseException:
@@ -403,7 +444,7 @@ class _ClientEnd(_ProxyEnd):
         self.other, self._body = remote, body
         assert remote.transport is not None
         remote.transport.write(initial)
-        self.start_idle_timer(lease.idle_s)
+        self.start_timers(lease)
         self.transport.resume_reading()
 
     async def _connect_target(self, lease: Lease, host: str, port: int, upstream: str) -> socket.socket:
@@ -413,7 +454,7 @@ class _ClientEnd(_ProxyEnd):
                 connection = await dialer.connect(host, port, lease.policy)
                 lease.recent_failures.pop(host_port(host, port), None)
                 return connection
-            await _check_before_upstream(dialer, lease, host, port)
+            await check_before_upstream(dialer, lease.policy, host, port)
             parts = urlsplit(upstream)
             proxy_host, proxy_port = parts.hostname or "", parts.port or 80
             return await dialer.connect(proxy_host, proxy_port, allow_only(host_port(proxy_host, proxy_port)))
@@ -426,52 +467,6 @@ class _ClientEnd(_ProxyEnd):
                 lease.recent_failures[host_port(host, port)] = problem
                 if len(lease.recent_failures) > MAX_RECENT_FAILURES:
                     del lease.recent_failures[next(iter(lease.recent_failures))]
-            raise _Refusal(
+            raise Refusal(
                 "403 Forbidden" if denied else "502 Bad Gateway", text=problem.fault.message
             ) from None
-
-
-async def _check_before_upstream(dialer: Dialer, lease: Lease, host: str, port: int) -> None:
-    """Apply the policy before the operator's proxy gets the host.
-
-    A name that does not resolve here passes, unless ``http_only_allowed`` is set and ``http_allow`` does not
-    name it.
-    """
-    try:
-        await dialer.addresses(host, port, lease.policy)
-    except WonderError as problem:
-        if problem.fault.reason is not Reason.TASK_FAILED:
-            raise
-        if lease.policy.http_only_allowed and not is_named(lease.policy, host, port):
-            raise refused(host, port) from None
-
-
-async def _connect_through_upstream(connection: socket.socket, upstream: str, target: str) -> None:
-    """Request a connection to ``target`` from the operator's proxy."""
-    loop = asyncio.get_running_loop()
-    lines = [
-        f"CONNECT {target} HTTP/1.1".encode(),
-        f"Host: {target}".encode(),
-        *(name + b": " + value for name, value in _authorization(upstream)),
-        b"",
-        b"",
-    ]
-    await loop.sock_sendall(connection, b"\r\n".join(lines))
-    head = b""
-    async with asyncio.timeout(REQUEST_TIMEOUT_S):
-        # Read single bytes: those after the head belong to the subprocess.
-        while not head.endswith(b"\r\n\r\n") and len(head) < MAX_HEAD:
-            received = await loop.sock_recv(connection, 1)
-            if not received:
-                break
-            head += received
-    if head.split(b" ", 2)[1:2] != [b"200"]:
-        raise _Refusal("502 Bad Gateway", text=f"The operator's proxy cannot connect to {target}.")
-
-
-def _authorization(upstream: str) -> list[tuple[bytes, bytes]]:
-    parts = urlsplit(upstream) if upstream else None
-    if parts is None or not parts.username:
-        return []
-    plain = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()
-    return [(b"Proxy-Authorization", b"Basic " + base64.b64encode(plain))]

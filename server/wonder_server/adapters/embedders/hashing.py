@@ -12,13 +12,13 @@ import asyncio
 import math
 import re
 import sys
-import unicodedata
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Final
 from zlib import crc32
 
+from wonder_server.core.content.normal_text import nfkc
 from wonder_server.core.memory.stop_words import STOP_WORDS
 
 MAX_CHARACTERS: Final = 8_000
@@ -46,7 +46,7 @@ _Features = tuple[tuple[int, float], ...]
 class HashingEmbedder:
     """Implements `Embedder` by feature hashing, with sub-linear term frequency and unit length."""
 
-    share: float = 0.15
+    share: float = 0.05
 
     def __init__(self, dimensions: int = 384) -> None:
         self.name = f"hashing-2-{dimensions}"
@@ -64,7 +64,7 @@ class HashingEmbedder:
         """Do nothing: there is nothing to close."""
 
     def _vector(self, text: str) -> bytes:
-        words = Counter(_WORD.findall(unicodedata.normalize("NFKC", text[:MAX_CHARACTERS]).casefold()))
+        words = Counter(_WORD.findall(nfkc(text[:MAX_CHARACTERS]).casefold()))
         # A few words touch few dimensions, so the others are not visited.
         touched = defaultdict[int, float](float) if len(words) <= _SHORT_TEXT_WORDS else None
         values = [0.0] * self.dimensions if touched is None else touched

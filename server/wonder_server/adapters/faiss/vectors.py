@@ -280,7 +280,7 @@ class FaissVectors:
         try:
             self._snapshots.save(agent_id, index)
         except OSError as problem:
-            _log.warning("vector_index_save_failed", agent=agent_id, why=problem.strerror)
+            _log.warning("vector_index_save_failed", agent=agent_id, problem=problem.strerror)
             return False
         index.changes = 0
         return True

@@ -82,6 +82,7 @@ class FileBlobs:
             raise error(
                 Reason.STORAGE_UNAVAILABLE,
                 f"The object {self._path(key)} is damaged. Restore it from a backup.",
+                object=key,
             )
         return content
 

@@ -20,6 +20,9 @@ _log = logger("store")
 
 RESERVE_NAME: Final = "RESERVE"
 _MIB: Final = 1 << 20
+_LONG_LOG_FREE_BYTES: Final = 1 << 30
+"""Free space from which on WAL files may be long. It is twice what the WAL files of 34 stores take, at 16 MiB
+each, so it does not disappear between two updates unless another program fills the disk."""
 
 
 def free_bytes(folder: Path) -> int:
@@ -74,6 +77,19 @@ class DiskSpaceGuard:
         except OSError:
             return False
 
+    def max_log_bytes(self) -> int | None:
+        """Return the size from which on a WAL file should be checkpointed; None if it may be long.
+
+        A checkpoint can grow the store by the size of the WAL. On a disk that may be full soon, the growth
+        must fit in the reserve.
+        """
+        if not self._reserve:
+            return None
+        try:
+            return None if self._free(self._folder) >= _LONG_LOG_FREE_BYTES else self._reserve // 2
+        except OSError:
+            return self._reserve // 2
+
     def update(self) -> bool:
         """Measure the free space, and release or fill the reserve. Return True while the disk is full."""
         if not self._reserve:
@@ -81,7 +97,8 @@ class DiskSpaceGuard:
         try:
             free, reserved = self._free(self._folder), self._reserved_bytes()
             self._available = free + reserved
-            if self._is_full:
+            if self._is_full or (not reserved and self._file.exists()):
+                # The file is empty: the disk was full, maybe when an earlier process stopped.
                 enough = self._available >= self._resume_bytes
             else:
                 enough = free >= self._low_bytes if reserved else free >= self._reserve + self._low_bytes

@@ -11,7 +11,7 @@ import asyncio
 import re
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeVar
@@ -23,7 +23,7 @@ from wonder_server.adapters.git.hosts.local_origins import LocalOrigins
 from wonder_server.adapters.git.repositories import GitRepositories, retry_on_conflict
 from wonder_server.adapters.git.storage import merging, queries
 from wonder_server.adapters.git.storage.bare_repository import BareRepository, RefConflictError
-from wonder_server.adapters.git.storage.command import GitError, ThreadPool
+from wonder_server.adapters.git.storage.command import FILE_BLOCK_BYTES, GitError, ThreadPool
 from wonder_server.adapters.git.storage.references import BrokenReferenceError, HostRepositoryError
 from wonder_server.core.definitions.resources import NetworkPolicy
 from wonder_server.core.errors import Reason, WonderError, error
@@ -42,6 +42,13 @@ COPY_TIMEOUT_S: Final = 1_800.0
 IDLE_TIMEOUT_S: Final = 30.0
 """Seconds without a byte after which a connection to a git server ends. A git server that prepares an answer
 sends a keep-alive packet every 5 seconds (``uploadpack.keepAlive``)."""
+
+SLOW_TIMEOUT_S: Final = 300.0
+"""Seconds in which a connection to a git server must move 4 KiB. A server that sends a byte a second would
+otherwise occupy a thread for half an hour, the timeout of a copy."""
+
+DEFAULT_FETCH_BYTES: Final = 8 << 30
+"""Maximum bytes that one fetch writes, unless the operator sets another limit."""
 
 MAX_PER_PROJECT: Final = 2
 """Maximum number of concurrent copies and merges of one project. Further ones wait without a thread."""
@@ -67,6 +74,15 @@ class _Connection:
 
 
 @dataclass(frozen=True, slots=True)
+class _RecentCopy:
+    """The last update of a copy: the origin's address and default branch, and the monotonic time."""
+
+    url: str
+    at_s: float
+    default_branch: str
+
+
+@dataclass(frozen=True, slots=True)
 class _MergeRequest:
     """The arguments of `GitOrigins.publish`."""
 
@@ -82,6 +98,7 @@ class GitOrigins:
 
     Connections to other machines go through ``egress`` and use the threads of ``remote_pool`` (default:
     ``pool``), so that a slow git server does not delay folders of the host. ``hosts`` names these folders.
+    One fetch from another machine writes at most ``max_fetch_bytes``: git keeps it as one pack.
     """
 
     def __init__(
@@ -92,6 +109,7 @@ class GitOrigins:
         hosts: HostAccess,
         *,
         remote_pool: ThreadPool | None = None,
+        max_fetch_bytes: int = DEFAULT_FETCH_BYTES,
     ) -> None:
         self._repositories = repositories
         self._pool = pool
@@ -100,9 +118,10 @@ class GitOrigins:
         self._egress = egress
         self._hosts = HostFolders(hosts.roots, hosts.forbidden)
         self._local = LocalOrigins(self._hosts, updates_checkouts=hosts.updates_checkouts)
-        self._copy_tasks: dict[str, asyncio.Task[str]] = {}
+        self._max_fetch_bytes = max_fetch_bytes // FILE_BLOCK_BYTES * FILE_BLOCK_BYTES
+        self._copy_tasks: dict[tuple[str, str], asyncio.Task[str]] = {}
         self._locks: dict[str, asyncio.Lock] = {}
-        self._recent_copies: dict[str, tuple[float, str]] = {}
+        self._recent_copies: dict[str, _RecentCopy] = {}
 
     async def check(self, url: str, network: NetworkPolicy) -> None:
         await self.permit(url)
@@ -119,13 +138,19 @@ class GitOrigins:
     async def fetch(self, origin: Remote, *, refresh: bool = False) -> str:
         await self.permit(origin.url)
         known = self._recent_copies.get(origin.name)
-        if known and not refresh and time.monotonic() - known[0] < COPY_MAX_AGE_S:
-            return origin.default_branch or known[1]
-        task = self._copy_tasks.get(origin.name)
+        if (
+            known is not None
+            and known.url == origin.url
+            and not refresh
+            and time.monotonic() - known.at_s < COPY_MAX_AGE_S
+        ):
+            return origin.default_branch or known.default_branch
+        key = (origin.name, origin.url)
+        task = self._copy_tasks.get(key)
         if task is None or refresh:
             task = asyncio.create_task(self._run_copy(origin))
-            self._copy_tasks[origin.name] = task
-            task.add_done_callback(partial(self._on_copy_done, origin.name))
+            self._copy_tasks[key] = task
+            task.add_done_callback(partial(self._on_copy_done, key))
         try:
             async with asyncio.timeout(FETCH_WAIT_S):
                 default_branch = await asyncio.shield(task)
@@ -166,17 +191,15 @@ class GitOrigins:
             task.cancel()
         await asyncio.gather(*self._copy_tasks.values(), return_exceptions=True)
 
-    def _on_copy_done(self, name: str, task: asyncio.Task[str]) -> None:
-        if self._copy_tasks.get(name) is task:
-            del self._copy_tasks[name]
+    def _on_copy_done(self, key: tuple[str, str], task: asyncio.Task[str]) -> None:
+        if self._copy_tasks.get(key) is task:
+            del self._copy_tasks[key]
         if not task.cancelled():
             task.exception()  # Retrieved, so that asyncio logs no warning if no caller waits.
 
     async def _run_copy(self, origin: Remote) -> str:
         async with self._connect(origin) as connection:
-            default_branch = await self._run_exclusive(origin, partial(self._copy, connection))
-        self._recent_copies[origin.name] = (time.monotonic(), default_branch)
-        return default_branch
+            return await self._run_exclusive(origin, partial(self._timed_copy, connection))
 
     @asynccontextmanager
     async def _connect(self, origin: Remote) -> AsyncIterator[_Connection]:
@@ -188,14 +211,23 @@ class GitOrigins:
         # The operator's HTTP proxy does not serve ssh and git's own protocol.
         chained = origin.url.startswith(("http://", "https://"))
         owner = f"repository {origin.name}"
-        with await self._egress.lease(origin.network, owner, chained=chained, idle_s=IDLE_TIMEOUT_S) as lease:
+        lease = await self._egress.lease(
+            origin.network, owner, chained=chained, idle_s=IDLE_TIMEOUT_S, slow_s=SLOW_TIMEOUT_S
+        )
+        with lease:
             yield _Connection(origin, bare, lease)
 
     async def _run_exclusive(self, origin: Remote, work: Callable[[], T]) -> T:
-        """Run ``work`` in a thread: one call per origin, and `MAX_PER_PROJECT` per project, at a time."""
+        """Run ``work`` in a thread: one call per origin and per copy, and `MAX_PER_PROJECT` per project, at a
+        time.
+
+        After an update of the origin's address, copies of both addresses may be due. The one that begins last
+        decides what the copy holds.
+        """
         pool = self._pool if is_local(origin.url) else self._remote_pool
         slots = self._project_slots.setdefault(origin.project, asyncio.Semaphore(MAX_PER_PROJECT))
-        async with self._locks.setdefault(origin.url, asyncio.Lock()), slots:
+        copy = self._locks.setdefault(origin.name, asyncio.Lock())
+        async with copy, self._locks.setdefault(origin.url, asyncio.Lock()), slots:
             return await pool.run(work)
 
     # --- run in a thread --------------------------------------------------------------------------
@@ -208,6 +240,14 @@ class GitOrigins:
             raise error(
                 Reason.FIELD_INVALID, f"'{url}' cannot be used as a repository: {problem}.", field="url"
             ) from None
+
+    def _timed_copy(self, connection: _Connection) -> str:
+        """Do as `_copy`, and note the address and the time, or that the copy may hold parts of several."""
+        origin = connection.origin
+        self._recent_copies.pop(origin.name, None)
+        default_branch = self._copy(connection)
+        self._recent_copies[origin.name] = _RecentCopy(origin.url, time.monotonic(), default_branch)
+        return default_branch
 
     def _copy(self, connection: _Connection) -> str:
         """Create or update the copy. Return the branch that the origin's HEAD names, or ``main``."""
@@ -229,18 +269,40 @@ class GitOrigins:
                 ).out.decode("utf-8", "replace")
             )
             bare.git.run_remote(
-                bare.folder, "fetch", "--quiet", "--prune", "--no-tags", "--no-write-fetch-head",
-                "--no-auto-gc", "--no-recurse-submodules", "--", origin.url,
+                bare.folder, "-c", "fetch.unpackLimit=1", "fetch", "--quiet", "--prune", "--no-tags",
+                "--no-write-fetch-head", "--no-auto-gc", "--no-recurse-submodules", "--", origin.url,
                 "+refs/heads/*:refs/heads/origin/*", "^refs/heads/wonder/*", seconds=COPY_TIMEOUT_S,
-                lease=lease,
+                lease=lease, max_file_bytes=self._max_fetch_bytes,
             )  # fmt: skip
         except (GitError, HostRepositoryError, BrokenReferenceError, WonderError) as problem:
+            if lease is not None and self._remove_too_large(bare):
+                raise self._too_large() from None
             raise _egress_refusal(lease) or _unreachable(origin, problem) from None
         return default_branch[1] if default_branch else "main"
 
+    def _remove_too_large(self, bare: BareRepository) -> bool:
+        """Remove the unfinished packs at which a fetch was ended for its size. Return True if there were
+        any."""
+        found = False
+        for pack in bare.folder.glob("objects/pack/tmp_pack_*"):
+            with suppress(FileNotFoundError):
+                # Packs that are being written for other work are smaller.
+                if pack.stat().st_size >= self._max_fetch_bytes:
+                    pack.unlink()
+                    found = True
+        return found
+
+    def _too_large(self) -> WonderError:
+        return error(
+            Reason.LIMIT_EXCEEDED,
+            f"The repository sends more than {self._max_fetch_bytes} bytes at once. Use a smaller one, "
+            "or ask the operator to raise the setting repository_bytes.",
+            limit=str(self._max_fetch_bytes),
+        )
+
     def _merge(self, connection: _Connection, request: _MergeRequest) -> Merged:
         bare, target, source = connection.bare, request.target, request.source
-        self._copy(connection)
+        self._timed_copy(connection)
         ours = bare.head(f"origin/{target}")
         if not ours and queries.has_branches(bare, "origin"):
             raise error(

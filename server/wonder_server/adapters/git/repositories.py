@@ -22,6 +22,9 @@ T = TypeVar("T")
 
 MAX_ATTEMPTS: Final = 5
 """Attempts for a change whose branch other changes move meanwhile."""
+MAX_PACKS: Final = 50
+"""Number of packs from which a repository is packed. Each fetch with new objects leaves one."""
+
 PACK_THRESHOLD: Final = 27
 """Loose objects in one of git's 256 folders that trigger packing: about 7,000 in total."""
 
@@ -56,8 +59,11 @@ class GitRepository:
     async def search(self, at: str, words: Sequence[str], prefix: str, limit: int) -> SearchResult:
         return await self.run_in_thread(partial(queries.search, self.bare, at, words, prefix, limit))
 
-    async def history(self, at: str, paths: Sequence[str], skip: int, limit: int) -> list[Commit]:
-        return await self.run_in_thread(partial(queries.history, self.bare, at, paths, skip, limit))
+    async def history(
+        self, at: str, paths: Sequence[str], skip: int, limit: int, *, current_only: bool = False
+    ) -> list[Commit]:
+        work = partial(queries.history, self.bare, at, paths, skip, limit, current_only=current_only)
+        return await self.run_in_thread(work)
 
     async def diff(self, base: str, at: str, paths: Sequence[str], max_bytes: int) -> Diff:
         return await self.run_in_thread(partial(diffing.diff, self.bare, base, at, paths, max_bytes))
@@ -158,7 +164,10 @@ class GitRepositories:
         await self._pool.run(self._remove_leftovers)
 
     async def pack(self) -> None:
-        """Pack repositories with many loose objects, and delete objects unreferenced for two weeks. Slow."""
+        """Pack repositories with many loose objects or packs, and delete objects unreferenced for two weeks.
+
+        Slow.
+        """
         for name in await self.names():
             await self._pool.run(partial(_pack, self.of(name).bare))
 
@@ -193,7 +202,9 @@ def retry_on_conflict(work: Callable[[], T]) -> T:
 def _pack(bare: BareRepository) -> None:
     # One of the 256 folders represents all, as in git's own estimate.
     loose = bare.folder / "objects" / "17"
-    if bare.exists() and loose.is_dir() and sum(1 for _ in loose.iterdir()) >= PACK_THRESHOLD:
+    has_many = loose.is_dir() and sum(1 for _ in loose.iterdir()) >= PACK_THRESHOLD
+    packs = sum(1 for _ in bare.folder.glob("objects/pack/*.pack"))
+    if bare.exists() and (has_many or packs >= MAX_PACKS):
         options = RunOptions(seconds=PACK_TIMEOUT_S)
         bare.git.run(bare.folder, "gc", "--quiet", "--prune=2.weeks.ago", options=options)
 
@@ -217,6 +228,7 @@ def merge(
     """Merge ``source`` into the branch ``target``; see the port. Raises `RefConflictError`."""
     ours, theirs = bare.head(target), bare.resolve(source)
     if not theirs or (ours and merging.is_ancestor(bare, theirs, ours)):
+        merging.refuse_unneeded(resolutions)
         return Merged(commit=queries.with_paths(bare, bare.commits([ours]))[0] if ours else None)
     tree, conflicts = merging.merge_with_resolutions(bare, ours, theirs, resolutions)
     if conflicts or dry:

@@ -221,6 +221,7 @@ class GitWorkspaces:
         bare = self._bare(work)
         theirs = bare.resolve(source)
         if not theirs or (ours is not None and merging.is_ancestor(bare, theirs, ours.id)):
+            merging.refuse_unneeded(resolutions)
             return Merged(commit=ours, tree=ours.tree if ours else "")
         tree, conflicts = merging.merge_with_resolutions(bare, ours.id if ours else "", theirs, resolutions)
         if conflicts:

@@ -20,7 +20,8 @@ class MemoryBlobs:
     async def get(self, key: str) -> bytes | None:
         content = self.contents.get(key)
         if content is not None and key_of(content) != key:
-            raise error(Reason.STORAGE_UNAVAILABLE, f"The object {key} is damaged. Restore it from a backup.")
+            message = f"The object {key} is damaged. Restore it from a backup."
+            raise error(Reason.STORAGE_UNAVAILABLE, message, object=key)
         return content
 
     async def exists(self, key: str) -> bool:

@@ -7,11 +7,20 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from wonder_server.core.definitions.references import Reference
-from wonder_server.core.definitions.resources import Agent, Definition, Library, Project, Resource
-from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.core.definitions.resources import (
+    Agent,
+    Definition,
+    File,
+    Library,
+    Project,
+    Resource,
+)
+from wonder_server.core.errors import Reason, WonderError, error, not_found
+from wonder_server.core.idempotency import request_id_reused
+from wonder_server.ports.blobs import UnreferencedObject
 from wonder_server.ports.catalog import ANSWER_TTL_MS, Answer, Change, DefinitionQuery, Put
 
-N = TypeVar("N", Library, Agent, Project)
+N = TypeVar("N", Library, Agent, Project, File)
 
 
 @dataclass
@@ -22,6 +31,7 @@ class _Tables:
     definitions: dict[str, tuple[Definition, ...]] = field(default_factory=dict)
     agents: dict[str, Agent] = field(default_factory=dict)
     projects: dict[str, Project] = field(default_factory=dict)
+    files: dict[str, File] = field(default_factory=dict)
     answers: dict[str, Answer] = field(default_factory=dict)
 
     def copy(self) -> _Tables:
@@ -30,6 +40,7 @@ class _Tables:
             dict(self.definitions),
             dict(self.agents),
             dict(self.projects),
+            dict(self.files),
             dict(self.answers),
         )
 
@@ -47,20 +58,23 @@ class _Tables:
                 return list(self.agents.values())
             case Project():
                 return list(self.projects.values())
+            case File():
+                return list(self.files.values())
 
 
 class MemoryCatalog:
-    """Implements `wonder_server.ports.catalog.Catalog`."""
+    """Implements the port ``Catalog``, and ``UnreferencedObjects`` for files."""
 
     def __init__(self) -> None:
         self._tables = _Tables()
+        self._loose: dict[str, str] = {}
 
     async def library(self, key: str) -> Library | None:
         return _find(self._tables.libraries, key)
 
-    async def libraries(self, after: str, limit: int) -> list[Library]:
+    async def libraries(self, after: str, limit: int, among: frozenset[str] | None = None) -> list[Library]:
         named = sorted(self._tables.libraries.values(), key=lambda library: library.name)
-        return [library for library in named if library.name > after][:limit]
+        return [each for each in named if each.name > after and (among is None or each.id in among)][:limit]
 
     async def definition(self, reference: Reference) -> Definition | None:
         for head in self._tables.heads():
@@ -85,15 +99,47 @@ class MemoryCatalog:
     async def agent_header(self, key: str) -> Agent | None:
         return await self.agent(key)
 
-    async def agents(self, project_id: str, before: str, limit: int) -> list[Agent]:
+    async def agents(
+        self, project_id: str, before: str, limit: int, among: frozenset[str] | None = None
+    ) -> list[Agent]:
         newest = _newest(self._tables.agents.values(), before)
-        return [agent for agent in newest if not project_id or project_id in agent.project_ids][:limit]
+        return [
+            agent
+            for agent in newest
+            if (not project_id or project_id in agent.project_ids)
+            and (among is None or not among.isdisjoint(agent.project_ids))
+        ][:limit]
 
     async def project(self, key: str) -> Project | None:
         return _find(self._tables.projects, key)
 
-    async def projects(self, before: str, limit: int) -> list[Project]:
-        return _newest(self._tables.projects.values(), before)[:limit]
+    async def projects(self, before: str, limit: int, among: frozenset[str] | None = None) -> list[Project]:
+        newest = _newest(self._tables.projects.values(), before)
+        return [project for project in newest if among is None or project.id in among][:limit]
+
+    async def file(self, file_id: str) -> File | None:
+        return self._tables.files.get(file_id)
+
+    async def files(
+        self, project_id: str, before: str, limit: int, among: frozenset[str] | None = None
+    ) -> list[File]:
+        return [
+            file
+            for file in _newest(self._tables.files.values(), before)
+            if project_id in ("", file.project_id) and (among is None or file.project_id in among)
+        ][:limit]
+
+    async def add_unreferenced(self, owner_id: str, keys: Sequence[str]) -> None:
+        self._loose.update(dict.fromkeys(keys, owner_id))
+
+    async def unreferenced(self, after: str = "") -> list[UnreferencedObject]:
+        referenced = {key for file in self._tables.files.values() for key in file.objects}
+        self._loose = {key: owner for key, owner in self._loose.items() if key not in referenced}
+        return [UnreferencedObject(key, owner) for key, owner in sorted(self._loose.items()) if key > after]
+
+    async def remove_unreferenced(self, keys: Sequence[str]) -> None:
+        for key in keys:
+            self._loose.pop(key, None)
 
     async def commit(self, changes: Sequence[Change], answer: Answer | None = None) -> None:
         tables = self._tables.copy()
@@ -104,14 +150,13 @@ class MemoryCatalog:
                 _delete(tables, change.resource)
         if answer is not None:
             if answer.request_id in tables.answers:
-                raise error(
-                    Reason.REQUEST_ID_REUSED,
-                    f"The request_id '{answer.request_id}' was used before. Choose a new one.",
-                    field="request_id",
-                )
+                raise request_id_reused()
             oldest = answer.created_ms - ANSWER_TTL_MS
             tables.answers = {key: each for key, each in tables.answers.items() if each.created_ms >= oldest}
             tables.answers[answer.request_id] = answer
+        for file in self._tables.files.values():
+            if file.id not in tables.files:
+                self._loose.update(dict.fromkeys(file.objects, file.project_id))
         self._tables = tables
 
     async def answer(self, request_id: str) -> Answer | None:
@@ -122,6 +167,11 @@ def _put(tables: _Tables, resource: Resource) -> None:
     stored = [each for each in tables.current(resource) if each.id == resource.id]
     if (stored[0].version if stored else 0) != resource.version - 1:
         raise _stale()
+    if isinstance(resource, File):
+        if resource.project_id not in tables.projects:
+            raise not_found(Reason.PROJECT_NOT_FOUND, resource.project_id, field="project_id")
+        tables.files[resource.id] = resource
+        return
     for other in tables.current(resource):
         if other.id != resource.id and _name(other) == _name(resource):
             raise error(
@@ -153,6 +203,9 @@ def _delete(tables: _Tables, resource: Resource) -> None:
             del tables.agents[resource.id]
         case Project():
             del tables.projects[resource.id]
+            tables.files = {key: file for key, file in tables.files.items() if file.project_id != resource.id}
+        case File():
+            del tables.files[resource.id]
 
 
 def _name(resource: Resource) -> tuple[str, str]:
@@ -180,6 +233,7 @@ def _selected(head: Definition, query: DefinitionQuery) -> bool:
     return (
         (head.library, head.name) > query.after
         and query.library_id in ("", head.library_id)
+        and (query.libraries is None or head.library_id in query.libraries)
         and (not query.kinds or head.kind in query.kinds)
         and query.labels.items() <= head.draft.labels.items()
     )

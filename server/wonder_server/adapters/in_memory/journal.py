@@ -1,212 +1,218 @@
-"""The journal and the record in memory, for tests and for servers that store nothing."""
+"""The journal and the record in memory, for tests and for dry runs. Rows are encoded as on disk."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from operator import gt, lt
-from typing import TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Final
 
-from wonder_server.core.actor.changes import Delete, Erase, Put, field_at
+from wonder_server.adapters.in_memory.record_store import (
+    MemoryRecordStore,
+    MemoryStatements,
+    as_read,
+    is_live,
+)
+from wonder_server.core import ids
+from wonder_server.core.actor.changes import Change, Delete, Erase, Put
+from wonder_server.core.actor.derivation import derived
 from wonder_server.core.actor.planner import Planner
-from wonder_server.core.budget import CHARGES, Account, add_accounts
-from wonder_server.core.idempotency import CompletedRequest
-from wonder_server.ports.journal import DELETIONS, Commit, Entry, Event, Loaded
-from wonder_server.ports.records import EventQuery, Head, Query, Snapshot
+from wonder_server.core.budget import CHARGES, Account
+from wonder_server.core.conversation.planner import CONVERSATION
+from wonder_server.core.coordinator.planner import RUN
+from wonder_server.ports.journal import Commit, Entry, Event, StaleEpochError
+from wonder_server.ports.record_store import StoredRow
+from wonder_server.record import decoding
+from wonder_server.record.journal import StoredJournal
+from wonder_server.record.journals import StoredJournals, row_types
 
-Rows = dict[str, Put]
-T = TypeVar("T")
+ALL: Final = 1 << 31
+"""More than any actor has of anything."""
 
 
-@dataclass(slots=True)
-class _StoredActor:
-    """One stored actor: its rows by table and id, and its entries and events in order.
+class MemoryJournal(StoredJournal):
+    """A journal in memory. Refuses commits that do not continue the record of their actor with ValueError."""
 
-    Entries and events up to ``erased_heads`` are erased.
-    """
-
-    id: str
-    planner: Planner
-    rows: dict[str, Rows] = field(default_factory=dict)
-    entries: list[Entry] = field(default_factory=list)
-    events: list[Event] = field(default_factory=list)
-    erased_heads: tuple[int, int] = (0, 0)
-    root: str = ""
-
-    @property
-    def heads(self) -> tuple[int, int]:
-        """Return the sequences of the last entry and the last event."""
-        return self.erased_heads[0] + len(self.entries), self.erased_heads[1] + len(self.events)
-
-    def table(self, name: str) -> Rows:
-        return self.rows.get(name, {})
+    def __init__(
+        self, planners: Sequence[Planner] = (CONVERSATION, RUN), store: MemoryRecordStore | None = None
+    ) -> None:
+        self.memory = store or MemoryRecordStore()
+        self.planners = tuple(planners)
+        self.derived_runs: dict[str, tuple[list[StoredRow], Commit]] = {}
+        """The journal rows of compact runs, and the commits with everything that follows from them."""
+        super().__init__(self.memory, planners)
 
     @property
-    def head(self) -> Head:
-        ordinals = [put.ordinal for put in self.table("executions").values()]
-        at_ms = self.events[-1].at_ms if self.events else 0
-        return Head(self.heads[1], at_ms, max(ordinals, default=0))
+    def commits(self) -> int:
+        """The number of writes."""
+        return self.memory.commits
 
-
-class MemoryJournal:
-    """Implements the port `wonder_server.ports.journal.Journal`. Frozen values are stored without a copy."""
-
-    def __init__(self) -> None:
-        self.actors: dict[str, _StoredActor] = {}
-        self._completed_requests: dict[tuple[str, str], CompletedRequest] = {}
-        self._owners: dict[tuple[str, str], str] = {}
-        """The actor of each completed request."""
-        self.accounts: dict[str, Account] = {}
-        self.commits = 0
-
-    async def load(self, actor_id: str, planner: Planner) -> Loaded | None:
-        actor = self.actors.get(actor_id)
-        if actor is None:
-            return None
-        found = _working_set(actor, planner)
-        rows = {
-            table: [put.value for put in sorted(found.get(table, {}).values(), key=_by_ordinal)]
-            for table in planner.row_types
-        }
-        return Loaded(rows, *actor.heads, actor.entries[-1].at_ms if actor.entries else 0)
-
-    def submit(self, commits: Sequence[Commit]) -> asyncio.Future[None]:
-        return completed_future(lambda: self.write(commits))
+    @property
+    def accounts(self) -> Mapping[str, Account]:
+        """The usage of agents by id."""
+        return self.memory.accounts
 
     async def commit(self, commits: Sequence[Commit]) -> None:
         self.write(commits)
 
     def write(self, commits: Sequence[Commit]) -> None:
         """Write commits without awaiting."""
-        self._check(commits)
-        self.commits += 1
-        for given in commits:
-            if self._erases(given):
-                continue
-            commit = _expanded(given)
-            actor = self.actors.setdefault(commit.actor_id, _StoredActor(commit.actor_id, commit.planner))
-            actor.root = actor.root or commit.root or commit.actor_id
-            actor.entries.extend(commit.entries)
-            actor.events.extend(commit.events)
-            for change in commit.changes:
-                rows = actor.rows.setdefault(change.table, {})
-                if isinstance(change, Delete):
-                    rows.pop(change.id, None)
-                elif isinstance(change, Put) and change.table == CHARGES:
-                    before = self.accounts.get(change.parent, Account())
-                    self.accounts[change.parent] = add_accounts((before, change.value))
-                elif isinstance(change, Put):
-                    if change.fresh and change.id in rows:
-                        raise ValueError(
-                            f"{change.table} {change.id} exists, but the change says that it is new"
-                        )
-                    rows[change.id] = change
-            for request, answer in commit.requests:
-                self._completed_requests[request.scope, request.id] = CompletedRequest(
-                    request.fingerprint, answer
-                )
-                self._owners[request.scope, request.id] = commit.actor_id
+        if not any(self._is_stale(commit) for commit in commits):  # The store refuses those.
+            self._check(commits)
+        known, found = self.memory.run(lambda writes: self._write(writes, commits))
+        known.add(found)
 
-    def _erases(self, commit: Commit) -> bool:
-        """Erase the record that a commit erases. Return True if the commit writes nothing else."""
-        place = next((at for at, change in enumerate(commit.changes) if isinstance(change, Erase)), None)
-        if place is None:
-            return False
-        erase = commit.changes[place]
-        assert isinstance(erase, Erase)
-        erased = {commit.actor_id, *erase.children}
-        if erase.whole:
-            erased |= {actor.id for actor in self.actors.values() if actor.root == commit.actor_id}
-        for actor_id in erased - {commit.actor_id}:
-            self.actors.pop(actor_id, None)
-        owned = [key for key, owner in self._owners.items() if owner in erased]
-        for key in [key for key in owned if key[0] != DELETIONS]:
-            del self._completed_requests[key], self._owners[key]
-        kept = self.actors.get(commit.actor_id)
-        if erase.whole:
-            self.actors.pop(commit.actor_id, None)
-            for request, answer in commit.requests:
-                self._completed_requests[request.scope, request.id] = CompletedRequest(
-                    request.fingerprint, answer
-                )
-        elif kept is not None:
-            kept.erased_heads = kept.heads
-            kept.rows, kept.entries, kept.events = {}, [], []
-            commit.changes = commit.changes[place:]
-        return erase.whole
+    @property
+    def actors(self) -> dict[str, StoredActor]:
+        """The stored actors by id."""
+        return {actor: StoredActor(self, actor) for actor in self.memory.actors}
+
+    def actor(self, actor_id: str) -> StoredActor | None:
+        """Return a stored actor, or None."""
+        return StoredActor(self, actor_id) if actor_id in self.memory.actors else None
+
+    def check_epoch(self, actor_id: str, epoch: int) -> None:
+        """Raise `StaleEpochError` if the actor's shard has a later epoch."""
+        current = self.memory.epochs.get(ids.shard_of(actor_id), 0)
+        if epoch < current:
+            raise StaleEpochError(actor_id, epoch, current)
+
+    def _is_stale(self, commit: Commit) -> bool:
+        return commit.epoch < self.memory.epochs.get(ids.shard_of(commit.actor_id), 0)
 
     def _check(self, commits: Sequence[Commit]) -> None:
         """Raise ValueError before any change if a commit does not continue its actor's record."""
         heads: dict[str, tuple[int, int]] = {}
+        removed: set[tuple[str, str, str]] = set()
         for commit in commits:
-            actor = self.actors.get(commit.actor_id)
-            before = actor.heads if actor is not None else (0, 0)
-            entry, event = heads.get(commit.actor_id, before)
+            row = self.memory.actors.get(commit.actor_id)
+            entry, event = heads.get(commit.actor_id, (0, 0) if row is None else row[3:5])
             entries = [each.sequence for each in commit.entries]
             events = [each.sequence for each in commit.events]
-            fits = entries == [*range(entry + 1, entry + 1 + len(entries))]
-            fits &= events == [*range(event + 1, event + 1 + len(events))]
-            fits &= all(
-                (request.scope, request.id) not in self._completed_requests for request, _ in commit.requests
-            )
-            if not fits:
+            if entries != [*range(entry + 1, entry + 1 + len(entries))] or events != [
+                *range(event + 1, event + 1 + len(events))
+            ]:
                 raise ValueError(f"the commit does not continue the record of {commit.actor_id}")
             heads[commit.actor_id] = (entry + len(entries), event + len(events))
+            if not any(isinstance(change, Erase) for change in commit.changes):
+                for change in commit.changes:
+                    self._check_fresh(commit.actor_id, change, removed)
 
-    async def completed_request(self, scope: str, request_id: str) -> CompletedRequest | None:
-        return self._completed_requests.get((scope, request_id))
-
-    async def events(self, actor_id: str, planner: Planner, after: int, limit: int) -> list[Event]:
-        actor = self.actors.get(actor_id)
-        return _after(actor.events, after - actor.erased_heads[1], limit) if actor is not None else []
-
-    async def entries(self, actor_id: str, planner: Planner, after: int, limit: int) -> list[Entry]:
-        actor = self.actors.get(actor_id)
-        return _after(actor.entries, after - actor.erased_heads[0], limit) if actor is not None else []
-
-    async def unfinished(self) -> list[str]:
-        return [
-            actor.id
-            for actor in self.actors.values()
-            if any(put.live for put in actor.table("operations").values())
-        ]
+    def _check_fresh(self, actor: str, change: Change, removed: set[tuple[str, str, str]]) -> None:
+        """Raise ValueError for a row that exists, if the change says that it is new."""
+        if isinstance(change, Delete):
+            removed.add((actor, change.table, change.id))
+        elif isinstance(change, Put) and change.fresh and change.table != CHARGES:
+            exists = change.id in self.memory.tables[change.table].get(actor, {})
+            if exists and (actor, change.table, change.id) not in removed:
+                raise ValueError(f"{change.table} {change.id} exists, but the change says that it is new")
 
 
-def _after(items: list[T], skipped: int, limit: int) -> list[T]:
-    start = max(0, skipped)
-    return items[start : start + limit]
+class StoredActor:
+    """The decoded record of one actor as it is now. That of a compact run has all its rows and events.
+
+    A part is read and checked when the first value names it, and is kept for further values.
+    """
+
+    def __init__(self, journal: MemoryJournal, actor_id: str) -> None:
+        self._journal = journal
+        self.id = actor_id
+        self.planner = next(
+            planner for planner in journal.planners if actor_id.startswith(f"{planner.prefix}_")
+        )
+        row = journal.memory.actors[actor_id]
+        self.root: str = row[2]
+        self.heads: tuple[int, int] = row[3:5]
+        self._is_compact = bool(row[5])
+        self._reads = MemoryStatements(journal.memory)
+        self._parts = decoding.PartReader(self._reads, actor_id, journal.seals)
+        self._decoded: tuple[list[StoredRow], list[Entry]] = [], []
+        """The rows of the journal, and the entries in them."""
+
+    @property
+    def entries(self) -> list[Entry]:
+        """The journal. It is decoded again only after a change of its rows: a checker reads it often."""
+        rows = self._entry_rows()
+        if rows != self._decoded[0]:
+            self._decoded = rows, self.entries_after(0)
+        return [*self._decoded[1]]
+
+    def _entry_rows(self) -> list[StoredRow]:
+        return list(self._journal.memory.entries.get(self.id, {}).values())
+
+    def entries_after(self, sequence: int) -> list[Entry]:
+        """Return the journal entries above ``sequence``."""
+        return decoding.entries(self._parts, self.planner, sequence, ALL)
+
+    @property
+    def epochs(self) -> list[int]:
+        """The epoch of each entry."""
+        before, found = 0, []
+        for sequence, _, epoch, *_ in self._reads.entries(self.id, 0, ALL):
+            found += [epoch] * (sequence - before)
+            before = sequence
+        return found
+
+    @property
+    def events(self) -> list[Event]:
+        """The events."""
+        return self.events_after(0)
+
+    def events_after(self, sequence: int) -> list[Event]:
+        """Return the events above ``sequence``."""
+        if self._is_compact:
+            return self._derived.events[sequence:]
+        rows = self._reads.events(self.id, sequence, ALL)
+        return [decoding.event(self._parts, row, self.planner) for row in rows]
+
+    @property
+    def rows(self) -> dict[str, dict[str, Put]]:
+        """The rows by table and id."""
+        return {table: rows for table in self.planner.row_types if (rows := self.table(table))}
+
+    def table(self, name: str) -> dict[str, Put]:
+        """Return the rows of a table by id."""
+        if not self._is_compact:
+            stored = self._journal.memory.tables[name].get(self.id, {}).values()
+            return {row[1]: self._put(name, row) for row in stored}
+        found: dict[str, Put] = {}
+        for change in self._derived.changes:
+            if change.table == name and isinstance(change, Put):
+                found[change.id] = change
+            elif change.table == name:
+                found.pop(change.id, None)
+        return found
+
+    @property
+    def outbox(self) -> list[Put]:
+        """The rows of the pending operations. A compact run has ended, so it has none."""
+        if self._is_compact:
+            return []
+        stored = self._journal.memory.tables["operations"].get(self.id, {}).values()
+        return [self._put("operations", row) for row in stored if is_live(row)]
+
+    @property
+    def _derived(self) -> Commit:
+        """The commit of a compact run with all rows and events. The journal keeps it while the rows of the
+        run's journal are the same: a compact run rarely changes, and checkers read it after each write."""
+        rows, kept = self._entry_rows(), self._journal.derived_runs.get(self.id)
+        if kept is not None and kept[0] == rows:
+            return kept[1]
+        whole = Commit(self.id, root=self.root)
+        whole.add_all(derived(self.planner, self.entries))
+        self._journal.derived_runs[self.id] = rows, whole
+        return whole
+
+    def _put(self, table: str, row: StoredRow) -> Put:
+        _, row_id, parent, ordinal, status, alias, live, created_ms, *_ = row
+        value = decoding.row_value(table, as_read(row), self._parts, self.planner.row_types[table])
+        return Put(table, row_id, value, parent, ordinal, status, alias, bool(live), created_ms)
 
 
-def _expanded(commit: Commit) -> Commit:
-    """Return a commit with everything that follows from its entries: this journal has no compact form."""
-    if not commit.compact:
-        return commit
-    whole = Commit(commit.actor_id, commit.planner, commit.entries, root=commit.root)
-    whole.add_all(commit.entries)
-    return whole
-
-
-def completed_future(work: Callable[[], None]) -> asyncio.Future[None]:
-    """Call ``work``. Return a completed future with its result or exception."""
-    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    try:
-        work()
-        future.set_result(None)
-    except Exception as failure:
-        future.set_exception(failure)
-    return future
-
-
-class MemoryShards:
-    """One journal instead of many shards. Implements the port `wonder_server.ports.records.Records`."""
+class MemoryShards(StoredJournals):
+    """One journal instead of many shards."""
 
     def __init__(self, journal: MemoryJournal | None = None) -> None:
         self.journal = journal or MemoryJournal()
-
-    @property
-    def count(self) -> int:
-        return 1
+        super().__init__([self.journal], row_types(self.journal.planners))
 
     def of(self, actor_id: str) -> MemoryJournal:
         return self.journal
@@ -214,122 +220,6 @@ class MemoryShards:
     def holds(self, actor_id: str) -> bool:
         return True
 
-    async def unfinished(self) -> list[str]:
-        return await self.journal.unfinished()
-
     async def accounts(self, agent_ids: Sequence[str], *, lenient: bool = False) -> dict[str, Account]:
         """Return the accounts of these agents; implements the port ``Accounts``."""
         return {agent: self.journal.accounts.get(agent, Account()) for agent in agent_ids}
-
-    async def head(self, actor_id: str) -> int | None:
-        actor = self.journal.actors.get(actor_id)
-        return None if actor is None else actor.heads[1]
-
-    async def heads(self, actors: Sequence[str]) -> dict[str, Head]:
-        stored = self.journal.actors
-        return {actor: stored[actor].head for actor in actors if actor in stored}
-
-    async def snapshot(self, actor: str, queries: Sequence[Query]) -> Snapshot | None:
-        stored = self.journal.actors.get(actor)
-        if stored is None:
-            return None
-        return Snapshot(stored.head, [await self.find(replace(query, actor=actor)) for query in queries])
-
-    async def get(self, table: str, row_id: str, actor: str = "") -> object | None:
-        found = await self.find(Query(table=table, id=row_id, actor=actor, limit=1))
-        return found[0] if found else None
-
-    async def find(self, query: Query) -> list[object]:
-        def position(put: Put) -> tuple[int, str]:
-            return (put.ordinal if query.by_ordinal else put.created_ms, put.id)
-
-        found = [
-            put
-            for actor in self.journal.actors.values()
-            if query.actor in ("", actor.id)
-            for put in actor.table(query.table).values()
-            if _matches(put, query)
-        ]
-        found.sort(key=position, reverse=query.newest_first)
-        if query.after is not None:
-            is_after = lt if query.newest_first else gt
-            found = [put for put in found if is_after(position(put), query.after)]
-        return [put.value for put in found[: query.limit]]
-
-    async def events(self, planner: Planner, query: EventQuery) -> list[Event]:
-        actors = [
-            actor
-            for actor in self.journal.actors.values()
-            if actor.planner.prefix == planner.prefix and query.actor in ("", actor.id)
-        ]
-        if query.project_id:
-            actors = [actor for actor in actors if _project(actor) == query.project_id]
-        found = [event for actor in actors for event in actor.events if _event_matches(event, query)]
-        after = query.after
-        if query.actor:
-            found = [event for event in found if after is None or event.sequence > after[2]]
-        else:
-            found.sort(key=_position, reverse=True)
-            found = [event for event in found if after is None or _position(event) < after]
-        return found[: query.limit]
-
-
-def _working_set(actor: _StoredActor, planner: Planner) -> dict[str, Rows]:
-    """Return the rows that the planner's `Reload` selects."""
-    found: dict[str, Rows] = {}
-    for table in planner.reload.live:
-        found[table] = {key: put for key, put in actor.table(table).items() if put.live}
-    for table, count in planner.reload.recent:
-        newest = sorted(actor.table(table).values(), key=_by_ordinal)[-count:]
-        found.setdefault(table, {}).update({put.id: put for put in newest})
-    for table, parent in planner.reload.children:
-        parents = found.get(parent, {})
-        # A row of `works` has the id of its turn.
-        same_id = (table, parent) == ("turns", "works")
-        children = {
-            key: put
-            for key, put in actor.table(table).items()
-            if (put.id if same_id else put.parent) in parents
-        }
-        found.setdefault(table, {}).update(children)
-    return found
-
-
-def _by_ordinal(put: Put) -> tuple[int, str]:
-    return (put.ordinal, put.id)
-
-
-def _matches(put: Put, query: Query) -> bool:
-    filters = ((query.id, put.id), (query.parent, put.parent), (query.alias, put.alias))
-    return (
-        all(wanted in ("", value) for wanted, value in filters)
-        and (not query.statuses or put.status in query.statuses)
-        and query.start_ms <= put.created_ms
-        and (not query.end_ms or put.created_ms < query.end_ms)
-        and all(
-            field_at(put.value, path) in (wanted if isinstance(wanted, tuple) else (wanted,))
-            for path, wanted in query.fields
-        )
-        and all(
-            any(member.id == wanted for member in field_at(put.value, path)) for path, wanted in query.members
-        )
-        and all(wanted in (field_at(put.value, path) or (wanted,)) for path, wanted in query.allowed)
-    )
-
-
-def _event_matches(event: Event, query: EventQuery) -> bool:
-    return (
-        event.sequence > query.after_sequence
-        and (not query.names or event.emit.name in query.names)
-        and query.turn_id in ("", event.emit.turn_id)
-        and query.start_ms <= event.at_ms
-        and (not query.end_ms or event.at_ms < query.end_ms)
-    )
-
-
-def _position(event: Event) -> tuple[int, str, int]:
-    return (event.at_ms, event.actor_id, event.sequence)
-
-
-def _project(actor: _StoredActor) -> str:
-    return next((put.parent for put in actor.table("conversations").values()), "")

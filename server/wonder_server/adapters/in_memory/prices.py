@@ -8,6 +8,7 @@ from dataclasses import replace
 from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.core.model import ModelResult
 from wonder_server.core.prices import ModelPrice, cost_micros, find
+from wonder_server.ports.prices import with_facts
 
 
 class MemoryPrices:
@@ -21,9 +22,7 @@ class MemoryPrices:
         cost = cost_micros(find(self._prices, profile.provider, profile.model), result.usage)
         return result if cost is None else replace(result, usage=replace(result.usage, cost_micros=cost))
 
-    async def with_context_window(self, profile: ModelProfile) -> ModelProfile:
+    async def with_model_facts(self, profile: ModelProfile) -> ModelProfile:
         """Return the profile with its context window; see the port."""
         price = find(self._prices, profile.provider, profile.model)
-        if profile.context_window_tokens or price is None or not price.context_tokens:
-            return profile
-        return replace(profile, context_window_tokens=price.context_tokens)
+        return profile if price is None else with_facts(profile, price)

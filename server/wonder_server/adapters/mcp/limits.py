@@ -67,7 +67,7 @@ class TokenBucket:
 
 
 class ServerLog:
-    """Log lines about one server, at most `LOG_LINES_PER_S`. ``left_out`` counts omitted lines."""
+    """Log lines about one server, at most `LOG_LINES_PER_S`. ``omitted`` counts omitted lines."""
 
     def __init__(self, server: str) -> None:
         self._log = logger("mcp").bind(server=printable(server, 100))
@@ -83,13 +83,13 @@ class ServerLog:
 
     def log_failure(self, reason: str) -> None:
         """Log the unexpected end of a session."""
-        self._write(logging.WARNING, "mcp_server_failed", why=reason)
+        self._write(logging.WARNING, "mcp_server_failed", problem=reason)
 
     def close(self) -> None:
         """Log the number of omitted lines, if any."""
         if self._omitted:
             omitted, self._omitted = self._omitted, 0
-            self._log.info("mcp_server_stderr", text="", left_out=omitted)
+            self._log.info("mcp_server_stderr", text="", omitted=omitted)
 
     def _write(self, level: int, event: str, **texts: str | bytes) -> bool:
         if not self._budget.take():
@@ -100,7 +100,7 @@ class ServerLog:
             for name, text in texts.items()
         }
         if self._omitted:
-            fields["left_out"], self._omitted = self._omitted, 0
+            fields["omitted"], self._omitted = self._omitted, 0
         self._log.log(level, event, **fields)
         return True
 

@@ -104,7 +104,7 @@ async def call_at(
         if outcome is None:
             if start_timeout.expired():
                 raise _start_timeout(server, call.timeout_s) from None
-            _log.debug("mcp_session_failed", server=server, why=_reason(problem))
+            _log.debug("mcp_session_failed", server=server, problem=_reason(problem))
             raise _session_error(transport.problem, server, is_called) from None
     if isinstance(outcome, WonderError):
         raise transport.problem or outcome

@@ -25,8 +25,8 @@ from wonder_server.core.errors import Reason
 from wonder_server.core.json_types import JsonDict
 from wonder_server.core.model import Meter, ModelResult, ToolCall, Usage
 from wonder_server.core.schema import payloads
-from wonder_server.core.truncation import NOTICE_BYTES, notice, truncate_text, utf8_prefix, utf8_size
-from wonder_server.ports.model import Chunk, Finished, Model, TextDelta, UsageUpdate
+from wonder_server.core.schema.truncation import NOTICE_BYTES, notice, truncate_text, utf8_prefix, utf8_size
+from wonder_server.ports.model import Chunk, FilledRequest, Finished, Model, TextDelta, UsageUpdate
 
 HINT: Final = "ReadMessage (`wonder message`) has the whole."
 NAME_BYTES: Final = 128
@@ -69,11 +69,13 @@ class BoundedModel:
         try:
             async for chunk in chunks:
                 if isinstance(chunk, Finished):
-                    last = self._last(profile, chunk.result)
+                    last = self._last(profile, chunk)
                     break
                 if isinstance(chunk, UsageUpdate):
                     meter.set_usage(chunk.usage, chunk.character_count)
                     character_count = chunk.character_count
+                    yield chunk
+                elif not isinstance(chunk, TextDelta):
                     yield chunk
                 else:
                     meter.add_text(chunk.text)
@@ -88,7 +90,7 @@ class BoundedModel:
                         sent += len(shown)
                         yield chunk if shown is chunk.text else TextDelta(shown)
                 if size + character_count > bounds.answer:
-                    last = self._last(profile, _truncated_result(profile, request, meter, pieces))
+                    last = self._last(profile, Finished(_truncated_result(profile, request, meter, pieces)))
                     break
             else:
                 return
@@ -104,9 +106,9 @@ class BoundedModel:
     async def close(self) -> None:
         await self._model.close()
 
-    def _last(self, profile: ModelProfile, result: ModelResult) -> Finished:
-        kept = bounded(result, profile.format, self._bounds)
-        return Finished(kept) if kept is result else Finished(kept, untruncated=result)
+    def _last(self, profile: ModelProfile, last: Finished) -> Finished:
+        kept = bounded(last.result, profile.format, self._bounds)
+        return last if kept is last.result else Finished(kept, last.result, last.images)
 
 
 def bounded(result: ModelResult, format_name: str, bounds: Bounds) -> ModelResult:
@@ -155,10 +157,11 @@ def _truncated_result(
     profile: ModelProfile, request: JsonDict, meter: Meter, pieces: list[str]
 ) -> ModelResult:
     text = "".join(pieces)
+    named = request.named if isinstance(request, FilledRequest) else request
     return ModelResult(
         text=text,
         raw=message(profile.format, text, ()),
-        usage=meter.estimate_usage(request) or Usage(),
+        usage=meter.estimate_usage(named) or Usage(),
         stop_reason="length",
         model=profile.model,
     )

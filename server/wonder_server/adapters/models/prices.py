@@ -17,6 +17,7 @@ from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.core.model import ModelResult
 from wonder_server.core.prices import FREE, ModelPrice, cost_micros, find, read
 from wonder_server.logs import logger
+from wonder_server.ports.prices import with_facts
 
 _log = logger("models")
 
@@ -40,13 +41,12 @@ class LiteLLMPrices:
         cost = cost_micros(price, result.usage)
         return result if cost is None else replace(result, usage=replace(result.usage, cost_micros=cost))
 
-    async def with_context_window(self, profile: ModelProfile) -> ModelProfile:
-        """See `ports.prices.Prices.with_context_window`."""
-        if profile.context_window_tokens:
+    async def with_model_facts(self, profile: ModelProfile) -> ModelProfile:
+        """See `ports.prices.Prices.with_model_facts`."""
+        if profile.context_window_tokens and profile.accepts:
             return profile
         price = await self._price_of(profile.provider, profile.model)
-        tokens = price.context_tokens if price is not None else 0
-        return replace(profile, context_window_tokens=tokens) if tokens else profile
+        return profile if price is None else with_facts(profile, price)
 
     async def _price_of(self, provider: str, *models: str) -> ModelPrice | None:
         if provider == "offline":

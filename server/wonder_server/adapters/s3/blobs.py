@@ -164,6 +164,7 @@ class S3Blobs:
                 Reason.STORAGE_UNAVAILABLE,
                 f"The object {_object_name(key)} of the bucket '{self._config.bucket}' is damaged. Restore "
                 "it from a backup.",
+                object=key,
             )
         return content
 

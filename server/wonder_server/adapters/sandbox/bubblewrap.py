@@ -228,7 +228,7 @@ class BubblewrapSandbox:
             reason = f"The probe command exited with {finished.exit_code}."
         except WonderError as problem:
             reason = problem.fault.message
-        _log.warning("sandbox_unavailable", why=reason, do=ADVICE)
+        _log.warning("sandbox_unavailable", problem=reason, remedy=ADVICE)
         return _unavailable(f"{reason} {ADVICE}")
 
 

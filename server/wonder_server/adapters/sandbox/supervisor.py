@@ -1,16 +1,18 @@
 """Process 1 of a sandbox. It takes commands over a pipe, one at a time, and no process outlives its command.
 
-The host's Python runs it inside the sandbox; it imports only the standard library. A command cannot attack
-it:
+The host's Python runs it inside the sandbox; it imports only the standard library. It withstands these
+attacks of a command:
 
-    signals             the kernel delivers no signal to process 1 of a pid namespace, not even SIGKILL,
-    unless the
-                        process handles it; this one handles only SIGCHLD, which makes it check its children
-    ptrace, /proc/1     blocked, since the process is not dumpable; so its environment and pipes are out of
-    reach its pipes           closed in every child; output uses pipes of each command's own its limits
-    a command could lower them by ``prlimit``: it checks them before each command and exits outliving
-    when a command's first process ends, ``kill(-1)`` kills every process of the namespace at
-                        once, whatever session or group they created
+    signals             The kernel delivers no signal to process 1 of a pid namespace, not even SIGKILL,
+                        unless the process handles it. This one handles only SIGCHLD, which makes it check
+                        its children.
+    ptrace, /proc/1     Blocked, since the process is not dumpable. So its environment and pipes are out of
+                        reach.
+    its pipes           Closed in every child. Output uses pipes of each command's own.
+    its limits          A command could lower them with ``prlimit``, so the supervisor checks them before
+                        each command, and exits if they have changed.
+    outliving           When a command's first process ends, ``kill(-1)`` kills every process of the
+                        namespace at once, whatever session or group they created.
 
 The kernel enforces limits (`setrlimit`; children inherit them and cannot raise them). For the rest there is a
 check of all processes every `CHECK_INTERVAL_S`: the number of tasks, their total memory, free disk space,
@@ -22,12 +24,17 @@ death of the server causes too, and when ``bwrap`` is killed.
 
 Frames in both directions: length of the rest (4 bytes, big-endian), kind (1 byte), content.
 
-    host    R  length of JSON (4 bytes), JSON {argv, start, env, timeout_ms, max_output, merged}, stdin
-    here    +  ready
-            1  more of stdout, at most ``max_output`` in total; 2: of stderr 3  last bytes of stdout, if
-            output was dropped; 4: of stderr X  JSON {exit_code, stopped, duration_ms, dropped: [stdout,
-            stderr]}: the command has ended E  JSON {what, message}: the command did not start: ``start`` is
-            no folder, or ``program`` is missing
+    from the host
+        R  length of JSON (4 bytes), JSON {argv, start, env, timeout_ms, max_output, merged}, stdin
+    to the host
+        +  ready
+        1  more of stdout, at most ``max_output`` bytes in total
+        2  more of stderr, likewise
+        3  last bytes of stdout, if output was dropped
+        4  last bytes of stderr, if output was dropped
+        X  JSON {exit_code, stopped, duration_ms, dropped: [stdout, stderr]}: the command has ended
+        E  JSON {what, message}: the command did not start; ``what`` is ``start`` (no such folder) or
+           ``program`` (not found)
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from operator import methodcaller
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from wonder_server.adapters.sqlite.seals import ADVICE, seal
+from wonder_server.codec.seals import ADVICE, Seals, seal
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.logs import logger
 
@@ -139,6 +139,15 @@ def _store_missing(path: Path) -> WonderError:
     )
 
 
+def load_seals(connection: sqlite3.Connection, store: str) -> Seals:
+    """Return the seals of an open store. ``store`` is the name that its errors say."""
+    return Seals(store, dict(connection.execute(UNSEALED).fetchall()))
+
+
+UNSEALED: Final = "SELECT name, upto FROM unsealed"
+"""SQL for the highest rowid of each table that may lack a seal."""
+
+
 def _seal_of(*key: object) -> int:
     return seal(key, b"")
 
@@ -173,10 +182,12 @@ def storage_fault(failure: BaseException, store: str, *, always: bool = False) -
 
 
 def _is_unreadable(failure: BaseException) -> bool:
-    """Return True if SQLite found invalid text or JSON. The server writes only valid text and JSON."""
+    """Return True if SQLite found invalid text or JSON, or misses a column. The server writes only valid text
+    and JSON, and reads only columns that it has made: otherwise the schema in the file is damaged."""
     if isinstance(failure, UnicodeDecodeError):
         return True
-    return _code(failure) == sqlite3.SQLITE_ERROR and "malformed JSON" in str(failure)
+    signs = ("malformed JSON", "no such column", "no such table")
+    return _code(failure) == sqlite3.SQLITE_ERROR and any(sign in str(failure) for sign in signs)
 
 
 def _open_failed(path: Path, failure: Exception) -> WonderError:

@@ -55,8 +55,8 @@ _PAGE_BYTES: Final = 4096
 _LOG_PAGES: Final = 4_000
 """Pages of the WAL that trigger a checkpoint when the disk has enough free space; as in connection.py."""
 _MAX_TRANSACTION_S: Final = 0.05
-"""Seconds after which a transaction starts no more writes. The rest goes into the next, after pending
-reads."""
+"""Seconds after which a transaction starts no more writes, and reads ahead of a write let it pass. The rest
+goes into the next transaction, after pending reads."""
 
 
 @dataclass(slots=True, eq=False)
@@ -187,12 +187,17 @@ class Database:
         """
         return await self._enqueue(partial(_shrink, free_bytes=free_bytes), writes=False)
 
-    async def limit_log(self, max_bytes: int) -> None:
-        """Checkpoint the WAL from ``max_bytes`` on.
+    async def limit_log(self, max_bytes: int | None) -> None:
+        """Checkpoint the WAL from ``max_bytes`` on, and from 4,000 pages on in any case (None: only then).
 
-        A checkpoint can grow the file, and on a full disk only the reserve has space for that.
+        A repeated call with the same limit costs nothing.
+
+        A checkpoint can grow the file, and on a full disk only the reserve has space for that. With 1,000
+        pages a turn costs 5 to 8 % more of the writer's CPU, since pages are copied more often.
         """
-        pages = max(1, min(_LOG_PAGES, max_bytes // _PAGE_BYTES))
+        pages = _LOG_PAGES if max_bytes is None else max(1, min(_LOG_PAGES, max_bytes // _PAGE_BYTES))
+        if pages == self._log_pages:
+            return
 
         def bound(connection: sqlite3.Connection) -> None:
             connection.execute(f"PRAGMA wal_autocheckpoint = {pages}").fetchall()
@@ -295,16 +300,14 @@ class Database:
         # Reads ahead of the first write do not wait for its commit. Reads behind it may depend on it.
         leading = next((i for i, job in enumerate(batch) if job.writes), len(batch))
         answered = self._run_reads(connection, batch[:leading])
-        batch = batch[answered:]
-        if answered < leading:
-            self._pending = deque([*batch, *rest])
-            return True
+        # A commit does not wait for a thousand reads: those left follow it, and see it.
+        left, batch = batch[answered:leading], batch[leading:]
         done = self._commit(connection, batch)
         for job in batch[:done]:
             if not job.writes:
                 self._run_read(connection, job)
         self._call_on_loop(_deliver, batch[:done])
-        self._pending = deque([*batch[done:], *rest])
+        self._pending = deque([*left, *batch[done:], *rest])
         return not self._is_closing or bool(self._pending)
 
     def _run_reads(self, connection: sqlite3.Connection, reads: list[_Job]) -> int:
@@ -345,8 +348,8 @@ class Database:
                     break
             self.failpoints.reach("before-commit", str(self.path))
             execute("COMMIT")
-            self.failpoints.reach("after-commit", str(self.path))
             self._commits += 1
+            self._reach_after_commit()
         except BaseException as failure:
             with contextlib.suppress(sqlite3.Error):
                 if connection.in_transaction:
@@ -355,6 +358,11 @@ class Database:
             for job in jobs[:done]:
                 job.error = job.error or storage_fault(failure, self.path.name, always=True)
         return len(batch) if done == len(jobs) else batch.index(jobs[done])
+
+    def _reach_after_commit(self) -> None:
+        """Pass the failpoint after a commit. The transaction is on disk, so an error there fails no write."""
+        with contextlib.suppress(Exception):
+            self.failpoints.reach("after-commit", str(self.path))
 
     def _groupable(self, jobs: list[_Job]) -> Iterator[list[_Job]]:
         """Split jobs, in order, into groups that one call can execute within about `_MAX_CALL_S`."""

@@ -28,6 +28,9 @@ class Scope(Value, frozen=True, kw_only=True):
     ``root_id`` is the root run of a tree of runs and turns; "" for the root itself. ``trace_id`` is the
     trace of the work; "" for the trace of its turn or root run (`wonder_server.core.actor.trace`).
     ``branch`` is the branch in the project's repositories; see `branch_of` (features F3, F5).
+    ``principal`` is the principal for whom the work is done: the one that started the turn or root run
+    (`wonder_server.core.identity.Principal.text`); "" in records of earlier versions. ``user_id`` is the user
+    whose message started the turn; "" if an agent or a workflow did, and outside of turns.
     """
 
     project_id: str = ""
@@ -44,6 +47,8 @@ class Scope(Value, frozen=True, kw_only=True):
     root_id: str = ""
     trace_id: str = ""
     branch: str = ""
+    principal: str = ""
+    user_id: str = ""
 
 
 NO_BRANCH = "/"
@@ -80,7 +85,9 @@ class CallModel(Value, frozen=True, kw_only=True):
 
     ``dispatches`` above 1: the model may have streamed text before, so clients discard it. ``budget`` is
     the agent's budget, None without one; the handler checks it just before the call. ``is_last``: the
-    request forbids tools already, or the agent has none.
+    request forbids tools already, or the agent has none. ``shows_reasoning``: stream the model's reasoning to
+    clients that ask for it. The request may name files of the project ``project_id``, and images of the
+    answer become files of it. ``principal`` is that of `Scope`.
     """
 
     operation_id: str
@@ -93,6 +100,9 @@ class CallModel(Value, frozen=True, kw_only=True):
     budget: Budget | None = None
     is_last: bool = False
     trace_id: str = ""
+    shows_reasoning: bool = False
+    project_id: str = ""
+    principal: str = ""
 
 
 class RunTask(Value, frozen=True, kw_only=True):
@@ -115,7 +125,8 @@ class CallAgent(Value, frozen=True, kw_only=True):
 
     ``mode`` is ``delegate`` or ``loop_in``. A delegate works in ``conversation_id``, a new conversation of
     its own. A looped-in agent joins the conversation of ``scope``. ``dispatches`` above 1: the agent may
-    have been called before.
+    have been called before. ``output_schema`` is the JSON Schema of its answer; empty for that of its
+    persona.
     """
 
     operation_id: str
@@ -126,6 +137,7 @@ class CallAgent(Value, frozen=True, kw_only=True):
     scope: Scope
     parent: Parent
     dispatches: int = 1
+    output_schema: JsonDict = field(default_factory=dict)
 
 
 class RunWorkflow(Value, frozen=True, kw_only=True):

@@ -71,3 +71,8 @@ def decision_table(
         names = ", ".join(sorted(cls.__name__ for cls in wrong))
         raise TypeError(f"These classes need exactly one row and a place in the union: {names}.")
     return {row.decision: row for row in rows}
+
+
+def commanding(table: Mapping[type, DecisionHandlers[StateT, Any]]) -> frozenset[type]:
+    """Return the decision classes that may have commands."""
+    return frozenset(cls for cls, row in table.items() if row.commands is not command_nothing)

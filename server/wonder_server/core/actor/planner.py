@@ -20,8 +20,26 @@ Input: TypeAlias = Any
 Decision: TypeAlias = Any
 """Decision of a planner; each planner has its own union."""
 
+Operation: TypeAlias = Any
+"""Value of a pending operation; each planner has its own class."""
+
 Rows = Mapping[str, Sequence[Any]]
 """Rows of a state by table, oldest first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundedChildren:
+    """Rows of ``table`` whose parents are loaded rows of the table ``parent``, those of the newest first.
+
+    ``needs(parent)`` is True for a parent whose rows are loaded. ``size_bytes(rows)`` is the size of one
+    parent's rows. Rows of further parents are not loaded once the sum exceeds ``max_bytes``.
+    """
+
+    table: str
+    parent: str
+    needs: Callable[[Any], bool]
+    size_bytes: Callable[[Sequence[Any]], int]
+    max_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,19 +48,33 @@ class Reload:
 
     ``live``: tables whose live rows are all loaded. ``recent``: tables with the number of newest rows to
     load. ``children``: pairs of tables; rows of the first whose parent is a loaded row of the second.
+    ``bounded``: further rows, up to a size.
     """
 
     live: tuple[str, ...]
     recent: tuple[tuple[str, int], ...] = ()
     children: tuple[tuple[str, str], ...] = ()
+    bounded: BoundedChildren | None = None
 
 
 def _return_false(_: object) -> bool:
     return False
 
 
-def _no_parent(_: object) -> str:
+def _no_id(_: object) -> str:
     return ""
+
+
+def _no_answer(_state: object, _query: object) -> None:
+    return None
+
+
+def _waits_for_nothing(_operation: object, _has_unfinished_child: bool, _now_ms: int) -> bool:
+    return False
+
+
+def _count_nothing(_: Sequence[object]) -> int:
+    return 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +89,7 @@ class Planner:
     - ``record(state, decision)`` returns rows and events; ``commands`` returns the commands
       to execute after the commit.
     - ``rejection(decisions)`` is the fault of decisions that reject the input, else None.
-    - ``answer(decisions)`` are the ids that answer the input, and its repetition.
+    - ``answer(state, decisions)`` are the ids that answer the input, and its repetition.
     - ``succeeded``, ``failed``, ``timer_fired`` and ``restarted`` make the inputs that report on an
       operation. ``run_id`` is empty if no run executed it.
 
@@ -70,12 +102,19 @@ class Planner:
     - ``root(actor_id, state)`` is the actor that owns this one: itself or its conversation. They share
       a shard and are deleted together.
     - ``can_unload(state)``: all pending operations only wait, so the state need not stay in memory.
+    - ``waits(operation, has_unfinished_child, now_ms)``: nothing must be dispatched again for a pending
+      operation after a restart, since a timer, an input from outside or its unfinished child ends it.
+      ``child_run(operation)`` is the id of the run that executes it; "" without one.
     - ``parent(state)`` is the id of the actor that waits for this one; "" without one.
     - ``allows_early_dispatch(command)``: the command may be executed before its commit, since executing
       it again or for nothing has no effect outside.
-    - ``compact_row(state)`` is the row that lists an ended actor; None before the end. It requires
-      that ``record`` ignores the state, since the other rows are derived later from the journal alone
-      (docs/adr/0017-compact-runs.md).
+    - ``query(state, query)`` answers a query about the state with a value (`core/actor/queries.py`).
+    - ``compact_row(state)`` is the row that lists an ended actor; None before the end. The other rows are
+      derived later from the actor's whole journal (docs/adr/0017-compact-runs.md).
+      ``may_be_compact(decisions)`` is False if a row that ``record`` returns for them is listed across
+      actors, so that it must not be derived later. ``event_count(decisions)`` is
+      the number of events that ``record`` returns for the decisions of such an actor; lists show it without
+      deriving them.
     """
 
     kind: str
@@ -88,19 +127,26 @@ class Planner:
     apply: Callable[[State, Decision], None]
     record: Callable[[State, Decision], Iterable[Change]]
     commands: Callable[[State, Decision], Iterable[Command]]
+    commanding: frozenset[type]
+    """The decision classes for which the loop calls ``commands``; the others have none."""
     rejection: Callable[[Sequence[Decision]], Fault | None]
     must_commit: Callable[[State, Sequence[Decision]], bool]
     pending: Callable[[State], Sequence[str]]
     size_bytes: Callable[[State], int]
-    answer: Callable[[Sequence[Decision]], dict[str, str]]
+    answer: Callable[[State, Sequence[Decision]], dict[str, str]]
     succeeded: Callable[[str, JsonValue, str], Input]
     failed: Callable[[str, Fault, str], Input]
     timer_fired: Callable[[str], Input]
     restarted: Callable[[str], Input]
+    waits: Callable[[Operation, bool, int], bool] = _waits_for_nothing
+    child_run: Callable[[Operation], str] = _no_id
     allows_early_dispatch: Callable[[Command], bool] = _return_false
     can_unload: Callable[[State], bool] = _return_false
-    parent: Callable[[State], str] = _no_parent
+    parent: Callable[[State], str] = _no_id
+    query: Callable[[State, Any], Any] = _no_answer
     compact_row: Callable[[State], Put | None] | None = None
+    may_be_compact: Callable[[Sequence[Decision]], bool] = _return_false
+    event_count: Callable[[Sequence[Decision]], int] = _count_nothing
     row_types: Mapping[str, type]
     """The class of each table's rows."""
     event_types: Mapping[str, type]

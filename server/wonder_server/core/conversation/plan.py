@@ -1,4 +1,4 @@
-"""The planner of conversations: the decisions of the agent loop (named by the specification).
+"""The planner of conversations: the decisions of the agent loop.
 
 A turn is a state machine driven by results::
 
@@ -38,10 +38,12 @@ from wonder_server.core.conversation.model.decisions import (
     EndTurnByCancel,
     LimitReached,
     Redispatch,
+    Refuse,
     ReleaseTurn,
     RetryOperation,
     StartConversation,
 )
+from wonder_server.core.conversation.model.event_payloads import Limit
 from wonder_server.core.conversation.model.inputs import (
     BudgetNearlyExhausted,
     CancelCall,
@@ -71,38 +73,40 @@ from wonder_server.core.conversation.model.operations import (
     with_hook_run,
 )
 from wonder_server.core.conversation.model.state import ConversationState
+from wonder_server.core.conversation.model.turn_progress import progress_of
 from wonder_server.core.conversation.model.usage import UsageDelta, add_usage
 from wonder_server.core.conversation.model.values import (
-    Limit,
     Operation,
     OperationKind,
     OperationStatus,
     Turn,
     TurnStatus,
 )
-from wonder_server.core.conversation.planning import tool_calls
+from wonder_server.core.conversation.planning import assembly, tool_calls
 from wonder_server.core.conversation.planning.abandoned_calls import charge_abandoned_calls
 from wonder_server.core.conversation.planning.agent_calls import called_turn
 from wonder_server.core.conversation.planning.agent_loop import (
-    PreparedRequest,
     agent_ended,
-    call_model,
     model_answered,
-    request_of,
-    retry_shortened,
-    retry_wrap_up,
     tool_ended,
+    waits_for_results,
 )
 from wonder_server.core.conversation.planning.extraction import extracted, extraction_failed, memory_written
 from wonder_server.core.conversation.planning.lifecycle import plan_lifecycle
 from wonder_server.core.conversation.planning.limits import clamp_timers, handle_turn_timeout
+from wonder_server.core.conversation.planning.model_requests import (
+    call_model,
+    request_of,
+    retry_shortened,
+    retry_wrap_up,
+)
 from wonder_server.core.conversation.planning.start_turn import refuse, start_turn
 from wonder_server.core.conversation.planning.summarization import (
     history_truncation,
     summarized,
     summary_failed,
 )
-from wonder_server.core.errors import Fault, Reason
+from wonder_server.core.errors import Fault, Reason, not_found
 from wonder_server.core.frozen import replace
 from wonder_server.core.ids import Minter
 
@@ -184,18 +188,20 @@ def _partial_message(
 def _cancel(state: ConversationState, event: CancelTurn, now: int) -> Decisions:
     turn = state.turns.get(event.turn_id)
     if turn is None:
-        return refuse(Reason.TURN_NOT_FOUND, f"Turn {event.turn_id} does not exist in this conversation.")
+        missing = not_found(Reason.TURN_NOT_FOUND, event.turn_id, place=" in this conversation")
+        return (Refuse(fault=missing.fault),)
     if turn.status is not TurnStatus.ACTIVE:
         return refuse(Reason.TURN_NOT_ACTIVE, f"The turn is already {turn.status.value}; nothing to cancel.")
     fault = Fault(reason=Reason.CANCELLED, message=event.reason or "The turn was cancelled.")
-    return _end_by_cancel(state, turn, fault, event.partial_text, now)
+    return _end_by_cancel(state, replace(turn, cancelled_by=event.principal), fault, event.partial_text, now)
 
 
 def _cancel_call(state: ConversationState, turn: Turn, event: CancelCall, now: int) -> Decisions:
     if turn.status is not TurnStatus.ACTIVE:
         return ()
     fault = Fault(reason=Reason.CANCELLED, message="The caller no longer waits for the turn.")
-    return _end_by_cancel(state, replace(turn, parent=None), fault, event.partial_text, now)
+    cancelled = replace(turn, parent=None, cancelled_by=event.principal)
+    return _end_by_cancel(state, cancelled, fault, event.partial_text, now)
 
 
 def _end_by_cancel(
@@ -205,7 +211,7 @@ def _end_by_cancel(
     for operation in state.pending(turn.id):
         decisions.extend(_partial_message(state, operation, turn, partial_text, now))
     ended = replace(turn, status=TurnStatus.CANCELLED, fault=fault, completed_ms=now)
-    return (*decisions, EndTurnByCancel(turn=ended), ReleaseTurn(turn_id=turn.id))
+    return (*decisions, EndTurnByCancel(turn=progress_of(ended)), ReleaseTurn(turn_id=turn.id))
 
 
 # --- results ----------------------------------------------------------------------------------------
@@ -250,21 +256,17 @@ def _assembled(
     state: ConversationState, operation: Operation, event: Succeeded, ids: Minter, now: int
 ) -> Decisions:
     agent = state.turn_work[operation.turn_id].agent
-    request = request_of(event.output, agent)
+    request = request_of(event.output, state.turns[operation.turn_id], agent)
     if isinstance(request, Fault):
         return _failed(state, operation, request, now)
     turn = with_hook_run(state.turns[operation.turn_id], operation)
     turn, charged = charge_hook(turn, operation, event.output)
-    prepared = PreparedRequest(request, history_truncation(operation))
-    return (
-        *charged,
-        ContextAssembled(
-            turn=turn,
-            operation_id=operation.id,
-            outcome=hook_outcome(operation, agent.assembly, now),
-        ),
-        *call_model(state, turn, agent, prepared, ids, now),
-    )
+    outcome = hook_outcome(operation, agent.assembly, now)
+    assembled = ContextAssembled(turn=progress_of(turn), operation_id=operation.id, outcome=outcome)
+    prepared = assembly.continued(state, turn, agent, request, history_truncation(operation))
+    if waits_for_results(state, turn, state.moves[turn.id], prepared.body, now):
+        return (*charged, assembled)
+    return (*charged, assembled, *call_model(state, turn, agent, prepared, ids, now))
 
 
 # --- failures, waits, restarts ----------------------------------------------------------------------
@@ -333,7 +335,9 @@ def _assembly_failed(state: ConversationState, operation: Operation, fault: Faul
     )
     outcome = hook_outcome(operation, state.turn_work[turn.id].agent.assembly, now, fault)
     failed = AssemblyFailed(turn_id=turn.id, operation_id=operation.id, outcome=outcome)
-    return (CancelOperation(operation=operation), failed, *fail_turn(turn, turn_fault, now))
+    # A later assembly of the turn may fail while asynchronous tools run.
+    cancelled = cancel_pending(state, turn.id, now, except_id=operation.id)
+    return (CancelOperation(operation=operation), failed, *cancelled, *fail_turn(turn, turn_fault, now))
 
 
 def _model_failed(
@@ -391,7 +395,7 @@ def _restarted(
         if metered and operation.kind is OperationKind.MODEL:
             # The server stopped during this call, so the provider may have executed it.
             spent = UsageDelta(model_calls=1, unpriced_calls=1)
-            lost = (ChargeTurn(turn=add_usage(state.turns[operation.turn_id], spent)),)
+            lost = (ChargeTurn(turn=progress_of(add_usage(state.turns[operation.turn_id], spent))),)
         return (*lost, Redispatch(operation=retry_operation(operation, now)))
     fault = Fault(
         reason=Reason.OUTCOME_UNKNOWN,

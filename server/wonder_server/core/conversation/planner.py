@@ -6,12 +6,18 @@ from collections.abc import Sequence
 from typing import get_args
 
 from wonder_server.core.actor.commands import Command, RunWorkflow
-from wonder_server.core.actor.planner import Planner, Reload, Rows
-from wonder_server.core.conversation.model import decisions, inputs, values
-from wonder_server.core.conversation.model.state import RECENT_TURNS, ConversationState
-from wonder_server.core.conversation.output.decision_table import apply, commands, record_changes
+from wonder_server.core.actor.decision_table import commanding
+from wonder_server.core.actor.planner import BoundedChildren, Planner, Reload, Rows
+from wonder_server.core.actor.queries import ReadCalledTurn, ReadConversation
+from wonder_server.core.conversation.context.transcript import exchanges_of
+from wonder_server.core.conversation.model import decisions, event_payloads, inputs, values
+from wonder_server.core.conversation.model.exchange import exchanges_bytes
+from wonder_server.core.conversation.model.state import EXCHANGES_BYTES, RECENT_TURNS, ConversationState
+from wonder_server.core.conversation.output.decision_table import HANDLERS, apply, commands, record_changes
 from wonder_server.core.conversation.plan import plan
+from wonder_server.core.conversation.planning.agent_calls import called_turn
 from wonder_server.core.errors import Fault
+from wonder_server.core.frozen import Value
 
 HISTORY_ENTRY_BYTES = 1280
 """Approximate size of a cached history entry: some dictionaries for each message."""
@@ -31,8 +37,13 @@ def restore(rows: Rows) -> ConversationState:
         state.moves[work.turn_id] = []
     for request in rows["requests"]:
         state.requests[request.turn_id] = request
+    ended: dict[str, list[values.Move]] = {}
     for move in rows["moves"]:
-        state.moves[move.turn_id].append(move)
+        state.moves.get(move.turn_id, ended.setdefault(move.turn_id, [])).append(move)
+    # The rows of two tables: the turns give the order.
+    found = {turn_id: exchanges_of(ended[turn_id]) for turn_id in state.turns if ended.get(turn_id)}
+    state.exchanges = {turn_id: exchanges for turn_id, exchanges in found.items() if exchanges}
+    state.drop_old_exchanges()
     for operation in rows["operations"]:
         state.operations[operation.id] = operation
     return state
@@ -50,7 +61,18 @@ def size_bytes(state: ConversationState) -> int:
         + 512 * state.message_count
         + 1024 * len(state.turns)
         + HISTORY_ENTRY_BYTES * len(state.history_cache)
+        + 2 * sum([exchanges_bytes(each) for each in state.exchanges.values()])
     )
+
+
+def _needs_moves(turn: values.Turn) -> bool:
+    """Return True if an ended turn may have called tools: its last move is the answer."""
+    return turn.moves > 1 or turn.status is not values.TurnStatus.COMPLETED
+
+
+def _moves_bytes(moves: Sequence[values.Move]) -> int:
+    """Return the size of what the state keeps of the moves of an ended turn."""
+    return exchanges_bytes(exchanges_of(moves))
 
 
 def rejection(decided: Sequence[decisions.Decision]) -> Fault | None:
@@ -59,7 +81,7 @@ def rejection(decided: Sequence[decisions.Decision]) -> Fault | None:
     return only.fault if isinstance(only, decisions.Refuse) else None
 
 
-def answer(decided: Sequence[decisions.Decision]) -> dict[str, str]:
+def answer(_: ConversationState, decided: Sequence[decisions.Decision]) -> dict[str, str]:
     """Return the ids that answer a send or create, and its repetition."""
     ids: dict[str, str] = {}
     for decision in decided:
@@ -78,6 +100,32 @@ def allows_early_dispatch(command: Command) -> bool:
     return type(command) is RunWorkflow and command.volatile and command.fresh
 
 
+def query(state: ConversationState, asked: ReadConversation | ReadCalledTurn) -> Value | None:
+    """Answer a query about the state."""
+    if isinstance(asked, ReadConversation):
+        return state.conversation
+    return called_turn(state, asked.operation_id)
+
+
+def waits(operation: values.Operation, has_unfinished_child: bool, now_ms: int) -> bool:
+    """Return True if nothing must be dispatched again for the operation after a restart: it waits for its
+    next attempt, or for a run that continues by itself.
+
+    A restart gives an operation its whole time again. One with less than half of its time left is dispatched
+    again for that.
+    """
+    if operation.status is values.OperationStatus.BACKOFF:
+        return True
+    has_time = not operation.wake_ms or operation.wake_ms - now_ms >= operation.timeout_ms // 2
+    return operation.kind is values.OperationKind.WORKFLOW and has_unfinished_child and has_time
+
+
+def child_run(operation: values.Operation) -> str:
+    """Return the id of the run that executes a tool's pending operation, or an empty string."""
+    is_run = operation.kind is values.OperationKind.WORKFLOW
+    return operation.run_id if is_run and operation.status is values.OperationStatus.DISPATCHED else ""
+
+
 CONVERSATION = Planner(
     kind="conversation",
     prefix="conv",
@@ -86,6 +134,13 @@ CONVERSATION = Planner(
         live=("conversations", "works", "requests", "operations"),
         recent=(("turns", RECENT_TURNS),),
         children=(("turns", "works"), ("messages", "turns"), ("moves", "works")),
+        bounded=BoundedChildren(
+            table="moves",
+            parent="turns",
+            needs=_needs_moves,
+            size_bytes=_moves_bytes,
+            max_bytes=EXCHANGES_BYTES,
+        ),
     ),
     new_state=ConversationState,
     restore=restore,
@@ -93,10 +148,14 @@ CONVERSATION = Planner(
     apply=apply,
     record=record_changes,
     commands=commands,
+    commanding=commanding(HANDLERS),
     rejection=rejection,
     must_commit=lambda state, decided: True,
     allows_early_dispatch=allows_early_dispatch,
+    waits=waits,
+    child_run=child_run,
     pending=lambda state: list(state.operations),
+    query=query,
     size_bytes=size_bytes,
     answer=answer,
     succeeded=lambda operation_id, output, run_id: inputs.Succeeded(
@@ -133,17 +192,19 @@ CONVERSATION = Planner(
         "tool_dispatched": values.Operation,
         "tool_completed": values.Invocation,
         "tool_failed": values.Invocation,
-        "workflow_started": values.WorkflowRun,
-        "workflow_completed": values.WorkflowRun,
-        "workflow_failed": values.WorkflowRun,
-        "agent_call_started": values.AgentCall,
-        "agent_call_completed": values.AgentCall,
-        "limit_reached": values.Limit,
-        "context_reduced": values.ContextReduction,
-        "context_assembly_completed": values.HookOutcome,
-        "context_assembly_failed": values.HookOutcome,
-        "memory_extraction_completed": values.HookOutcome,
-        "memory_extraction_failed": values.HookOutcome,
+        "workflow_started": event_payloads.WorkflowRun,
+        "workflow_completed": event_payloads.WorkflowRun,
+        "workflow_failed": event_payloads.WorkflowRun,
+        "agent_call_started": event_payloads.AgentCall,
+        "agent_call_completed": event_payloads.AgentCall,
+        "limit_reached": event_payloads.Limit,
+        "output_rejected": event_payloads.OutputRejection,
+        "context_reduced": event_payloads.ContextReduction,
+        "context_assembly_completed": event_payloads.HookOutcome,
+        "context_assembly_failed": event_payloads.HookOutcome,
+        "memory_extraction_completed": event_payloads.HookOutcome,
+        "memory_extraction_failed": event_payloads.HookOutcome,
+        "memory_operations_refused": event_payloads.MemoryRefusal,
     },
     inputs=get_args(inputs.Input),
     decisions=get_args(decisions.Decision),

@@ -1,4 +1,4 @@
-"""The planner of workflow runs: the movement of tokens over the graph (document 5).
+"""The planner of workflow runs: the movement of tokens over the graph.
 
 A *token* is a position in the graph. A run starts with one token at the first node. At each node the node's
 target is executed and its result written into the run's context. The token then takes the first transition,
@@ -24,20 +24,18 @@ completed                 the token ended or was joined with others
 failed, cancelled         the token or an enclosing branch failed; the token is no longer needed
 ========================  ===================================================================================
 
-``token_flow.py`` describes fan-in and failing branches, ``nodes.py`` the execution of nodes.
+The modules of ``planning`` decide: ``fan_out.py`` about the division into branches, ``token_flow.py`` about
+fan-in and failing branches, ``nodes.py`` about the execution of nodes.
 
 Laws (``tests/core/coordinator/test_laws.py``, with generated graphs):
 
 - The same state, input and time lead to the same decisions. `plan` never raises.
 - No token is lost or duplicated. A live token is the root or has a live, forked parent. A forked token has
-  live
-  children or a fan-in to come.
+  live children or a fan-in to come.
 - Every live leaf has an operation in the outbox or waits at a fan-in. A run that has not ended therefore
-  always
-  waits for an input that can happen.
+  always waits for an input that can happen.
 - A result of an operation that is not in the outbox changes nothing. A node's result is recorded once,
-  however
-  often it is delivered (feature G7).
+  however often it is delivered (feature G7).
 """
 
 from __future__ import annotations
@@ -45,10 +43,9 @@ from __future__ import annotations
 from typing import assert_never
 
 from wonder_server.core.actor.commands import Parent
-from wonder_server.core.coordinator import gates, nodes, run_fork, token_flow
-from wonder_server.core.coordinator.compiled_graph import compile_graph
-from wonder_server.core.coordinator.decisions import AnswerAgain, RecordEvent, RefuseRun, StartRun
-from wonder_server.core.coordinator.inputs import (
+from wonder_server.core.coordinator.model.compiled_graph import compile_graph
+from wonder_server.core.coordinator.model.decisions import AnswerAgain, RecordEvent, RefuseRun, StartRun
+from wonder_server.core.coordinator.model.inputs import (
     CancelRun,
     EventEmitted,
     Input,
@@ -61,9 +58,8 @@ from wonder_server.core.coordinator.inputs import (
     Start,
     StartFork,
 )
-from wonder_server.core.coordinator.plan_builder import ROOT, Decisions, PlanBuilder
-from wonder_server.core.coordinator.state import RunState
-from wonder_server.core.coordinator.values import (
+from wonder_server.core.coordinator.model.state import RunState
+from wonder_server.core.coordinator.model.values import (
     EXECUTED_KINDS,
     EmittedEvent,
     Operation,
@@ -74,6 +70,8 @@ from wonder_server.core.coordinator.values import (
     Signal,
     Token,
 )
+from wonder_server.core.coordinator.planning import gates, nodes, run_fork, token_flow
+from wonder_server.core.coordinator.planning.plan_builder import ROOT, Decisions, PlanBuilder
 from wonder_server.core.definitions.specs import PinnedWorkflow
 from wonder_server.core.errors import Fault, Reason
 from wonder_server.core.frozen import replace
@@ -220,7 +218,7 @@ def _start(state: RunState, event: Start, now: int) -> Decisions:
     first = workflow.spec.initial_node_id or workflow.spec.nodes[0].id
     root = Token(id=ROOT, run_id=run.id, node_id=first, created_ms=now)
     builder.tokens.create(root)
-    token_flow.move_to(builder, root, first)
+    builder.move_to(root, first)
     return _run_agenda(builder)
 
 
@@ -283,6 +281,7 @@ def _cancel(state: RunState, event: CancelRun, now: int) -> Decisions:
     builder = PlanBuilder(state, run, pinned, f"{run.id}/cancel", now)
     token_flow.cancel(builder, builder.tokens.get(ROOT))
     fault = Fault(reason=Reason.CANCELLED, message=event.reason or "The run was cancelled.")
+    builder.run = replace(builder.run, cancelled_by=event.principal)
     builder.end(RunStatus.CANCELLED, fault=fault)
     return _run_agenda(builder)
 
@@ -314,6 +313,7 @@ def _receive_signal(state: RunState, event: ReceiveSignal, now: int) -> Decision
         user_id=event.user_id,
         number=number,
         received_ms=now,
+        principal=event.principal,
     )
     builder = PlanBuilder(state, run, pinned, f"{run.id}/signal/{event.name}/{number}", now)
     builder.signals.receive(signal)

@@ -7,14 +7,15 @@ from typing import get_args
 
 import msgspec
 
-from wonder_server.core.actor.commands import Command, RunTask
+from wonder_server.core.actor.commands import Command, RunTask, RunWorkflow
+from wonder_server.core.actor.decision_table import commanding
 from wonder_server.core.actor.planner import Planner, Reload, Rows
-from wonder_server.core.coordinator import decisions, inputs, values
-from wonder_server.core.coordinator.decision_table import apply, commands, record_changes
+from wonder_server.core.coordinator.model import decisions, inputs, values
+from wonder_server.core.coordinator.model.state import RunState
+from wonder_server.core.coordinator.model.values import EXECUTED_KINDS, OperationKind
+from wonder_server.core.coordinator.output.decision_table import HANDLERS, apply, commands, record_changes
+from wonder_server.core.coordinator.output.record import compact_row, event_count
 from wonder_server.core.coordinator.plan import plan
-from wonder_server.core.coordinator.record import compact_row
-from wonder_server.core.coordinator.state import RunState
-from wonder_server.core.coordinator.values import OperationKind
 from wonder_server.core.errors import Fault
 
 
@@ -36,12 +37,17 @@ def rejection(decided: Sequence[decisions.Decision]) -> Fault | None:
     return first.fault if type(first) is decisions.RefuseRun else None
 
 
-def answer(decided: Sequence[decisions.Decision]) -> dict[str, str]:
-    """Return the ids that a repeated request is answered with: the run's id and the gate's id."""
+def answer(state: RunState, decided: Sequence[decisions.Decision]) -> dict[str, str]:
+    """Return the ids that a repeated request is answered with: of the run, its conversation and the gate.
+
+    The conversation is the one to restore if it was archived since.
+    """
     ids: dict[str, str] = {}
     for decision in decided:
         if type(decision) is decisions.StartRun or type(decision) is decisions.EndRun:
             ids["run_id"] = decision.run.id
+            if state.run is not None and state.run.scope.conversation_id:
+                ids["conversation_id"] = state.run.scope.conversation_id
         elif type(decision) is decisions.CloseGate:
             ids.setdefault("gate_id", decision.gate.id)
     return ids
@@ -67,12 +73,35 @@ def must_commit(state: RunState, decided: Sequence[decisions.Decision]) -> bool:
     return False
 
 
+def may_be_compact(decided: Sequence[decisions.Decision]) -> bool:
+    """Return False if the decisions open a gate, since gates are listed across runs."""
+    return decisions.OpenGate not in map(type, decided)
+
+
 _WAITING = frozenset(OperationKind) - {OperationKind.TASK}
+_WAITING_FOR_INPUT = frozenset(OperationKind) - EXECUTED_KINDS
 
 
 def allows_early_dispatch(command: Command) -> bool:
-    """Return True for a side-effect-free task, which may be executed before its commit."""
-    return type(command) is RunTask and command.repeatable
+    """Return True for a side-effect-free task and for the first dispatch of a child run, which may start
+    before their commit. The child has no effect outside before it."""
+    if type(command) is RunTask:
+        return command.repeatable
+    return type(command) is RunWorkflow and command.volatile and command.fresh
+
+
+def waits(operation: values.Operation, has_unfinished_child: bool, _now_ms: int) -> bool:
+    """Return True if a timer, a person, a signal or an unfinished child ends the operation, so that nothing
+    must be dispatched again after a restart."""
+    if operation.backing_off or operation.kind in _WAITING_FOR_INPUT:
+        return True
+    return operation.kind is OperationKind.SUBWORKFLOW and has_unfinished_child
+
+
+def child_run(operation: values.Operation) -> str:
+    """Return the id of the run that executes a pending operation, or an empty string."""
+    is_child = operation.kind is OperationKind.SUBWORKFLOW and not operation.backing_off
+    return operation.child_id if is_child else ""
 
 
 def can_unload(state: RunState) -> bool:
@@ -107,14 +136,19 @@ RUN = Planner(
     apply=apply,
     record=record_changes,
     commands=commands,
+    commanding=commanding(HANDLERS),
     rejection=rejection,
     must_commit=must_commit,
     pending=lambda state: list(state.operations),
     size_bytes=size_bytes,
+    waits=waits,
+    child_run=child_run,
     allows_early_dispatch=allows_early_dispatch,
     can_unload=can_unload,
     parent=parent,
     compact_row=compact_row,
+    may_be_compact=may_be_compact,
+    event_count=event_count,
     answer=answer,
     succeeded=lambda operation_id, output, run_id: inputs.NodeSucceeded(
         operation_id=operation_id, output=output, run_id=run_id
@@ -129,7 +163,7 @@ RUN = Planner(
         "works": values.Pinned,
         "context": values.ContextValue,
         "tokens": values.Token,
-        "forks": values.Fork,
+        "forks": values.FanOut,
         "executions": values.NodeExecution,
         "operations": values.Operation,
         "gates": values.Gate,

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 
-from wonder_server.core.definitions.check_rules import MAX_ATTEMPTS, MAX_TIMEOUT_MS, Rules, Scope
+from wonder_server.core.content.parts import FILE, IMAGE, TEXT
+from wonder_server.core.definitions.check_rules import MAX_ATTEMPTS, MAX_TIMEOUT_MS, ExpressionScope, Rules
 from wonder_server.core.definitions.check_workflow import CONTEXT, INVOCATION_MODES, check_workflow
 from wonder_server.core.definitions.fault_list import join
 from wonder_server.core.definitions.parse import canonical, to_json
@@ -29,6 +30,7 @@ from wonder_server.core.errors import Fault
 from wonder_server.core.request_formats import FORMATS, PROVIDERS, default_format
 from wonder_server.core.request_formats.anthropic_messages import PROPERTY
 from wonder_server.core.request_formats.parts import NOT_AT_ROOT
+from wonder_server.core.schema import payloads
 from wonder_server.core.schema.schemas import validate
 from wonder_server.core.suggestions import did_you_mean
 
@@ -53,6 +55,9 @@ FORBIDDEN_PARAMETERS = frozenset(
 )
 FORBIDDEN_BEGINNINGS = ("aws_", "azure_", "litellm_", "s3_", "vertex_", "watsonx_")
 """The operator chooses the endpoint and the key of requests, the platform whether they stream."""
+
+MIN_RESULT_BYTES = 1024
+"""Minimum of a tool's ``max_result_bytes``: most of an excerpt is not its notice."""
 
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}\Z")
 _NUMBER = re.compile(r"\d{1,15}(?:\.\d{1,15})?\Z")
@@ -113,6 +118,7 @@ class _Check(Rules):
         for index, kind in enumerate(limits.allowed_actions):
             self.allowed_action(f"constraints.allowed_actions[{index}]", kind)
         self.retention(persona)
+        self.output_schema("output_schema", persona.output_schema)
 
     def retention(self, persona: Persona) -> None:
         self.count("retention", persona.retention, MAX_RETENTION_RULES)
@@ -160,8 +166,16 @@ class _Check(Rules):
             )
         self.tool_root(tool.input_schema)
         self.tool_target(tool)
-        self.inputs("input_mapping", tool.input_mapping, Scope(("input",)))
+        self.inputs("input_mapping", tool.input_mapping, ExpressionScope(("input",)))
         self.retry("retry", tool.retry)
+        if tool.max_result_bytes:
+            self.number("max_result_bytes", tool.max_result_bytes, MIN_RESULT_BYTES, payloads.MAX_BYTES)
+        if tool.output_schema and tool.target_type != "agent":
+            self.refuse(
+                "output_schema",
+                "Only a tool that calls an agent has an output_schema. Set it in the task or workflow.",
+            )
+        self.output_schema("output_schema", tool.output_schema)
 
     def tool_root(self, schema: Mapping[str, object]) -> None:
         """Refuse keywords and names that are valid JSON Schema but that providers reject."""
@@ -248,6 +262,8 @@ class _Check(Rules):
             self.number(name, getattr(profile, name), 1, MAX_TIMEOUT_MS)
         self.number("max_attempts", profile.max_attempts, 1, MAX_ATTEMPTS)
         self.number("context_window_tokens", profile.context_window_tokens, 0, 100_000_000)
+        for index, part in enumerate(profile.accepts):
+            self.choice(f"accepts[{index}]", part, (TEXT, IMAGE, FILE))
 
     def action(self, action: Action, path: str) -> None:
         if not self.action_kind(join(path, "kind"), action.kind):
@@ -272,7 +288,7 @@ class _Check(Rules):
             self.refuse(f"{path}.action", "A step runs one action: set either action_id or action.")
         if step.action is not None:
             self.action(step.action, f"{path}.action")
-        scope = Scope(CONTEXT, f"step '{step.id}'")
+        scope = ExpressionScope(CONTEXT, f"step '{step.id}'")
         self.condition(f"{path}.condition", step.condition, scope)
         self.inputs(f"{path}.input_mapping", step.input_mapping, scope)
         self.outputs(f"{path}.output_mapping", step.output_mapping, scope.after())

@@ -10,6 +10,7 @@ from wonder_server.core.definitions.fault_list import FaultList, join
 from wonder_server.core.definitions.specs import Retry
 from wonder_server.core.expressions import check as check_expression
 from wonder_server.core.json_types import JsonObject
+from wonder_server.core.schema.output_schemas import check_output_schema
 from wonder_server.core.schema.schemas import check_schema
 
 MAX_TEXT_CHARACTERS = 65_536
@@ -25,7 +26,7 @@ _NODE_ID = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class ExpressionScope:
     """The place of an expression.
 
     ``roots``: the variables it may use. ``owner``: its owner in words (``node 'a'``), for messages.
@@ -41,7 +42,7 @@ class Scope:
         """Return the variables that the expression may use."""
         return (*self.roots, *BRANCH) if self.branches else self.roots
 
-    def after(self) -> Scope:
+    def after(self) -> ExpressionScope:
         """Return the scope of expressions that also see ``result``."""
         return replace(self, roots=(*self.roots, "result"))
 
@@ -91,9 +92,14 @@ class Rules(FaultList):
         if schema and (fault := check_schema(schema)):
             self.refuse(join(path, fault.path), fault.message)
 
+    def output_schema(self, path: str, schema: JsonObject) -> None:
+        """Check a schema that a model's answer must satisfy."""
+        if fault := check_output_schema(schema):
+            self.refuse(join(path, fault.path), f"{fault.message[:1].upper()}{fault.message[1:]}.")
+
     # --- expressions and mappings -------------------------------------------------------------------
 
-    def condition(self, path: str, source: str, scope: Scope) -> None:
+    def condition(self, path: str, source: str, scope: ExpressionScope) -> None:
         """Check a condition. An empty one is always true."""
         if not source or (fault := check_expression(source, scope.knows())) is None:
             return
@@ -104,13 +110,13 @@ class Rules(FaultList):
             reason += f"; {', '.join(BRANCH)} exist only in a branch, and this is not in a fan-out"
         self.refuse(path, f"In the expression{owner}, {line}column {fault.column}: {reason}")
 
-    def expression(self, path: str, source: str, scope: Scope) -> None:
+    def expression(self, path: str, source: str, scope: ExpressionScope) -> None:
         if not source.strip():
             self.refuse(path, f"{path} must be an expression; for an empty text write '\"\"'.")
         else:
             self.condition(path, source, scope)
 
-    def inputs(self, path: str, mapping: Mapping[str, str], scope: Scope) -> None:
+    def inputs(self, path: str, mapping: Mapping[str, str], scope: ExpressionScope) -> None:
         """Check a mapping of field names to expressions."""
         self.count(path, mapping, MAX_MAPPING_ENTRIES)
         for target, source in mapping.items():
@@ -120,14 +126,14 @@ class Rules(FaultList):
                 )
             self.expression(join(path, target), source, scope)
 
-    def outputs(self, path: str, mapping: Mapping[str, str], scope: Scope) -> None:
+    def outputs(self, path: str, mapping: Mapping[str, str], scope: ExpressionScope) -> None:
         """Check a mapping of targets (``state.x``, ``output.x``, in a branch ``branch.x``) to expressions."""
         self.count(path, mapping, MAX_MAPPING_ENTRIES)
         for target, source in mapping.items():
             self.target(join(path, target), target, scope)
             self.expression(join(path, target), source, scope)
 
-    def target(self, path: str, target: str, scope: Scope) -> None:
+    def target(self, path: str, target: str, scope: ExpressionScope) -> None:
         """Check the target of a mapping or merge."""
         root, *fields = target.split(".")
         roots = ("state", "output", "branch") if scope.branches else ("state", "output")

@@ -6,7 +6,7 @@ import re
 
 from wonder_server.core.definitions.branches import Exploration, while_running
 from wonder_server.core.definitions.check_graph import check_graph
-from wonder_server.core.definitions.check_rules import BRANCH, MAX_TIMEOUT_MS, Rules, Scope
+from wonder_server.core.definitions.check_rules import BRANCH, MAX_TIMEOUT_MS, ExpressionScope, Rules
 from wonder_server.core.definitions.references import NAME_RULE, is_definition_name
 from wonder_server.core.definitions.specs import (
     FanIn,
@@ -20,6 +20,7 @@ from wonder_server.core.definitions.specs import (
     Wait,
     Workflow,
 )
+from wonder_server.core.expressions import NOW
 from wonder_server.core.ids import is_id
 
 MAX_NODES = 500
@@ -35,7 +36,7 @@ MAX_USER_CHARACTERS = 256
 
 INVOCATION_MODES = ("delegate", "loop_in")
 CONTEXT = ("input", "state", "output")
-RUN_CONTEXT = (*CONTEXT, "signals")
+RUN_CONTEXT = (*CONTEXT, "signals", NOW)
 
 _TARGETS = ("task_id", "workflow_id", "agent_id", "human_gate", "wait")
 _SIGNAL = re.compile(r"[a-zA-Z0-9_]{1,64}\Z")
@@ -47,7 +48,7 @@ def check_workflow(workflow: Workflow, rules: Rules) -> None:
     for name in ("input_schema", "output_schema", "state_schema"):
         rules.schema(name, getattr(workflow, name))
     rules.number("timeout_ms", workflow.timeout_ms, 0, MAX_WAIT_MS)
-    rules.inputs("output_mapping", workflow.output_mapping, Scope(CONTEXT))
+    rules.inputs("output_mapping", workflow.output_mapping, ExpressionScope((*CONTEXT, NOW)))
     rules.count("nodes", workflow.nodes, MAX_NODES, least=1)
     rules.count("transitions", workflow.transitions, MAX_TRANSITIONS)
     if not workflow.nodes or len(workflow.nodes) > MAX_NODES or len(workflow.transitions) > MAX_TRANSITIONS:
@@ -102,6 +103,12 @@ class _Check:
         self._rules.choice(f"{path}.invocation_mode", node.invocation_mode, INVOCATION_MODES)
         if not agent and node.invocation_mode == "loop_in":
             self._rules.refuse(f"{path}.invocation_mode", "Only an agent can be looped in.")
+        if not agent and node.output_schema:
+            self._rules.refuse(
+                f"{path}.output_schema",
+                "Only a node with an agent has an output_schema. Set that of the task or workflow instead.",
+            )
+        self._rules.output_schema(f"{path}.output_schema", node.output_schema)
 
     def gate(self, gate: HumanGate, path: str) -> None:
         rules = self._rules
@@ -126,7 +133,7 @@ class _Check:
         if not wait.signal and not wait.duration_ms:
             self._rules.refuse(path, "The wait has no end. Set signal, duration_ms, or both.")
 
-    def fan_in(self, fan_in: FanIn, path: str, scope: Scope) -> None:
+    def fan_in(self, fan_in: FanIn, path: str, scope: ExpressionScope) -> None:
         rules = self._rules
         if fan_in.mode is FanInMode.M_OF_N:
             if fan_in.count < 1:
@@ -139,7 +146,9 @@ class _Check:
         rules.count(f"{path}.merges", fan_in.merges, MAX_MERGES)
         seen: set[str] = set()
         for index, merge in enumerate(fan_in.merges):
-            rules.expression(f"{path}.merges[{index}].source", merge.source, Scope(BRANCH, scope.owner))
+            rules.expression(
+                f"{path}.merges[{index}].source", merge.source, ExpressionScope(BRANCH, scope.owner)
+            )
             rules.target(f"{path}.merges[{index}].target", merge.target, scope)
             if merge.target in seen:
                 rules.refuse(
@@ -156,12 +165,12 @@ class _Check:
         if transition.for_each is not None:
             self.for_each(transition.for_each, f"{path}.for_each", scope)
 
-    def for_each(self, each: ForEach, path: str, scope: Scope) -> None:
+    def for_each(self, each: ForEach, path: str, scope: ExpressionScope) -> None:
         self._rules.expression(f"{path}.items", each.items, scope)
         self._rules.number(f"{path}.max_items", each.max_items, 1, MAX_ITEMS)
         self._rules.number(f"{path}.max_concurrency", each.max_concurrency, 0, MAX_ITEMS)
 
-    def _scope(self, node_id: str, owner: str) -> Scope:
+    def _scope(self, node_id: str, owner: str) -> ExpressionScope:
         """Return the scope of a node's expressions. If the graph has faults, every node counts as inside a
         branch, so that the use of branch variables adds no further fault."""
-        return Scope(RUN_CONTEXT, owner, self._inside is None or node_id in self._inside)
+        return ExpressionScope(RUN_CONTEXT, owner, self._inside is None or node_id in self._inside)

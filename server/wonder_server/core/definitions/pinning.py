@@ -34,7 +34,7 @@ from wonder_server.core.definitions.specs import (
     Tool,
     Workflow,
 )
-from wonder_server.core.errors import Reason, error
+from wonder_server.core.errors import Reason, WonderError, error, not_found
 
 DEFAULT_PROFILE = f"{STANDARD_LIBRARY}/default"
 DEFAULT_ASSEMBLY = f"{STANDARD_LIBRARY}/assemble_context"
@@ -179,14 +179,13 @@ def find(index: DefinitionIndex, text: str, library: str, kind: Kind) -> Definit
     """Return the definition of this kind that ``text`` refers to. Raises DEFINITION_NOT_FOUND."""
     definition = index.find(text, library)
     if definition is None or definition.kind is not kind:
-        raise error(Reason.DEFINITION_NOT_FOUND, f"There is no {kind.replace('_', ' ')} '{text}'.")
+        raise not_found(Reason.DEFINITION_NOT_FOUND, text, noun=kind.replace("_", " "))
     return definition
 
 
 def find_agent(agents: Mapping[str, str], key: str, caller: str) -> str:
     """Return the id of the agent that ``caller`` (in words) names by id or name. Raises AGENT_NOT_FOUND."""
     if key not in agents:
-        raise error(
-            Reason.AGENT_NOT_FOUND, f"There is no agent '{key}', which the {caller} calls.", agent=key
-        )
+        fault = not_found(Reason.AGENT_NOT_FOUND, key, place=f", which the {caller} calls").fault
+        raise WonderError(replace(fault, metadata=fault.metadata | {"agent": key}))
     return agents[key]

@@ -1,8 +1,9 @@
-"""Resources of the catalog, as frozen values: libraries, definitions, agents, projects.
+"""Resources of the catalog, as frozen values: libraries, definitions, agents, projects, files.
 
 Every resource has a ``version`` that increases by one with each change; `etag` derives the opaque value for
-clients. Times are in milliseconds since 1970 UTC. Field names are those of ``library.proto``; `parse.to_json`
-and `parse.read_record` convert to JSON and back.
+clients. Times are in milliseconds since 1970 UTC. ``updated_by`` is the principal that saved this version
+(`wonder_server.core.identity.Principal.text`); "" in records of earlier versions. Field names are those of
+``library.proto``; `parse.to_json` and `parse.read_record` convert to JSON and back.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ class Library:
     version: int = 1
     created_ms: int = 0
     updated_ms: int = 0
+    updated_by: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +46,7 @@ class Definition:
     content_hash: str
     created_ms: int = 0
     updated_ms: int = 0
+    updated_by: str = ""
 
     @property
     def name(self) -> str:
@@ -87,6 +90,7 @@ class Agent:
     version: int = 1
     created_ms: int = 0
     updated_ms: int = 0
+    updated_by: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,9 +124,31 @@ class Project:
     version: int = 1
     created_ms: int = 0
     updated_ms: int = 0
+    updated_by: str = ""
 
 
-Resource = Library | Definition | Agent | Project
+@dataclass(frozen=True, slots=True, kw_only=True)
+class File:
+    """A file of a project. It never changes, so its version stays 1; `name` is not unique.
+
+    ``objects`` are the keys of the objects that hold the content: each ``object_bytes`` of it, the last one
+    the rest. ``created_by`` is the principal that uploaded the file or started the work that made it.
+    """
+
+    id: str
+    project_id: str
+    name: str
+    media_type: str
+    size_bytes: int
+    sha256: str
+    objects: tuple[str, ...] = ()
+    object_bytes: int = 1 << 20
+    version: int = 1
+    created_ms: int = 0
+    created_by: str = ""
+
+
+Resource = Library | Definition | Agent | Project | File
 
 
 def etag(resource: Resource) -> str:

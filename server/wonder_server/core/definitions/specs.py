@@ -1,7 +1,7 @@
 """Definitions as frozen values: the specs of a library, and the pins that work runs with.
 
 Field names are those of the YAML files and of ``definition.proto`` (its JSON form with snake_case names),
-except ``async``, a reserved word of Python: the attribute is ``is_async``. Source: documents 1 and 5.
+except ``async``, a reserved word of Python: the attribute is ``is_async``.
 
 A *spec* is the content that an author wrote. A *pin* is a spec with every reference resolved to one revision,
 so that running work never sees a change of its definitions (feature A1). A pin contains everything that a
@@ -29,7 +29,7 @@ class Kind(StrEnum):
 
 
 class OnFailure(StrEnum):
-    """Effect of a failing step on its task (document 5)."""
+    """Effect of a failing step on its task."""
 
     ABORT = "abort"
     RETRY = "retry"
@@ -130,7 +130,11 @@ class RetentionRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Persona:
-    """The role of an agent: its prompt, model, hooks, tools and limits."""
+    """The role of an agent: its prompt, model, hooks, tools and limits.
+
+    ``output_schema`` is the JSON Schema of the final answer of each of its turns; empty for plain text.
+    ``show_reasoning``: clients may see the model's reasoning while it streams.
+    """
 
     system_prompt: str
     instructions: tuple[str, ...] = ()
@@ -142,6 +146,8 @@ class Persona:
     constraints: Constraints = Constraints()
     context_window: ContextWindow = ContextWindow()
     retention: tuple[RetentionRule, ...] = ()
+    output_schema: JsonDict = field(default_factory=dict)
+    show_reasoning: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +156,8 @@ class Tool:
 
     ``target_type`` is ``task``, ``workflow`` or ``agent``; ``invocation_mode`` is ``delegate`` or
     ``loop_in``; ``input_mapping`` maps target input fields to CEL expressions over ``input``.
+    ``output_schema`` is the JSON Schema of a called agent's answer; empty for that of its persona.
+    ``max_result_bytes`` is the size above which the model gets a part of a result; 0 for the server's.
     """
 
     name: str
@@ -161,6 +169,8 @@ class Tool:
     invocation_mode: str = "delegate"
     input_mapping: dict[str, str] = field(default_factory=dict)
     retry: Retry = Retry()
+    output_schema: JsonDict = field(default_factory=dict)
+    max_result_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +179,8 @@ class ModelProfile:
 
     ``provider`` is ``auto`` (the operator's default), ``offline`` or a provider's name in LiteLLM. ``format``
     is a name in `core.request_formats.FORMATS`; empty for the provider's default. ``parameters`` are copied
-    into the request unchanged.
+    into the request unchanged. ``accepts`` are the parts of messages that the model takes: ``text``,
+    ``image``, ``file``; empty for what is known of the model.
     """
 
     provider: str
@@ -181,11 +192,12 @@ class ModelProfile:
     chunk_timeout_ms: int = 30_000
     max_attempts: int = 3
     context_window_tokens: int = 0
+    accepts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
-    """An atomic operation: a built-in kind with fixed settings (document 5, ActionDef).
+    """An atomic operation: a built-in kind with fixed settings.
 
     ``idempotent``: the action is repeatable; None for the value that the kind declares.
     """
@@ -277,6 +289,7 @@ class Node:
     ``input_mapping``: target input field -> CEL over ``input``, ``state``, ``output``, ``signals``, and in a
     branch ``branch``, ``item``, ``index``. ``output_mapping``: ``state.x``, ``output.x`` or ``branch.x`` ->
     CEL that also sees ``result``. ``timeout_ms`` limits all attempts together, ``retry.timeout_ms`` each.
+    ``output_schema`` is the JSON Schema of the called agent's answer; empty for that of its persona.
     """
 
     id: str
@@ -293,6 +306,7 @@ class Node:
     retry: Retry | None = None
     fan_out: bool = False
     fan_in: FanIn | None = None
+    output_schema: JsonDict = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -417,6 +431,9 @@ class PinnedAgent:
     """The summarization workflow; None for an agent that does not summarize."""
     budget: Budget | None = None
     """The agent's budget for its lifetime; None for unlimited."""
+    max_result_bytes: int = 0
+    """The server's size above which the model gets a part of a tool's result. 0 in turns that an earlier
+    version began: their model gets every result whole."""
 
     def home(self, project_id: str = "") -> str:
         """Return the project in which the agent works: ``project_id`` if the agent belongs to it, else its

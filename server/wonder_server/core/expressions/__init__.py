@@ -2,7 +2,7 @@
 
 The language is the Common Expression Language (github.com/google/cel-spec) with JSON's types only: null,
 bool, int, double, string, list, map with text keys. Bytes, unsigned integers, timestamps and optionals are
-not supported. ``functions.py`` lists the functions. Two rules are more permissive than the specification,
+not supported. ``functions.py`` lists the functions. Two rules are more permissive than CEL,
 because JSON has only one kind of number: an operation on an int and a double is calculated in doubles
 (``input.price * 2``), and a list accepts a whole double as an index.
 
@@ -28,7 +28,7 @@ from functools import lru_cache
 from wonder_server.core.expressions import syntax
 from wonder_server.core.expressions.cost import has_no_cost
 from wonder_server.core.expressions.faults import ExpressionError, ExpressionFault, SyntaxFault
-from wonder_server.core.expressions.functions import FUNCTIONS
+from wonder_server.core.expressions.functions import FUNCTIONS, NOW, ONLY_IN_WORKFLOWS
 from wonder_server.core.expressions.programs import Run, program
 from wonder_server.core.expressions.syntax import TYPE_NAMES, Syntax
 from wonder_server.core.expressions.values import Frame
@@ -37,6 +37,7 @@ from wonder_server.core.schema import patterns
 from wonder_server.core.suggestions import did_you_mean
 
 __all__ = [
+    "NOW",
     "ExpressionError",
     "ExpressionFault",
     "assign",
@@ -51,13 +52,19 @@ _OUT_OF_RANGE = ExpressionFault(
 
 
 def check(source: str, roots: Collection[str]) -> ExpressionFault | None:
-    """Return the fault of an expression that may use the variables ``roots``; None if it is valid."""
+    """Return the fault of an expression that may use the variables ``roots``; None if it is valid.
+
+    With `NOW` among them it may use ``now()``, whose scope has the time in milliseconds under that key.
+    """
     try:
         compiled = _compiled(source)
         for name, at in compiled.syntax.roots.items():
             if name not in roots and name not in TYPE_NAMES:
-                known = ", ".join(sorted(roots))
+                known = ", ".join(sorted(root for root in roots if root != NOW))
                 raise SyntaxFault(f"unknown variable '{name}': here it may be {known or 'none'}", at)
+        for call in compiled.syntax.calls:
+            if call.function == "now" and NOW not in roots:
+                raise SyntaxFault(ONLY_IN_WORKFLOWS, call.at)
     except SyntaxFault as fault:
         return fault.located(source)
     return None

@@ -10,6 +10,9 @@ and some that mappings need. All are pure and metered. ``x.f(y)`` and ``f(x, y)`
 ``replace(t, old, new) split(t, sep)``
 ``substring(t, from[, to]) indexOf lastIndexOf``
 ``truncate(t, n)``                              the first n characters; the last is ``…`` if the text was cut
+``indent(t, prefix[, first])``                  ``first`` before the first line, ``prefix`` before others
+``now()``                                       the time of the step that the run plans, such as
+                                                ``2026-11-23T09:30:00.000Z``; only in workflows
 ``join(list[, sep])``                           one text of a list of texts
 ``flatten(list)``                               one level: items of nested lists replace those lists
 ``first(list) last(list) slice(list, a, b)``    ``first`` and ``last`` of an empty list are null
@@ -19,6 +22,7 @@ and some that mappings need. All are pure and metered. ``x.f(y)`` and ``f(x, y)`
 ``merge(map, map)``                             the second wins
 ``get(map, key, default)``                      a member that may be missing
 ``to_json(x) parse_json(text)``                 JSON as text, and back
+``provider_messages(list, format)``             messages in the neutral form, in a request format's form
 ==============================================  ====================================================
 """
 
@@ -33,6 +37,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from wonder_server.core.expressions.faults import SyntaxFault
+from wonder_server.core.expressions.times import utc_text
 from wonder_server.core.expressions.values import (
     Frame,
     compare,
@@ -43,7 +48,10 @@ from wonder_server.core.expressions.values import (
     whole,
 )
 from wonder_server.core.json_types import JsonDict, JsonObject, JsonValue
+from wonder_server.core.request_formats import FORMATS
+from wonder_server.core.request_formats.indentation import indent, with_newlines
 from wonder_server.core.schema import patterns
+from wonder_server.core.schema.json_nesting import check_nesting
 
 PATTERN_COST = 2_000
 """Cost of compiling a regular expression, in units of the budget; a large one takes 1 ms."""
@@ -86,6 +94,21 @@ def _position(value: JsonValue, most: int) -> int:
     if not 0 <= position <= most:
         raise SyntaxFault(f"the position {position} is outside 0 to {most}")
     return position
+
+
+# --- time ---------------------------------------------------------------------------------------
+
+NOW = "now()"
+"""Key of the time in milliseconds in a scope. No variable can have this name."""
+
+
+def _now(frame: Frame) -> str:
+    if NOW not in frame:
+        raise SyntaxFault(ONLY_IN_WORKFLOWS)
+    return utc_text(frame[NOW])
+
+
+ONLY_IN_WORKFLOWS = "now() exists only in workflows; pass the time to a task or tool in its input"
 
 
 # --- conversions --------------------------------------------------------------------------------
@@ -218,6 +241,15 @@ def _truncate(frame: Frame, text: JsonValue, most: JsonValue) -> str:
     return text[: limit - 1] + "…" if limit else ""
 
 
+def _indent(frame: Frame, text: JsonValue, prefix: JsonValue, first: JsonValue = "") -> str:
+    """Return the text with ``first`` before its first line and ``prefix`` before each further line that is
+    not empty. Every kind of line break becomes a newline.
+    """
+    lines, start, beginning = with_newlines(_text(text)), _text(prefix), _text(first)
+    frame.spend((len(text) + lines.count("\n") * len(start) + len(beginning)) >> 5)
+    return indent(lines, start, beginning)
+
+
 # --- lists and maps -----------------------------------------------------------------------------
 
 
@@ -334,11 +366,27 @@ def _to_json(frame: Frame, value: JsonValue) -> str:
 def _parse_json(frame: Frame, text: JsonValue) -> JsonValue:
     frame.spend(len(_text(text)) >> 3)
     try:
+        check_nesting(text)
         value = json.loads(text, parse_constant=_no_constant)
         frame.spend_on(value)
-    except (ValueError, RecursionError):
+    except ValueError:
         raise SyntaxFault("the text is not valid JSON") from None
     return value
+
+
+def _provider_messages(frame: Frame, messages: JsonValue, format_name: JsonValue) -> list[JsonDict]:
+    """Return messages in the neutral form in the form of a request format (`core.request_formats.neutral`).
+
+    One function for the whole list: a macro takes 20 times as long for a history of hundreds of messages.
+    """
+    request_format = FORMATS.get(_text(format_name))
+    if request_format is None:
+        raise SyntaxFault(f"there is no request format '{format_name[:40]}': use {', '.join(FORMATS)}")
+    frame.spend(8 * len(_list(messages)))
+    for message in messages:
+        if type(message) is not dict:
+            _map(message)
+    return request_format.write_messages(messages)
 
 
 _MAX_BRACKETS = 64
@@ -372,13 +420,15 @@ def _find_json(frame: Frame, text: JsonValue, default: JsonValue) -> JsonValue:
 def _json_at(text: str, start: int) -> tuple[JsonValue, int]:
     """Return the JSON value that starts at ``start``, and its end; the end is ``start`` if there is none."""
     try:
+        check_nesting(text, start)
         return _DECODER.raw_decode(text, start)
-    except (ValueError, RecursionError):
+    except ValueError:
         pass
     tidied = _TRAILING_COMMA.sub(r"\1", text[start:])
     try:
+        check_nesting(tidied)
         value, end = _DECODER.raw_decode(tidied)
-    except (ValueError, RecursionError):
+    except ValueError:
         return None, start
     return value, min(len(text), start + end)
 
@@ -390,6 +440,8 @@ def _no_constant(name: str) -> NoReturn:
 _DECODER = json.JSONDecoder(parse_constant=_no_constant)
 
 FUNCTIONS: dict[str, Function] = {
+    # Without the frame it could not be called inside a loop.
+    "now": Function(_now, 0, 0),
     "size": Function(_size, 1, 1, has_no_cost=True),
     "int": Function(_int, 1, 1, has_no_cost=True),
     "double": Function(_double, 1, 1, has_no_cost=True),
@@ -414,6 +466,7 @@ FUNCTIONS: dict[str, Function] = {
     "indexOf": Function(_index_of, 2, 2),
     "lastIndexOf": Function(_last_index_of, 2, 2),
     "truncate": Function(_truncate, 2, 2),
+    "indent": Function(_indent, 2, 3),
     "join": Function(_join, 1, 2),
     "flatten": Function(_flatten, 1, 1),
     "first": Function(lambda frame, items: _list(items)[0] if items else None, 1, 1, has_no_cost=True),
@@ -433,4 +486,5 @@ FUNCTIONS: dict[str, Function] = {
     "to_json": Function(_to_json, 1, 1),
     "parse_json": Function(_parse_json, 1, 1),
     "find_json": Function(_find_json, 2, 2),
+    "provider_messages": Function(_provider_messages, 2, 2),
 }

@@ -163,7 +163,7 @@ def _call(node: syntax.Call, item: str) -> Run:
     name, at = node.function, node.at
     function = FUNCTIONS[name].run
     arguments = [program(argument, item) for argument in node.arguments]
-    first = arguments[0]
+    first = arguments[0] if arguments else _itself
 
     def fault(raised: SyntaxFault) -> SyntaxFault:
         return type(raised)(f"{name}(): {raised.message}", at)

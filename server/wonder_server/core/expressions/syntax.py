@@ -372,7 +372,9 @@ class _Parser:
     def _macro(self, target: Node, name: Token) -> Node:
         if len(self._bound) >= MAX_MACRO_NESTING:
             raise SyntaxFault(
-                f"{name.text}() may not stand inside another all, exists, filter or map", name.at
+                f"{name.text}() may not stand inside another all, exists, filter or map: flatten the lists "
+                "first, or write the inner list to state in a step before this one",
+                name.at,
             )
         self._expect("(")
         variable = self._take()

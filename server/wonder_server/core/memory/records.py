@@ -1,22 +1,23 @@
-"""Memories of agents (document 1, section Memory; features E1, E3, E4, E6).
+"""Memories of agents (features E1, E3, E4, E6).
 
-A memory belongs to exactly one agent. Its *significance* is its importance on its own; its *relevance*
-depends on the query. Search combines both with *recency*; see `Weights`.
+A memory belongs to exactly one agent. Its *significance* is its importance on its own; ``ranking.py``
+combines it with relevance and recency.
 """
 
 from __future__ import annotations
 
 import hashlib
-import heapq
-import math
-import unicodedata
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Literal
 
+from wonder_server.core.content.normal_text import nfkc
 from wonder_server.core.json_types import JsonDict
 
-RECENCY_HALF_LIFE_MS: Final = 30 * 24 * 3600 * 1000
+Role = Literal["", "user", "agent"]
+"""Side of a conversation; "" is unknown."""
+USER: Final[Role] = "user"
+AGENT: Final[Role] = "agent"
+ROLES: Final[tuple[Role, ...]] = ("", USER, AGENT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,12 +26,17 @@ class Source:
 
     conversation_id: str = ""
     turn_id: str = ""
+    message_id: str = ""
     move_id: str = ""
     run_id: str = ""
     speaker: str = ""
     """Name of the participant who wrote the message."""
+    speaker_id: str = ""
+    """Id of that participant: of a user or of an agent, by ``role``."""
     ordinal: int = 0
     """Number of the message in the conversation, from 1; 0 is unknown."""
+    role: Role = ""
+    """Side of the speaker: ``user`` for a person, ``agent`` for an agent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +46,8 @@ class Memory:
 
     A content that is too long for a row is stored in the object ``content_ref``. The store then leaves it
     out, and the memory service adds it. ``size_bytes`` is its length in UTF-8.
+
+    ``said_ms`` is the time at which the content was said: given by the writer, else ``created_ms``.
     """
 
     id: str
@@ -51,6 +59,7 @@ class Memory:
     source: Source
     created_ms: int
     updated_ms: int
+    said_ms: int
     version: int
     content_ref: str = ""
     size_bytes: int = 0
@@ -59,6 +68,8 @@ class Memory:
     contradicts_ids: tuple[str, ...] = ()
     archived_ms: int = 0
     """Time of archiving; 0 if it is not archived."""
+    subject: str = ""
+    """Id of the user whom the memory is about; "" if it is about no user or the writer gave none."""
 
     @property
     def etag(self) -> str:
@@ -71,8 +82,9 @@ class Draft:
     """A memory to be written.
 
     ``idempotency_key``: the same key of the same agent writes once; later writes return the first record.
-    ``unless_known``: if a memory of the same type has the same content except for case and white space,
-    return that memory and write nothing. Extraction sets it.
+    ``unless_known``: if a memory of the same type and subject has the same content except for case and white
+    space, return that memory and write nothing. Extraction sets it.
+    ``said_ms``: the time at which the content was said; None: now.
     """
 
     type: str
@@ -85,6 +97,11 @@ class Draft:
     """Memories that this one replaces: they are archived in the same commit."""
     idempotency_key: str = ""
     unless_known: bool = False
+    said_ms: int | None = None
+    subject: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "significance", _without_negative_zero(self.significance))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +114,17 @@ class Change:
     metadata: JsonDict | None = None
     contradicts_ids: tuple[str, ...] | None = None
     archived_ms: int | None = None
+    said_ms: int | None = None
+    subject: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.significance is not None:
+            object.__setattr__(self, "significance", _without_negative_zero(self.significance))
+
+
+def _without_negative_zero(number: float) -> float:
+    """Return 0.0 for -0.0: stores may return either for it, and a seal over one does not match the other."""
+    return number + 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,8 +132,9 @@ class Filter:
     """Filter of a list or a search. An empty field or None does not filter.
 
     ``metadata``: memories whose metadata contains all of these fields with these values; nested objects
-    likewise. ``start_ms``: written at or after; ``end_ms``: written before. Superseded and archived memories
-    are omitted unless ``set_aside``. ``other_types``: types to omit.
+    likewise. ``start_ms``: written at or after; ``end_ms``: written before. ``said_start_ms`` and
+    ``said_end_ms``: likewise for the time at which it was said. Superseded and archived memories are omitted
+    unless ``set_aside``. ``other_types``: types to omit.
     """
 
     types: tuple[str, ...] = ()
@@ -115,7 +144,10 @@ class Filter:
     turn_id: str = ""
     start_ms: int | None = None
     end_ms: int | None = None
+    said_start_ms: int | None = None
+    said_end_ms: int | None = None
     set_aside: bool = False
+    subject: str = ""
 
     @property
     def narrows(self) -> bool:
@@ -126,104 +158,11 @@ class Filter:
 EVERYTHING: Final = Filter(set_aside=True)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Weights:
-    """Weights of the parts of a hit's score. Only their proportions matter.
+def fingerprint(kind: str, content: str, subject: str = "") -> bytes:
+    """Return a hash that is equal for contents that differ only in case, white space and Unicode spelling.
 
-    ``vector``: the part of relevance, 0 to 1, that the vectors decide; full text decides the rest. None uses
-    the embedder's ``share``.
+    Equal contents about different users have different hashes: "I like tea" is true of one of them only.
     """
-
-    relevance: float = 0.7
-    significance: float = 0.2
-    recency: float = 0.1
-    vector: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
-    """A memory that full text or vectors found, before ranking.
-
-    ``text`` is its BM25 score (higher is better, 0: no word matched), ``vector`` its cosine (0: not among the
-    nearest). ``words`` is its length, 0 if unknown. ``memory`` is the record, if the caller requested it.
-    """
-
-    id: str
-    significance: float
-    updated_ms: int
-    text: float = 0.0
-    vector: float = 0.0
-    words: int = 0
-    memory: Memory | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ranked:
-    """A candidate's id with its score and the parts of the score, each between 0 and 1."""
-
-    id: str
-    score: float
-    relevance: float
-    significance: float
-    recency: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hit:
-    """A memory found by a search. The parts are between 0 and 1; ``score`` is their weighted mean."""
-
-    memory: Memory
-    score: float
-    relevance: float
-    significance: float
-    recency: float
-
-
-FULL_WORDS: Final = 20
-"""Number of words from which a memory's vector has its full weight. For fewer words full text is more
-reliable."""
-
-
-def rank(
-    candidates: Sequence[Candidate], weights: Weights, now_ms: int, limit: int, share: float = 0.15
-) -> list[Ranked]:
-    """Return the best ``limit`` candidates, best first; equal scores in order of id.
-
-    BM25 and cosine have no common scale, so each is divided by the best of the candidates before they are
-    mixed. ``share`` is the weight of the cosine if ``weights.vector`` is None. A short memory has a lower
-    weight of the cosine and a higher one of full text. If one of the two found nothing, only the other
-    counts.
-    """
-    share = share if weights.vector is None else weights.vector
-    best_text = max((c.text for c in candidates), default=0.0)
-    best_vector = max((c.vector for c in candidates), default=0.0)
-    if 0 < share < 1 and (best_text <= 0 or best_vector <= 0):
-        share = float(best_text <= 0)
-    total = weights.relevance + weights.significance + weights.recency
-    per_text = 1 / best_text if best_text > 0 else 0.0
-    per_vector = 1 / best_vector if best_vector > 0 else 0.0
-    found: list[tuple[float, str, float, float, float]] = []
-    for candidate in candidates:
-        part = share
-        if candidate.words < FULL_WORDS and candidate.words and share < 1:
-            part *= math.sqrt(candidate.words / FULL_WORDS)
-        relevance = (1 - part) * candidate.text * per_text + part * max(candidate.vector, 0.0) * per_vector
-        if relevance <= 0:
-            continue
-        recency = 0.5 ** (max(now_ms - candidate.updated_ms, 0) / RECENCY_HALF_LIFE_MS)
-        score = (
-            weights.relevance * relevance
-            + weights.significance * candidate.significance
-            + weights.recency * recency
-        ) / total
-        found.append((-score, candidate.id, relevance, candidate.significance, recency))
-    return [
-        Ranked(id=id, score=-score, relevance=relevance, significance=significance, recency=recency)
-        for score, id, relevance, significance, recency in heapq.nsmallest(limit, found)
-    ]
-
-
-def fingerprint(kind: str, content: str) -> bytes:
-    """Return a hash that is equal for contents that differ only in case, white space and Unicode spelling."""
-    words = " ".join(unicodedata.normalize("NFKC", content).casefold().split())
-    return hashlib.blake2b(f"{kind}\n{words}".encode(), digest_size=16).digest()
+    words = " ".join(nfkc(content).casefold().split())
+    text = f"{kind}\n{words}\n{subject}" if subject else f"{kind}\n{words}"
+    return hashlib.blake2b(text.encode(), digest_size=16).digest()

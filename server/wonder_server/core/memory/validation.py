@@ -9,7 +9,8 @@ from typing import Final
 
 from wonder_server.core.errors import Reason, error
 from wonder_server.core.json_types import JsonDict, JsonValue
-from wonder_server.core.memory.records import Change, Draft, Filter, Source, Weights
+from wonder_server.core.memory.ranking import Weights
+from wonder_server.core.memory.records import ROLES, Change, Draft, Filter, Source
 
 MAX_CONTENT_BYTES: Final = 1 << 20
 MAX_METADATA_BYTES: Final = 64 << 10
@@ -17,9 +18,16 @@ MAX_METADATA_DEPTH: Final = 30
 MAX_INTEGER: Final = 1 << 53
 """Largest integer that a JSON number represents exactly."""
 MAX_NAME: Final = 128
+SOURCE_TEXTS: Final = (
+    *("conversation_id", "turn_id", "message_id", "move_id", "run_id", "speaker", "speaker_id"),
+)
+"""The texts of a source."""
 MAX_KEY: Final = 256
 MAX_TYPES: Final = 100
 MAX_LINKS: Final = 100
+MIN_TIME_MS: Final = -62_135_596_800_000
+MAX_TIME_MS: Final = 253_402_300_799_999
+"""Range of a time: the years 1 to 9999, as of a Timestamp."""
 
 
 def check_draft(draft: Draft, path: str = "") -> None:
@@ -31,6 +39,8 @@ def check_draft(draft: Draft, path: str = "") -> None:
     check_links(draft.contradicts_ids, f"{path}contradicts_ids")
     check_links(draft.archives_ids, f"{path}archives_ids")
     check_source(draft.source, f"{path}source.")
+    check_time(draft.said_ms, f"{path}said_at")
+    check_id(draft.subject, f"{path}subject")
     if len(draft.idempotency_key) > MAX_KEY:
         raise error(
             Reason.FIELD_INVALID, f"A key has at most {MAX_KEY} characters.", field=f"{path}request_id"
@@ -49,6 +59,8 @@ def check_change(change: Change) -> None:
         check_metadata(change.metadata, "metadata")
     if change.contradicts_ids is not None:
         check_links(change.contradicts_ids, "contradicts_ids")
+    check_time(change.said_ms, "said_at")
+    check_id(change.subject or "", "subject")
 
 
 def check_filter(wanted: Filter) -> None:
@@ -58,16 +70,41 @@ def check_filter(wanted: Filter) -> None:
     for position, name in enumerate(wanted.types):
         check_name(name, f"types[{position}]")
     check_metadata(wanted.metadata, "metadata")
+    check_id(wanted.subject, "subject")
+    check_time(wanted.said_start_ms, "said_start_time")
+    check_time(wanted.said_end_ms, "said_end_time")
 
 
 def check_source(source: Source, path: str) -> None:
     """Check the lengths of a source's ids and names, and its ordinal."""
-    for name in ("conversation_id", "turn_id", "move_id", "run_id", "speaker"):
-        value = getattr(source, name)
-        if len(value) > MAX_NAME or not _encodable(value):
-            raise error(Reason.FIELD_INVALID, f"Give at most {MAX_NAME} characters.", field=f"{path}{name}")
+    for name in SOURCE_TEXTS:
+        check_id(getattr(source, name), f"{path}{name}")
     if not 0 <= source.ordinal <= MAX_INTEGER:
         raise error(Reason.FIELD_INVALID, "An ordinal counts from 1; 0 is not known.", field=f"{path}ordinal")
+    if source.role not in ROLES:
+        raise error(
+            Reason.FIELD_INVALID, f"role is {source.role!r:.100}. Use user or agent.", field=f"{path}role"
+        )
+
+
+def check_id(value: str, path: str) -> None:
+    """Check the length of an id or a name, which may be empty."""
+    if len(value) > MAX_NAME or not _encodable(value):
+        raise error(
+            Reason.FIELD_INVALID,
+            f"{path} has {len(value)} characters; the maximum is {MAX_NAME} of valid Unicode text.",
+            field=path,
+        )
+
+
+def check_time(value_ms: int | None, path: str) -> None:
+    """Check that a time is in the years 1 to 9999."""
+    if value_ms is not None and not MIN_TIME_MS <= value_ms <= MAX_TIME_MS:
+        raise error(
+            Reason.FIELD_INVALID,
+            f"{value_ms} ms is not a time between the years 1 and 9999. Give milliseconds since 1970.",
+            field=path,
+        )
 
 
 def check_links(ids: Sequence[str], path: str) -> None:

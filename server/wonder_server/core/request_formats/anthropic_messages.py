@@ -3,9 +3,27 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
-from wonder_server.core.json_types import JsonDict, JsonValue
-from wonder_server.core.request_formats.format import RequestFormat
+from wonder_server.core.content.media_types import part_type
+from wonder_server.core.content.parts import IMAGE
+from wonder_server.core.json_types import JsonDict, JsonObject, JsonValue
+from wonder_server.core.request_formats import output_schemas
+from wonder_server.core.request_formats.format import FileContent, RequestFormat
+from wonder_server.core.request_formats.neutral import (
+    ASSISTANT,
+    TOOL,
+    USER,
+    arguments_of,
+    calls_of,
+    content_of,
+    files_of,
+    is_empty,
+    plain_message,
+    raw_message,
+    text_block,
+    text_message,
+)
 from wonder_server.core.request_formats.parts import (
     EMPTY_MESSAGE,
     LEFT_OUT,
@@ -266,6 +284,72 @@ def _without_end(messages: list[Message]) -> list[Message]:
     return [*messages[:-1], {**last, "content": blocks}]
 
 
+def ask_output(request: Request, parameters: JsonObject, schema: JsonDict) -> Request | None:
+    """Return the request with the schema as the format of ``output_config``."""
+    given = request.get("output_config", parameters.get("output_config"))
+    config = given if isinstance(given, dict) else {}
+    accepted = output_schemas.closed(schema)
+    if accepted is None or "format" in config or "output_format" in {**parameters, **request}:
+        return None
+    return {
+        **request,
+        "output_config": {**config, "format": {"type": "json_schema", "schema": accepted}},
+    }
+
+
+def write_messages(messages: Sequence[JsonObject]) -> list[JsonDict]:
+    """Return messages in the neutral form as Anthropic's: results of one answer are one message of the user.
+
+    The first message must be the user's; the API joins consecutive messages of one role.
+    """
+    written: list[JsonDict] = []
+    results: list[JsonValue] = []
+    for message in messages:
+        if message.get("role") == TOOL:
+            if not results:
+                written.append({"role": USER, "content": results})
+            results.append(_written_result(message))
+            continue
+        results = []
+        raw = text_message(message) or raw_message(message, FORMAT.name)
+        if raw is not None:
+            written.append(raw)
+        elif calls := calls_of(message):
+            written.append(
+                {"role": ASSISTANT, "content": [*_text_blocks(message), *map(_written_call, calls)]}
+            )
+        elif not is_empty(message):
+            written.append(plain_message(message, text_block))
+    first = written[0] if written else {}
+    return [{"role": USER, "content": LEFT_OUT}, *written] if first.get("role") == ASSISTANT else written
+
+
+def _text_blocks(message: JsonObject) -> list[JsonDict]:
+    content = content_of(message)
+    return [] if is_blank(content) else [{"type": "text", "text": content}]
+
+
+def _written_call(call: JsonObject) -> JsonDict:
+    return {"type": "tool_use", "id": call.get("id"), "name": call["name"], "input": arguments_of(call)}
+
+
+def _written_result(message: JsonObject) -> JsonDict:
+    result = {
+        "type": "tool_result",
+        "tool_use_id": message.get("tool_call_id"),
+        "content": FORMAT.write_result(message.get("content"), files_of(message)),
+    }
+    return {**result, "is_error": True} if message.get("is_error") is True else result
+
+
+def write_file(content: FileContent) -> JsonDict:
+    """Return an image or a document as a part of a user's message."""
+    source = {"type": "base64", "media_type": content.media_type, "data": content.data}
+    if part_type(content.media_type) == IMAGE:
+        return {"type": "image", "source": source}
+    return {"type": "document", "source": source, "title": content.name}
+
+
 FORMAT = RequestFormat(
     name="anthropic_messages",
     provider="anthropic",
@@ -273,4 +357,8 @@ FORMAT = RequestFormat(
     messages="messages",
     tool_name=NAME,
     make_valid=valid,
+    ask_output=ask_output,
+    write_messages=write_messages,
+    write_text=text_block,
+    write_file=write_file,
 )

@@ -3,9 +3,26 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
-from wonder_server.core.json_types import JsonDict, JsonValue
-from wonder_server.core.request_formats.format import RequestFormat
+from wonder_server.core.content.media_types import JPEG, PDF, PNG, WEBP
+from wonder_server.core.content.parts import reference_of
+from wonder_server.core.json_types import JsonDict, JsonObject, JsonValue
+from wonder_server.core.request_formats.format import FileContent, RequestFormat, Show, file_of, in_words
+from wonder_server.core.request_formats.neutral import (
+    ASSISTANT,
+    FILES_NOTE,
+    TOOL,
+    USER,
+    arguments_of,
+    calls_of,
+    files_of,
+    is_empty,
+    is_parts,
+    raw_message,
+    text_of,
+    write_parts,
+)
 from wonder_server.core.request_formats.parts import (
     EMPTY_MESSAGE,
     LEFT_OUT,
@@ -179,6 +196,116 @@ def _is_blank(part: Part) -> bool:
     return only_text and is_blank(part.get("text"))
 
 
+_FORMS = ("responseMimeType", "response_mime_type", "responseSchema", "response_schema", "responseJsonSchema")
+
+
+def ask_output(request: Request, parameters: JsonObject, schema: JsonDict) -> Request | None:
+    """Return the request with the schema in ``generationConfig``; None beside tools, which models before
+    Gemini 3 reject ("Function calling with a response mime type: 'application/json' is unsupported").
+    """
+    merged = {**parameters, **request}
+    if merged.get("tools"):
+        return None
+    key = next((name for name in _CONFIGS if name in merged), _CONFIGS[0])
+    given = merged.get(key)
+    config = given if isinstance(given, dict) else {}
+    if any(name in config for name in _FORMS):
+        return None
+    asked = {"responseMimeType": "application/json", "responseJsonSchema": schema}
+    return {**request, key: {**config, **asked}}
+
+
+def write_messages(messages: Sequence[JsonObject]) -> list[JsonDict]:
+    """Return messages in the neutral form as contents: the results of one answer are one content.
+
+    A result has an id only if the model gave one to its call. The API rejects empty texts.
+    """
+    contents: list[JsonDict] = []
+    results: list[JsonValue] = []
+    ids: set[JsonValue] = set()
+    for message in messages:
+        if message.get("role") == TOOL:
+            if not results:
+                contents.append({"role": USER, "parts": results})
+            results.append(_written_result(message, ids))
+            continue
+        results, ids = [], set()
+        raw = raw_message(message, FORMAT.name)
+        if raw is not None:
+            contents.append(raw)
+            calls = [part["functionCall"] for part in objects(raw.get("parts")) if "functionCall" in part]
+            ids = {call["id"] for call in objects(calls) if isinstance(call.get("id"), str)}
+        elif not is_empty(message):
+            calls = [
+                {"functionCall": {"name": call["name"], "args": arguments_of(call)}}
+                for call in calls_of(message)
+            ]
+            text = text_of(message)
+            if is_parts(text):
+                texts = write_parts(text, lambda each: {"text": each})
+            else:
+                texts = [] if calls and is_blank(text) else [{"text": text}]
+            role = "model" if message.get("role") == ASSISTANT else USER
+            contents.append({"role": role, "parts": [*texts, *calls]})
+    first = contents[0] if contents else {}
+    left_out = {"role": USER, "parts": [{"text": LEFT_OUT}]}
+    return [left_out, *contents] if first.get("role") == "model" else contents
+
+
+def with_files(response: JsonDict, files: Sequence[JsonObject]) -> JsonDict:
+    """Return a function response with the places of its files."""
+    return {**response, "parts": [reference_of(file) for file in files]} if files else response
+
+
+def fill_result(content: Content, show: Show) -> tuple[Content, list[JsonDict]] | None:
+    """See `RequestFormat.fill_result`. The words stand in the response; only new models take images there."""
+    given = objects(content.get("parts"))
+    if not any(_response(part) for part in given):
+        return None
+    filled, shown = list[Part](), list[JsonDict]()
+    for part in given:
+        response = _response(part)
+        items = objects(response.get("parts"))
+        if not any(file_of(item) is not None for item in items):
+            filled.append(part)
+            continue
+        words, parts = in_words(items, show)
+        shown += parts
+        texts, others = (
+            [each for each in words if isinstance(each, str)],
+            [each for each in words if not isinstance(each, str)],
+        )
+        given_output = response.get("response")
+        output = given_output if isinstance(given_output, dict) else {"output": given_output}
+        response = {**without(response, "parts"), "response": {**output, "files": texts}}
+        filled.append({**part, "functionResponse": {**response, "parts": others} if others else response})
+    return {**content, "parts": filled}, shown
+
+
+def files_content(parts: Sequence[JsonDict]) -> Content:
+    """Return the content after tool results that shows their images and documents: responses have a content
+    of their own."""
+    return {"role": USER, "parts": [{"text": FILES_NOTE}, *parts]}
+
+
+def _written_result(message: JsonObject, ids: set[JsonValue]) -> Part:
+    call_id = message.get("tool_call_id")
+    key = "error" if message.get("is_error") is True else "output"
+    response = {"name": message.get("name", ""), "response": {key: message.get("content")}}
+    response = with_files(response, files_of(message))
+    return {"functionResponse": {"id": call_id, **response} if call_id in ids else response}
+
+
+def write_file(content: FileContent) -> JsonDict:
+    """Return an image or a document as a part of a user's message."""
+    return {"inlineData": {"mimeType": content.media_type, "data": content.data}}
+
+
+def write_own(others: JsonDict, file: FileContent | str) -> JsonDict:
+    """Return an image of the model with the signature that it had."""
+    return {**others, **({"text": file} if isinstance(file, str) else write_file(file))}
+
+
 FORMAT = RequestFormat(
     name="gemini",
     provider="gemini",
@@ -186,4 +313,13 @@ FORMAT = RequestFormat(
     messages="contents",
     tool_name=NAME,
     make_valid=valid,
+    ask_output=ask_output,
+    write_messages=write_messages,
+    write_text=lambda text: {"text": text},
+    write_file=write_file,
+    write_own=write_own,
+    fill_result=fill_result,
+    files_message=files_content,
+    # It takes no GIF.
+    media_types=frozenset({PNG, JPEG, WEBP, PDF}),
 )

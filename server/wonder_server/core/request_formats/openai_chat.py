@@ -3,9 +3,28 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
-from wonder_server.core.json_types import JsonDict, JsonValue
-from wonder_server.core.request_formats.format import RequestFormat
+from wonder_server.core.content.media_types import part_type
+from wonder_server.core.content.parts import IMAGE, joined, stand_in
+from wonder_server.core.json_types import JsonDict, JsonObject, JsonValue
+from wonder_server.core.request_formats import output_schemas
+from wonder_server.core.request_formats.format import FileContent, RequestFormat, Show, file_of, in_words
+from wonder_server.core.request_formats.neutral import (
+    ASSISTANT,
+    FILES_NOTE,
+    TOOL,
+    USER,
+    arguments_text,
+    calls_of,
+    content_of,
+    files_of,
+    is_empty,
+    plain_message,
+    raw_message,
+    text_block,
+    text_message,
+)
 from wonder_server.core.request_formats.parts import (
     EMPTY_MESSAGE,
     EMPTY_RESULT,
@@ -155,6 +174,91 @@ def _result(result: JsonDict, call_id: str) -> JsonDict:
     return {**(readable or {**result, "content": EMPTY_RESULT}), "tool_call_id": call_id}
 
 
+def ask_output(request: Request, parameters: JsonObject, schema: JsonDict) -> Request | None:
+    """Return the request with the schema as ``response_format``."""
+    given = request.get("response_format", parameters.get("response_format"))
+    if not is_plain_text(given):
+        return None
+    form = {"name": output_schemas.NAME, "schema": schema, "strict": output_schemas.is_strict(schema)}
+    return {**request, "response_format": {"type": "json_schema", "json_schema": form}}
+
+
+def is_plain_text(form: JsonValue) -> bool:
+    """Return True if a form of answers is unset or plain text."""
+    return form is None or (isinstance(form, dict) and form.get("type") == "text")
+
+
+def write_messages(messages: Sequence[JsonObject]) -> list[JsonDict]:
+    """Return messages in the neutral form as those of a chat: a message for each result."""
+    written: list[JsonDict] = []
+    for message in messages:
+        text = text_message(message)
+        if text is not None:
+            written.append(text)
+        elif not is_empty(message):
+            written.append(_written(message))
+    return written
+
+
+def fill_result(message: JsonDict, show: Show) -> tuple[JsonDict, list[JsonDict]] | None:
+    """See `RequestFormat.fill_result`. The content of a result is one text, which all servers accept."""
+    content = message.get("content")
+    if message.get("role") != TOOL:
+        return None
+    items = objects(content)
+    if not any(file_of(item) is not None for item in items):
+        return message, []
+    words, parts = in_words(items, show)
+    texts = [text_block(each) if isinstance(each, str) else each for each in words]
+    if all(isinstance(each.get("text"), str) for each in texts):
+        return {**message, "content": "\n".join([each["text"] for each in texts])}, parts
+    return {**message, "content": texts}, parts
+
+
+def files_message(parts: Sequence[JsonDict]) -> JsonDict:
+    """Return the message after tool results that shows their images and documents."""
+    return {"role": USER, "content": [text_block(FILES_NOTE), *parts]}
+
+
+def _written(message: JsonObject) -> JsonDict:
+    raw = raw_message(message, FORMAT.name)
+    if raw is not None:
+        return raw
+    if message.get("role") == TOOL:
+        content = FORMAT.write_result(message.get("content"), files_of(message))
+        return {"role": TOOL, "tool_call_id": message.get("tool_call_id"), "content": content}
+    calls = calls_of(message)
+    if not calls:
+        return plain_message(message, text_block)
+    content = content_of(message)
+    return {
+        "role": ASSISTANT,
+        "content": None if is_blank(content) else content,
+        "tool_calls": [
+            {
+                "id": call.get("id"),
+                "type": "function",
+                "function": {"name": call["name"], "arguments": arguments_text(call)},
+            }
+            for call in calls
+        ],
+    }
+
+
+def write_file(content: FileContent) -> JsonDict:
+    """Return an image or a document as a part of a user's message."""
+    if part_type(content.media_type) == IMAGE:
+        return {"type": "image_url", "image_url": {"url": content.url}}
+    return {"type": "file", "file": {"filename": content.name, "file_data": content.url}}
+
+
+def describe_images(raw: JsonDict, files: Sequence[JsonDict]) -> JsonDict:
+    """Return an answer with its images in words: a message of an assistant has only texts."""
+    content = raw.get("content")
+    words = [stand_in(file, str(file.get("remark", ""))) for file in files]
+    return {**raw, "content": joined([*([content] if isinstance(content, str) and content else []), *words])}
+
+
 FORMAT = RequestFormat(
     name="openai_chat",
     provider="openai",
@@ -163,4 +267,11 @@ FORMAT = RequestFormat(
     tool_name=NAME,
     max_description=MAX_DESCRIPTION,
     make_valid=valid,
+    ask_output=ask_output,
+    write_messages=write_messages,
+    write_text=text_block,
+    write_file=write_file,
+    describe_images=describe_images,
+    fill_result=fill_result,
+    files_message=files_message,
 )

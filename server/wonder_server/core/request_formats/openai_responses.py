@@ -2,9 +2,28 @@
 
 from __future__ import annotations
 
-from wonder_server.core.json_types import JsonDict, JsonValue
-from wonder_server.core.request_formats.format import RequestFormat
-from wonder_server.core.request_formats.openai_chat import MAX_DESCRIPTION, MAX_TOOLS, NAME
+from collections.abc import Sequence
+from typing import Final
+
+from wonder_server.core.content.media_types import part_type
+from wonder_server.core.content.parts import IMAGE
+from wonder_server.core.json_types import JsonDict, JsonObject, JsonValue
+from wonder_server.core.request_formats import output_schemas
+from wonder_server.core.request_formats.format import FileContent, RequestFormat
+from wonder_server.core.request_formats.neutral import (
+    ASSISTANT,
+    TOOL,
+    WriteText,
+    arguments_text,
+    calls_of,
+    content_of,
+    files_of,
+    is_empty,
+    plain_message,
+    raw_message,
+    text_message,
+)
+from wonder_server.core.request_formats.openai_chat import MAX_DESCRIPTION, MAX_TOOLS, NAME, is_plain_text
 from wonder_server.core.request_formats.parts import (
     EMPTY_MESSAGE,
     EMPTY_RESULT,
@@ -24,6 +43,7 @@ from wonder_server.core.request_formats.parts import (
 
 MAX_ID, MIN_ANSWER = 64, 16
 _CALL, _OUTPUT = "function_call", "function_call_output"
+IMAGE_CALL: Final = "image_generation_call"
 
 
 def valid(request: Request, provider: str, notes: Notes) -> Request:
@@ -149,6 +169,73 @@ def _output(item: JsonDict, call_id: str) -> JsonDict:
     return {**item, "call_id": call_id, "output": output}
 
 
+def ask_output(request: Request, parameters: JsonObject, schema: JsonDict) -> Request | None:
+    """Return the request with the schema as the format of its text."""
+    given = request.get("text", parameters.get("text"))
+    text = given if isinstance(given, dict) else {}
+    if not is_plain_text(text.get("format")):
+        return None
+    form = {
+        "type": "json_schema",
+        "name": output_schemas.NAME,
+        "schema": schema,
+        "strict": output_schemas.is_strict(schema),
+    }
+    return {**request, "text": {**text, "format": form}}
+
+
+def write_messages(messages: Sequence[JsonObject]) -> list[JsonDict]:
+    """Return messages in the neutral form as items: one for a text, for each call and for each result."""
+    items: list[JsonDict] = []
+    for message in messages:
+        text = text_message(message)
+        if text is not None:
+            items.append(text)
+            continue
+        raw = raw_message(message, FORMAT.name)
+        if raw is not None:
+            items += objects(raw.get("output"))
+        elif message.get("role") == TOOL:
+            call_id = message.get("tool_call_id")
+            output = FORMAT.write_result(message.get("content"), files_of(message))
+            items.append({"type": _OUTPUT, "call_id": call_id, "output": output})
+        elif calls := calls_of(message):
+            content = content_of(message)
+            items += [] if is_blank(content) else [{"role": ASSISTANT, "content": content}]
+            items += [
+                {
+                    "type": _CALL,
+                    "call_id": call.get("id"),
+                    "name": call["name"],
+                    "arguments": arguments_text(call),
+                }
+                for call in calls
+            ]
+        elif not is_empty(message):
+            items.append(plain_message(message, _writer(message)))
+    return items
+
+
+def _writer(message: JsonObject) -> WriteText:
+    """Return the writer of the texts of a message: those of the model are its output."""
+    kind = "output_text" if message.get("role") == ASSISTANT else "input_text"
+    return lambda text: {"type": kind, "text": text}
+
+
+def write_file(content: FileContent) -> JsonDict:
+    """Return an image or a document as a part of a user's message."""
+    if part_type(content.media_type) == IMAGE:
+        return {"type": "input_image", "image_url": content.url}
+    return {"type": "input_file", "filename": content.name, "file_data": content.url}
+
+
+def write_own(others: JsonDict, file: FileContent | str) -> JsonDict:
+    """Return the call that made an image; a message of the model without the content."""
+    if isinstance(file, str):
+        return {"role": ASSISTANT, "content": file}
+    return {**others, "result": file.data}
+
+
 FORMAT = RequestFormat(
     name="openai_responses",
     provider="openai",
@@ -157,4 +244,9 @@ FORMAT = RequestFormat(
     tool_name=NAME,
     max_description=MAX_DESCRIPTION,
     make_valid=valid,
+    ask_output=ask_output,
+    write_messages=write_messages,
+    write_text=lambda text: {"type": "input_text", "text": text},
+    write_file=write_file,
+    write_own=write_own,
 )

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from wonder_server.core.json_types import JsonDict, JsonObject, JsonValue
+from wonder_server.core.schema.json_nesting import check_nesting
 
 Request = JsonDict
 Notes = list[str]
@@ -88,9 +89,10 @@ def json_object(text: object) -> str:
     """Return the arguments of a call as text; ``{}`` for a text that is no JSON object."""
     if isinstance(text, str):
         try:
+            check_nesting(text)
             if isinstance(msgspec.json.decode(text.encode()), dict):
                 return text
-        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        except ValueError:  # msgspec's errors and those of encodings are ValueErrors too.
             pass
     return "{}"
 

@@ -16,8 +16,6 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-import re2
-
 from wonder_server.core.json_types import JsonDict, JsonValue
 from wonder_server.core.schema import patterns
 
@@ -62,7 +60,7 @@ class Check:
         self._root = root
         self._levels = 0
         self._references: JsonDict = {}
-        self._patterns: dict[str, tuple[patterns.Pattern, int]] = {}
+        self._patterns: dict[str, patterns.Pattern] = {}
         self._enums: dict[int, set[JsonValue]] = {}
 
     def pay(self, units: int) -> None:
@@ -116,12 +114,10 @@ class Check:
         """Return True if a regular expression matches anywhere in the text."""
         if expression not in self._patterns:
             self.pay(_COMPILING)
-            pattern = patterns.compiled(expression)
-            size: int = re2.compile(expression).programsize
-            self._patterns[expression] = (pattern, size)
-            self.pay(size // 10)
-        pattern, size = self._patterns[expression]
-        self.pay(10 + len(text) * (size + 4) // _STEPS_A_UNIT)
+            pattern = self._patterns[expression] = patterns.compiled(expression)
+            self.pay(pattern.size // 10)
+        pattern = self._patterns[expression]
+        self.pay(10 + len(text) * (pattern.size + 4) // _STEPS_A_UNIT)
         return pattern.found_in(text)
 
     def target(self, reference: str) -> JsonValue:

@@ -16,6 +16,9 @@ class PatternError(ValueError):
 
 
 class _Compiled(Protocol):
+    @property
+    def programsize(self) -> int: ...
+
     def search(self, text: str, /) -> object: ...
 
 
@@ -26,6 +29,11 @@ class Pattern:
 
     def __init__(self, compiled: _Compiled) -> None:
         self._compiled = compiled
+
+    @property
+    def size(self) -> int:
+        """Number of instructions of the compiled expression. Compiling takes about 1 µs for each."""
+        return self._compiled.programsize
 
     def found_in(self, text: str) -> bool:
         """Return True if the pattern matches anywhere in the text."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from wonder_server.core.errors import Fault, Reason
 from wonder_server.core.json_types import JsonDict, JsonValue
@@ -42,32 +42,77 @@ def check(value: JsonValue, *, field: str = "", max_bytes: int = MAX_BYTES) -> F
 _MEMBER_BYTES: Final = 12
 """Upper bound of the bytes of a member, in addition to the text in it and in its key."""
 
+_MIN_KNOWN_LENGTH: Final = 8
+"""The check remembers lists of at least this length. Shorter ones cost less to check again."""
+_MAX_KNOWN_BYTES: Final = 64 * 1024
+_MAX_KNOWN: Final = 64
+"""The check remembers at most this many lists, none larger than `_MAX_KNOWN_BYTES`."""
+
+
+class _KnownList(NamedTuple):
+    """A list that was found valid: its length and an upper bound of its bytes then, and its levels."""
+
+    value: list[JsonValue]
+    length: int
+    bytes: float
+    levels: int
+
+
+_known: dict[int, _KnownList] = {}
+"""Valid lists by id. The messages of a model request pass the check four times in a turn: as the output of a
+task, as a value of the context, as the output of the run. Values are never changed after a check, as
+everywhere in the planners."""
+
 
 def _is_surely_valid(value: JsonValue, left: float) -> bool:
     """Return True for an object or a list that is certainly a valid payload, as nearly all are.
 
-    The walk goes level by level, which counts the depth without recursion, and overestimates the size. If the
-    result is False, `_walk` finds the fault, if there is one.
+    If the result is False, `_walk` finds the fault, if there is one.
     """
-    depth, level = 0, [value]
+    if type(value) is list and len(value) >= _MIN_KNOWN_LENGTH:
+        return _rest_after_long(value, left, 1)[0] >= 0
+    return _rest_after(value, left, 1)[0] >= 0
+
+
+def _rest_after(value: JsonValue, left: float, depth: int) -> tuple[float, int]:
+    """Return the bytes that are left after an object or a list at this depth, and the depth of its innermost
+    level. The bytes are negative if the value may be invalid.
+
+    The walk goes level by level, which counts the depth without recursion, and overestimates the size. Only
+    long lists have a walk of their own.
+    """
+    deepest, level = depth, [value]
     while level:
-        depth += 1
         if depth > MAX_DEPTH:
-            return False
+            return -1, depth
         inner: list[JsonValue] = []
         for container in level:
-            left -= _MEMBER_BYTES * len(container)
+            if type(container) is list:
+                if len(container) >= _MIN_KNOWN_LENGTH and container is not value:
+                    left, innermost = _rest_after_long(container, left, depth)
+                    deepest = max(deepest, innermost)
+                else:
+                    left = _pay_items(container, left - _MEMBER_BYTES * len(container), inner)
+            else:
+                left = _pay_members(container, left - _MEMBER_BYTES * len(container), inner)
             if left < 0:
-                return False
-            left = (
-                _pay_items(container, left, inner)
-                if type(container) is list
-                else _pay_members(container, left, inner)
-            )
-            if left < 0:
-                return False
-        level = inner
-    return True
+                return -1, depth
+        level, depth = inner, depth + 1
+    return left, max(deepest, depth - 1)
+
+
+def _rest_after_long(value: list[JsonValue], left: float, depth: int) -> tuple[float, int]:
+    """Do what `_rest_after` does for a long list, and remember it if it is valid."""
+    known = _known.get(id(value))
+    if known is not None and known.value is value and known.length == len(value):
+        innermost = depth + known.levels - 1
+        return (left - known.bytes if innermost <= MAX_DEPTH else -1), innermost
+    rest, innermost = _rest_after(value, left, depth)
+    if rest >= 0 and left - rest <= _MAX_KNOWN_BYTES:
+        if len(_known) >= _MAX_KNOWN:
+            _known.clear()
+        _known[id(value)] = _KnownList(value, len(value), left - rest, innermost - depth + 1)
+    return rest, innermost
 
 
 def _pay_items(container: list[JsonValue], left: float, inner: list[JsonValue]) -> float:

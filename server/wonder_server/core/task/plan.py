@@ -33,7 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace as changed
-from typing import assert_never
+from typing import assert_never, final
 
 from wonder_server.core import expressions
 from wonder_server.core.definitions.specs import Action, OnFailure, PinnedTask, Step
@@ -57,12 +57,14 @@ class TaskState(Value, frozen=True, kw_only=True):
         return {"input": self.input, "state": self.state, "output": self.output}
 
 
+@final
 class Skip(Value, frozen=True, kw_only=True):
     """Skip the step, whose condition is false."""
 
     state: TaskState
 
 
+@final
 class Run(Value, frozen=True, kw_only=True):
     """Execute ``action`` of ``step``, the task's step number ``position``.
 
@@ -75,6 +77,7 @@ class Run(Value, frozen=True, kw_only=True):
     input: JsonDict
 
 
+@final
 class Proceed(Value, frozen=True, kw_only=True):
     """Continue with the next step. ``fault`` is set if the step failed with ``on_failure: continue``."""
 
@@ -82,6 +85,7 @@ class Proceed(Value, frozen=True, kw_only=True):
     fault: Fault | None = None
 
 
+@final
 class RetryTask(Value, frozen=True, kw_only=True):
     """Restart with ``state`` after ``delay_ms``, because of ``fault``."""
 
@@ -90,12 +94,14 @@ class RetryTask(Value, frozen=True, kw_only=True):
     delay_ms: int
 
 
+@final
 class Done(Value, frozen=True, kw_only=True):
     """The output of the task."""
 
     output: JsonDict
 
 
+@final
 class Failed(Value, frozen=True, kw_only=True):
     """The fault of a task without output."""
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from wonder.v1 import conversation_service_pb2 as pb
-from wonder_server.actors.conversation.conversations import Conversations
-from wonder_server.actors.conversation.lifecycle import ConversationLifecycle
-from wonder_server.actors.runs.lookup import RunLookup
 from wonder_server.core.actor.commands import Scope
 from wonder_server.core.conversation.model.values import BranchMerge
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.logs import logger
 from wonder_server.ports.repositories import Commit, FileDiff
-from wonder_server.rpc.server.authorization import ScopeGrants
+from wonder_server.rpc.conversation.parts import ConversationMethods
+from wonder_server.rpc.server.authorization import resolve_user
 from wonder_server.rpc.shared.call_context import CallContext
 from wonder_server.rpc.shared.fields import bounded, map_fault_fields, required
 from wonder_server.rpc.shared.merge_codec import conflict_to_proto, resolutions_from_proto
+from wonder_server.rpc.shared.principal import current_principal
 from wonder_server.rpc.shared.request_keys import idempotency_key
 from wonder_server.services.content.merges import MergeRequest
 from wonder_server.services.content.repositories import RepositoryService
@@ -30,14 +29,10 @@ CHANGE_KINDS = {
 _MERGE_FIELDS = {"author": "user_id"}
 
 
-class BranchMethods:
+class BranchMethods(ConversationMethods):
     """Methods of the ConversationServicer; see ``conversation_service.proto``."""
 
     _repositories: RepositoryService
-    _conversations: Conversations
-    _lifecycle: ConversationLifecycle
-    _runs: RunLookup
-    _grants: ScopeGrants
 
     async def diff_branch(
         self, request: pb.DiffBranchRequest, _context: CallContext
@@ -64,7 +59,7 @@ class BranchMethods:
         scope = await self._scope(request)
         with map_fault_fields(_MERGE_FIELDS):
             merge = MergeRequest(
-                author=self._grants.resolve_user(request.user_id, "user_id"),
+                author=resolve_user(request.user_id, "user_id"),
                 target=request.target_branch,
                 message=request.message,
                 expected_head=request.expected_head_commit,
@@ -93,10 +88,10 @@ class BranchMethods:
             branch=target.branch,
             target_branch=target.target,
             commit=commit.id,
-            user_id=self._grants.resolve_user(request.user_id, "user_id"),
+            user_id=resolve_user(request.user_id, "user_id"),
         )
         try:
-            await self._lifecycle.record_merge(scope.conversation_id, merge)
+            await self._lifecycle.record_merge(scope.conversation_id, merge, current_principal.get())
         except WonderError as problem:
             _log.warning(
                 "merge_not_recorded", conversation=scope.conversation_id, reason=problem.fault.reason
@@ -107,7 +102,7 @@ class BranchMethods:
         if request.run_id:
             if request.conversation_id:
                 raise error(Reason.FIELD_INVALID, "Set conversation_id or run_id, not both.", field="run_id")
-            scope = (await self._runs.run(bounded(request.run_id, "run_id"))).scope
+            scope = (await self._own.runs.run(bounded(request.run_id, "run_id"))).scope
         else:
             found = await self._conversations.lookup.get(required(request.conversation_id, "conversation_id"))
             scope = Scope(project_id=found.project_id, conversation_id=found.id, branch=found.branch)

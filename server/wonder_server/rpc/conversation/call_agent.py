@@ -7,22 +7,23 @@ from wonder.v1 import conversation_service_pb2 as pb
 from wonder_server.actors.conversation.call_agent import AgentCallRequest
 from wonder_server.core.conversation.model.values import Caller, Turn
 from wonder_server.core.errors import Reason, error
+from wonder_server.core.identity import ACT_AS
 from wonder_server.core.ids import is_id
+from wonder_server.core.json_types import JsonDict
 from wonder_server.core.paths import check_work_branch
+from wonder_server.core.schema.output_schemas import check_output_schema
 from wonder_server.rpc.conversation import codec
-from wonder_server.rpc.server.authorization import ACT_AS, ScopeGrants
+from wonder_server.rpc.server.authorization import require_scope, resolve_user
 from wonder_server.rpc.shared.common_codec import budget_from_proto, check_text_size
 from wonder_server.rpc.shared.fields import required
 from wonder_server.rpc.shared.names import NameResolver
-from wonder_server.rpc.shared.payload import value_to_json
-from wonder_server.rpc.shared.request_keys import request_key
+from wonder_server.rpc.shared.payload import struct_to_dict, value_to_json
+from wonder_server.rpc.shared.request_keys import call_origin
 
 MAX_TIMEOUT_MS = 24 * 60 * 60 * 1000
 
 
-async def request_from_proto(
-    request: pb.CallAgentRequest, resolver: NameResolver, grants: ScopeGrants
-) -> AgentCallRequest:
+async def request_from_proto(request: pb.CallAgentRequest, resolver: NameResolver) -> AgentCallRequest:
     """Decode the request, and check it.
 
     Raises FIELD_INVALID, PERMISSION_DENIED, PROJECT_NOT_FOUND, NOT_IMPLEMENTED and the errors of payloads.
@@ -39,14 +40,25 @@ async def request_from_proto(
     return AgentCallRequest(
         agent=required(request.agent_id, "agent_id"),
         input=value_to_json(request.input, "input"),
-        caller=_caller_from_proto(request.caller, grants),
+        caller=_caller_from_proto(request.caller),
         conversation_id=request.conversation_id,
         project_id=await resolver.project_id(request.project_id) if request.project_id else "",
         branch=check_work_branch(request.branch) if request.branch else "",
         timeout_ms=request.timeout_ms,
         budget=budget_from_proto(request.budget, "budget") if request.HasField("budget") else None,
-        request_id=request_key(request.request_id),
+        origin=call_origin(request.request_id),
+        output_schema=_output_schema_from_proto(request),
     )
+
+
+def _output_schema_from_proto(request: pb.CallAgentRequest) -> JsonDict:
+    """Return the output schema of the request. Raises FIELD_INVALID if no answer can be checked by it."""
+    schema = struct_to_dict(request.output_schema, "output_schema")
+    problem = check_output_schema(schema)
+    if problem is not None:
+        field = f"output_schema.{problem.path}".removesuffix(".")
+        raise error(Reason.FIELD_INVALID, f"{field}: {problem.message}.", field=field)
+    return schema
 
 
 def _check_mode(request: pb.CallAgentRequest) -> None:
@@ -94,10 +106,10 @@ def response_to_proto(turn: Turn) -> pb.CallAgentResponse:
     return answer
 
 
-def _caller_from_proto(caller: common_pb2.Caller, grants: ScopeGrants) -> Caller:
+def _caller_from_proto(caller: common_pb2.Caller) -> Caller:
     kind = caller.WhichOneof("caller")
     if kind in ("workflow", "agent"):
-        grants.require(ACT_AS, "caller differs from the token's name.", f"caller.{kind}")
+        require_scope(ACT_AS, "caller differs from the token's name.", f"caller.{kind}")
     if kind == "workflow":
         return Caller(
             type="workflow", run_id=_checked_id("run", caller.workflow.run_id, "caller.workflow.run_id")
@@ -109,7 +121,7 @@ def _caller_from_proto(caller: common_pb2.Caller, grants: ScopeGrants) -> Caller
             turn_id=_checked_id("turn", caller.agent.turn_id, "caller.agent.turn_id"),
         )
     user_id = check_text_size(caller.user.user_id, codec.MAX_USER_BYTES, "caller.user.user_id")
-    return Caller(user_id=grants.resolve_user(user_id, "caller.user.user_id"))
+    return Caller(user_id=resolve_user(user_id, "caller.user.user_id"))
 
 
 def _checked_id(prefix: str, value: str, field: str) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from wonder.v1 import common_pb2, conversation_pb2
+from wonder_server.actors.conversation.message_parts import PartRequest
 from wonder_server.core.actor.trace import root_trace_id
+from wonder_server.core.content.parts import IMAGE, TEXT, ContentPart, Parts, content_tokens, with_texts
 from wonder_server.core.conversation.model.values import (
     Caller,
     Conversation,
@@ -24,10 +26,12 @@ from wonder_server.rpc.shared.common_codec import (
     check_text_size,
     enum_value,
     metadata_from_proto,
+    set_principal,
     set_usage,
     usage_to_proto,
 )
 from wonder_server.rpc.shared.faults import fault_to_proto
+from wonder_server.rpc.shared.fields import required
 from wonder_server.rpc.shared.payload import dict_to_struct, json_to_value
 from wonder_server.rpc.shared.times import from_timestamp, set_timestamp, to_timestamp
 
@@ -46,7 +50,7 @@ def conversation_to_proto(
     ``last_sequence`` is the sequence of its last event, ``active`` the ids of its active turns, ``branch``
     the branch on which it works.
     """
-    return conversation_pb2.Conversation(
+    message = conversation_pb2.Conversation(
         id=value.id,
         project_id=value.project_id,
         title=value.title,
@@ -65,7 +69,11 @@ def conversation_to_proto(
         expire_time=to_timestamp(value.expire_ms),
         archive_time=to_timestamp(value.archived_ms),
         branch=branch,
+        former_external_ref=value.former_external_ref,
     )
+    set_principal(message.created_by, value.created_by)
+    set_principal(message.updated_by, value.updated_by)
+    return message
 
 
 def participant_to_proto(person: Participant) -> conversation_pb2.Participant:
@@ -172,12 +180,17 @@ def set_turn(message: conversation_pb2.Turn, value: Turn) -> None:
     set_timestamp(message.complete_time, value.completed_ms)
     message.trace_id = value.trace_id or root_trace_id(value.id)
     message.input.string_value = value.input
-    if value.output is not None:
+    if isinstance(value.output, str):
         message.output.string_value = value.output
+    elif value.output is not None:
+        message.output.CopyFrom(json_to_value(value.output))
     if value.metadata:
         message.metadata.CopyFrom(dict_to_struct(value.metadata))
     if value.fault is not None:
         message.error.CopyFrom(fault_to_proto(value.fault))
+    set_principal(message.principal, value.principal)
+    if value.cancelled_by:
+        set_principal(message.cancelled_by, value.cancelled_by)
 
 
 _OPERATION_KINDS = {
@@ -223,7 +236,42 @@ def set_message(message: conversation_pb2.Message, value: Message) -> None:
     message.reply_to_message_id = value.reply_to_message_id
     message.partial = value.partial
     message.whole_bytes = value.whole_bytes
+    message.token_count = content_tokens(value.content, value.parts)
+    if value.parts:
+        message.parts.extend(parts_to_proto(value.content, value.parts))
     set_timestamp(message.create_time, value.created_ms)
+
+
+def parts_to_proto(content: str, parts: Parts) -> list[conversation_pb2.ContentPart]:
+    """Encode the parts of a message with this content."""
+    return [_part_to_proto(part, text) for part, text in with_texts(content, parts)]
+
+
+def _part_to_proto(part: ContentPart, text: str) -> conversation_pb2.ContentPart:
+    if part.type == TEXT:
+        return conversation_pb2.ContentPart(text=text)
+    described = conversation_pb2.FilePart(
+        file_id=part.file_id, media_type=part.media_type, name=part.name, size_bytes=part.size_bytes
+    )
+    if part.type == IMAGE:
+        return conversation_pb2.ContentPart(image=described)
+    return conversation_pb2.ContentPart(file=described)
+
+
+def parts_from_proto(parts: Iterable[conversation_pb2.ContentPart]) -> tuple[PartRequest, ...]:
+    """Decode the parts of a message to send. Errors: FIELD_INVALID."""
+    return tuple([_part_from_proto(part, index) for index, part in enumerate(parts)])
+
+
+def _part_from_proto(part: conversation_pb2.ContentPart, index: int) -> PartRequest:
+    kind = part.WhichOneof("part")
+    if kind is None:
+        message = "The part is empty. Set text, image or file."
+        raise error(Reason.FIELD_INVALID, message, field=f"parts[{index}]")
+    if kind == TEXT:
+        return PartRequest(type=TEXT, text=part.text)
+    file_id = required(getattr(part, kind).file_id, f"parts[{index}].{kind}.file_id")
+    return PartRequest(type=kind, file_id=file_id)
 
 
 def move_to_proto(value: Move) -> conversation_pb2.Move:
@@ -248,6 +296,9 @@ def set_move(message: conversation_pb2.Move, value: Move) -> None:
     usage = message.usage
     usage.input_tokens = value.usage.input_tokens or 0
     usage.output_tokens = value.usage.output_tokens or 0
+    usage.cached_input_tokens = value.usage.cached_input_tokens or 0
+    usage.cache_write_input_tokens = value.usage.cache_write_input_tokens or 0
+    usage.reasoning_tokens = value.usage.reasoning_tokens or 0
     if value.usage.cost_micros is not None:
         usage.cost_micros = value.usage.cost_micros
     usage.model_calls = 1
@@ -282,6 +333,8 @@ def tool_result_to_proto(value: ToolResult) -> conversation_pb2.ToolResult:
         create_time=to_timestamp(value.created_ms),
         attempts=value.attempts,
     )
+    if value.excerpt is not None:
+        encoded.excerpt_bytes, encoded.result_id = value.excerpt.max_bytes, value.excerpt.result_id
     if value.success:
         encoded.result.CopyFrom(json_to_value(value.result))
     elif value.code is not None:

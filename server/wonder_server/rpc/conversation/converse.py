@@ -6,20 +6,20 @@ import asyncio
 from typing import cast
 
 from wonder.v1 import conversation_service_pb2 as pb
-from wonder_server.actors.conversation.conversations import Conversations, SendRequest, SendResult
+from wonder_server.actors.conversation.conversations import SendRequest, SendResult
 from wonder_server.actors.streaming.attachment import Attachment
-from wonder_server.actors.streaming.hub import Reply
+from wonder_server.actors.streaming.items import Reply
 from wonder_server.core.errors import Fault, Reason, WonderError, error
 from wonder_server.logs import logger
 from wonder_server.rpc.conversation import codec
 from wonder_server.rpc.conversation.lifecycle import LifecycleMethods
-from wonder_server.rpc.conversation.stream import write_stream
-from wonder_server.rpc.server.authorization import ScopeGrants
+from wonder_server.rpc.conversation.stream import part_kinds, write_stream
+from wonder_server.rpc.server.authorization import resolve_user
 from wonder_server.rpc.server.call_pipeline import RequestStream
 from wonder_server.rpc.shared.call_context import CallContext
 from wonder_server.rpc.shared.common_codec import check_text_size, metadata_from_proto
 from wonder_server.rpc.shared.faults import fault_to_proto
-from wonder_server.rpc.shared.request_keys import request_key
+from wonder_server.rpc.shared.request_keys import call_origin
 from wonder_server.rpc.shared.trace_context import trace_from_metadata
 
 _log = logger("rpc")
@@ -28,8 +28,6 @@ _log = logger("rpc")
 class StreamMethods(LifecycleMethods):
     """Methods of the ConversationServicer; see ``conversation_service.proto``."""
 
-    _conversations: Conversations
-    _grants: ScopeGrants
     _attach_timeout_s: float
 
     def _send_request(self, send: pb.ConverseSend, trace_id: str = "") -> SendRequest:
@@ -37,11 +35,12 @@ class StreamMethods(LifecycleMethods):
         return SendRequest(
             content=send.content,
             reply_to_message_id=send.reply_to_message_id,
-            request_id=request_key(send.request_id),
+            origin=call_origin(send.request_id),
             agent_id=send.agent_id,
-            user_id=self._grants.resolve_user(user_id, "user_id"),
+            user_id=resolve_user(user_id, "user_id"),
             metadata=metadata_from_proto(send.metadata, "metadata"),
             trace_id=trace_id,
+            parts=codec.parts_from_proto(send.parts),
         )
 
     async def subscribe(self, request: pb.SubscribeRequest, context: CallContext) -> None:
@@ -89,7 +88,10 @@ class StreamMethods(LifecycleMethods):
                 field="attach.after_sequence",
             )
         attachment = await self._conversations.attach(
-            attach.conversation_id, attach.after_sequence, tail_only=attach.tail_only
+            attach.conversation_id,
+            attach.after_sequence,
+            tail_only=attach.tail_only,
+            kinds=part_kinds(attach),
         )
         try:
             conversation = await self._conversations.lookup.get(attach.conversation_id)
@@ -163,7 +165,7 @@ class StreamMethods(LifecycleMethods):
             attachment.subscription.push(_sent_reply(request_id, result))
             return
         turn, sequence = await self._conversations.cancel(
-            conversation_id, request.cancel.turn_id, request_key(request_id)
+            conversation_id, request.cancel.turn_id, call_origin(request_id)
         )
         cancelled = pb.ConverseCancelled(request_id=request_id, turn_id=turn.id, sequence=sequence)
         attachment.subscription.push(_reply(pb.ConverseResponse(cancelled=cancelled)))

@@ -11,17 +11,21 @@ from typing import Any
 from google.protobuf.message import Message
 
 from wonder.v1 import common_pb2, conversation_pb2, event_pb2
-from wonder_server.core.conversation.model.values import (
+from wonder_server.core.conversation.model.event_payloads import (
     AgentCall,
-    BranchMerge,
     ContextReduction,
+    HookOutcome,
+    Limit,
+    MemoryRefusal,
+    OutputRejection,
+    WorkflowRun,
+)
+from wonder_server.core.conversation.model.values import (
+    BranchMerge,
     Conversation,
     HistoryReset,
-    HookOutcome,
     Invocation,
-    Limit,
     Operation,
-    WorkflowRun,
 )
 from wonder_server.ports.journal import Event
 from wonder_server.rpc.conversation.codec import (
@@ -103,7 +107,11 @@ def _hook(message: event_pb2.HookOutcome, value: HookOutcome) -> None:
 
 def _dispatched(value: Operation) -> event_pb2.ToolDispatched:
     call = conversation_pb2.ToolCall(
-        id=value.tool_call_id, tool_name=value.tool_name, operation_id=value.id, is_async=value.is_async
+        id=value.tool_call_id,
+        tool_name=value.tool_name,
+        tool_id=value.tool_id,
+        operation_id=value.id,
+        is_async=value.is_async,
     )
     if isinstance(value.input, dict):
         call.input.CopyFrom(dict_to_struct(value.input))
@@ -145,6 +153,16 @@ def _limit_reached(value: Limit) -> event_pb2.LimitReached:
     return event_pb2.LimitReached(limit=fault_to_proto(value.fault), enforced=value.enforced)
 
 
+def _output_rejected(value: OutputRejection) -> event_pb2.OutputRejected:
+    return event_pb2.OutputRejected(
+        message_id=value.message_id, problems=value.problems, repairing=value.repairing
+    )
+
+
+def _memory_operations_refused(value: MemoryRefusal) -> event_pb2.MemoryOperationsRefused:
+    return event_pb2.MemoryOperationsRefused(run_id=value.run_id, reasons=value.reasons)
+
+
 def _context_reduced(value: ContextReduction) -> event_pb2.ContextReduced:
     return event_pb2.ContextReduced(
         messages_left_out=value.messages_left_out,
@@ -169,11 +187,13 @@ _PAYLOADS: dict[str, SetPayload] = {
     "message_appended": set_message,
     "move_recorded": set_move,
     "limit_reached": _copied(_limit_reached),
+    "output_rejected": _copied(_output_rejected),
     "context_reduced": _copied(_context_reduced),
     "context_assembly_completed": _hook,
     "context_assembly_failed": _hook,
     "memory_extraction_completed": _hook,
     "memory_extraction_failed": _hook,
+    "memory_operations_refused": _copied(_memory_operations_refused),
     "tool_dispatched": _copied(_dispatched),
     "tool_completed": _copied(_tool_outcome),
     "tool_failed": _copied(_tool_outcome),

@@ -6,26 +6,23 @@ from google.protobuf.field_mask_pb2 import FieldMask
 
 from wonder.v1 import conversation_pb2
 from wonder.v1 import conversation_service_pb2 as pb
-from wonder_server.actors.conversation.lifecycle import ConversationLifecycle
 from wonder_server.core.conversation.model.lifecycle_inputs import Update
 from wonder_server.core.conversation.model.values import Conversation
 from wonder_server.core.errors import Reason, error
 from wonder_server.rpc.conversation import codec
+from wonder_server.rpc.conversation.parts import ConversationMethods
 from wonder_server.rpc.shared.call_context import CallContext
 from wonder_server.rpc.shared.common_codec import budget_from_proto, check_text_size, metadata_from_proto
 from wonder_server.rpc.shared.fields import required
-from wonder_server.rpc.shared.request_keys import request_key
+from wonder_server.rpc.shared.request_keys import call_origin
 from wonder_server.rpc.shared.times import from_timestamp
 
 UPDATABLE_PATHS = ("title", "external_ref", "metadata", "budget", "expire_time")
 """Fields that UpdateConversation can change."""
 
 
-class LifecycleMethods:
+class LifecycleMethods(ConversationMethods):
     """Methods of the ConversationServicer; see ``conversation_service.proto``."""
-
-    def __init__(self, lifecycle: ConversationLifecycle) -> None:
-        self._lifecycle = lifecycle
 
     async def _encode(self, value: Conversation) -> conversation_pb2.Conversation:
         """Encode the conversation with its last sequence and its active turns."""
@@ -36,7 +33,7 @@ class LifecycleMethods:
     ) -> pb.AddParticipantResponse:
         conversation_id = required(request.conversation_id, "conversation_id")
         participant = codec.participant_from_proto(request.participant, "participant")
-        joined = await self._lifecycle.join(conversation_id, participant, request_key(request.request_id))
+        joined = await self._lifecycle.join(conversation_id, participant, call_origin(request.request_id))
         return pb.AddParticipantResponse(conversation=await self._encode(joined))
 
     async def remove_participant(
@@ -48,7 +45,7 @@ class LifecycleMethods:
             raise error(Reason.FIELD_INVALID, "Set user_id or agent_id.", field="user_id")
         key = required(getattr(request, field), field)
         left = await self._lifecycle.leave(
-            conversation_id, field.removesuffix("_id"), key, request_key(request.request_id)
+            conversation_id, field.removesuffix("_id"), key, call_origin(request.request_id)
         )
         return pb.RemoveParticipantResponse(conversation=await self._encode(left))
 
@@ -58,7 +55,7 @@ class LifecycleMethods:
         message = request.conversation
         change = _update_from_proto(message, request.update_mask)
         conversation_id = required(message.id, "conversation.id")
-        changed = await self._lifecycle.update(conversation_id, change, request_key(request.request_id))
+        changed = await self._lifecycle.update(conversation_id, change, call_origin(request.request_id))
         return pb.UpdateConversationResponse(conversation=await self._encode(changed))
 
     async def complete_conversation(
@@ -68,7 +65,7 @@ class LifecycleMethods:
             required(request.conversation_id, "conversation_id"),
             cancel_turns=request.cancel_turns,
             version=_version(request.etag),
-            request_id=request_key(request.request_id),
+            origin=call_origin(request.request_id),
         )
         return pb.CompleteConversationResponse(conversation=await self._encode(completed))
 
@@ -78,7 +75,7 @@ class LifecycleMethods:
         opened = await self._lifecycle.reopen(
             required(request.conversation_id, "conversation_id"),
             version=_version(request.etag),
-            request_id=request_key(request.request_id),
+            origin=call_origin(request.request_id),
         )
         return pb.ReopenConversationResponse(conversation=await self._encode(opened))
 
@@ -89,7 +86,7 @@ class LifecycleMethods:
             required(request.conversation_id, "conversation_id"),
             keep_system_message=request.keep_system_message,
             version=_version(request.etag),
-            request_id=request_key(request.request_id),
+            origin=call_origin(request.request_id),
         )
         return pb.ResetConversationResponse(conversation=await self._encode(updated))
 
@@ -99,7 +96,7 @@ class LifecycleMethods:
         await self._lifecycle.delete(
             required(request.conversation_id, "conversation_id"),
             version=_version(request.etag),
-            request_id=request_key(request.request_id),
+            origin=call_origin(request.request_id),
         )
         return pb.DeleteConversationResponse()
 

@@ -5,34 +5,30 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from google.protobuf.message import Message as ProtoMessage
 
 from wonder.v1 import conversation_pb2
 from wonder.v1 import conversation_service_pb2 as pb
-from wonder_server.actors.conversation.call_agent import AgentCallService
-from wonder_server.actors.conversation.context_preview import ContextPreviews
-from wonder_server.actors.conversation.conversations import Conversations
-from wonder_server.actors.conversation.lifecycle import ConversationLifecycle
-from wonder_server.actors.runs.lookup import RunLookup
 from wonder_server.core.actor.commands import Scope, branch_of
 from wonder_server.core.conversation.model.values import Conversation, Message, Move, Turn
-from wonder_server.core.errors import Reason, error
-from wonder_server.ports.records import EventQuery, Query
+from wonder_server.core.errors import Reason, error, not_found
+from wonder_server.ports.access import ByPrincipal
+from wonder_server.ports.records import EventQuery, Query, RowValue
 from wonder_server.rpc.conversation import call_agent, codec, context_preview
 from wonder_server.rpc.conversation.branches import BranchMethods
 from wonder_server.rpc.conversation.converse import StreamMethods
+from wonder_server.rpc.conversation.decisions import DecisionMethods
 from wonder_server.rpc.conversation.event_codec import event_to_proto
 from wonder_server.rpc.conversation.message_chunks import message_chunks
-from wonder_server.rpc.server.authorization import NO_GRANTS, ScopeGrants
+from wonder_server.rpc.conversation.parts import ConversationParts
+from wonder_server.rpc.conversation.search import SearchMethods
 from wonder_server.rpc.shared.call_context import CallContext
 from wonder_server.rpc.shared.common_codec import enum_names
 from wonder_server.rpc.shared.fields import required
-from wonder_server.rpc.shared.names import NameResolver
 from wonder_server.rpc.shared.pages import PAGE_BYTES, ListRequest, encode_page, page_from_rows, page_request
-from wonder_server.rpc.shared.request_keys import request_key
+from wonder_server.rpc.shared.request_keys import call_origin
 from wonder_server.rpc.shared.times import from_timestamp
 from wonder_server.rpc.shared.trace_context import trace_from_metadata
 from wonder_server.services.content.repositories import RepositoryService
@@ -55,46 +51,26 @@ class RowsRequest(ListRequest, Protocol):
     def conversation_id(self) -> str: ...
 
 
-@dataclass(frozen=True, slots=True)
-class ConversationParts:
-    """Entry points of the actors that the ConversationService calls."""
-
-    conversations: Conversations
-    lifecycle: ConversationLifecycle
-    agent_calls: AgentCallService
-    previews: ContextPreviews
-    runs: RunLookup
-
-
-class ConversationServicer(StreamMethods, BranchMethods):
+class ConversationServicer(StreamMethods, BranchMethods, SearchMethods, DecisionMethods):
     """Methods of the ConversationService; see ``conversation_service.proto``."""
 
     def __init__(
         self,
-        parts: ConversationParts,
-        resolver: NameResolver,
+        parts: ByPrincipal[ConversationParts],
         repositories: RepositoryService,
         *,
-        grants: ScopeGrants = NO_GRANTS,
         attach_timeout_s: float = ATTACH_TIMEOUT_S,
     ) -> None:
-        super().__init__(parts.lifecycle)
+        super().__init__(parts)
         self._repositories = repositories
-        self._runs = parts.runs
-        self._grants = grants
         self._attach_timeout_s = attach_timeout_s
-        self._conversations = parts.conversations
-        self._calls = parts.agent_calls
-        self._previews = parts.previews
-        self._records = parts.conversations.lookup.records
-        self._resolver = resolver
 
     # --- conversations ----------------------------------------------------------------------------------
 
     async def create_conversation(
         self, request: pb.CreateConversationRequest, _context: CallContext
     ) -> pb.CreateConversationResponse:
-        project_id = await self._resolver.project_id(request.conversation.project_id)
+        project_id = await self._own.names.project_id(request.conversation.project_id)
         draft = codec.conversation_from_proto(request.conversation, project_id)
         at_home = not request.conversation.project_id
         if request.validate_only:
@@ -102,7 +78,7 @@ class ConversationServicer(StreamMethods, BranchMethods):
             return pb.CreateConversationResponse(conversation=codec.conversation_to_proto(draft, 0))
         created, existed = await self._conversations.creator.create(
             draft,
-            request_key(request.request_id),
+            call_origin(request.request_id),
             return_existing=request.return_existing,
             use_home_project=at_home,
         )
@@ -118,15 +94,17 @@ class ConversationServicer(StreamMethods, BranchMethods):
                 field="conversation_id",
             )
         if request.HasField("external_ref"):
-            project_id = await self._resolver.project_id(request.project_id)
+            project_id = await self._own.names.project_id(request.project_id)
             found = await self._conversations.lookup.find_by_external_ref(project_id, request.external_ref)
             if found is None and not request.project_id:
                 found = await self._find_in_any_project(request.external_ref)
             if found is None:
-                raise error(
+                raise not_found(
                     Reason.CONVERSATION_NOT_FOUND,
-                    f"No conversation of the project has the external_ref '{request.external_ref[:256]}'.",
+                    request.external_ref,
                     field="external_ref",
+                    noun="conversation with the external_ref",
+                    place=" in the project",
                 )
         else:
             found = await self._conversations.lookup.get(request.conversation_id)
@@ -153,10 +131,10 @@ class ConversationServicer(StreamMethods, BranchMethods):
         self, request: pb.ListConversationsRequest, _context: CallContext
     ) -> pb.ListConversationsResponse:
         wanted = page_request(request)
-        project_id = await self._resolver.project_id(request.project_id) if request.project_id else ""
+        project_id = await self._own.names.project_id(request.project_id) if request.project_id else ""
         members = []
         if request.agent_id:
-            members.append(("participants", await self._resolver.agent_id(request.agent_id)))
+            members.append(("participants", await self._own.names.agent_id(request.agent_id)))
         if request.user_id:
             members.append(("participants", request.user_id))
         statuses = enum_names(
@@ -229,44 +207,43 @@ class ConversationServicer(StreamMethods, BranchMethods):
         )
 
     async def call_agent(self, request: pb.CallAgentRequest, context: CallContext) -> pb.CallAgentResponse:
-        call = await call_agent.request_from_proto(request, self._resolver, self._grants)
+        call = await call_agent.request_from_proto(request, self._own.names)
         call = dataclasses.replace(call, trace_id=trace_from_metadata(context))
-        return call_agent.response_to_proto(await self._calls.call(call))
+        return call_agent.response_to_proto(await self._own.agent_calls.call(call))
 
     async def preview_context(
         self, request: pb.PreviewContextRequest, _context: CallContext
     ) -> pb.PreviewContextResponse:
         send_request = self._send_request(request.send)
         return context_preview.preview_to_proto(
-            await self._previews.preview(request.conversation_id, send_request)
+            await self._own.previews.preview(request.conversation_id, send_request)
         )
 
     async def cancel_turn(
         self, request: pb.CancelTurnRequest, _context: CallContext
     ) -> pb.CancelTurnResponse:
         turn, _ = await self._conversations.cancel(
-            request.conversation_id, request.turn_id, request_key(request.request_id)
+            request.conversation_id, request.turn_id, call_origin(request.request_id)
         )
         return pb.CancelTurnResponse(turn=codec.turn_to_proto(turn))
 
     async def get_turn(self, request: pb.GetTurnRequest, _context: CallContext) -> pb.GetTurnResponse:
-        if request.conversation_id:
-            await self._conversations.ensure_restored(request.conversation_id)
-        turn = await self._conversations.lookup.turn(request.turn_id, request.conversation_id)
-        operations = await self._records.find(
-            Query(
-                table="operations",
-                actor=turn.conversation_id,
-                parent=turn.id,
-                newest_first=False,
-                limit=200,
+        async with self._conversations.on_disk(request.conversation_id):
+            turn = await self._conversations.lookup.turn(request.turn_id, request.conversation_id)
+            operations = await self._records.find(
+                Query(
+                    table="operations",
+                    actor=turn.conversation_id,
+                    parent=turn.id,
+                    newest_first=False,
+                    limit=200,
+                )
             )
-        )
         return pb.GetTurnResponse(turn=codec.turn_to_proto(turn, operations))
 
     async def list_turns(self, request: pb.ListTurnsRequest, _context: CallContext) -> pb.ListTurnsResponse:
         statuses = enum_names(conversation_pb2.TurnStatus, "TURN_STATUS", request.statuses, "statuses")
-        agent_id = await self._resolver.agent_id(request.agent_id) if request.agent_id else ""
+        agent_id = await self._own.names.agent_id(request.agent_id) if request.agent_id else ""
         query = Query(
             table="turns",
             statuses=statuses,
@@ -320,7 +297,7 @@ class ConversationServicer(StreamMethods, BranchMethods):
                 field="after_sequence",
             )
         wanted = page_request(request)
-        project_id = await self._resolver.project_id(request.project_id) if request.project_id else ""
+        project_id = await self._own.names.project_id(request.project_id) if request.project_id else ""
         query = EventQuery(
             actor=request.conversation_id,
             after_sequence=request.after_sequence,
@@ -343,8 +320,6 @@ class ConversationServicer(StreamMethods, BranchMethods):
         self, request: RowsRequest, query: Query, max_items: int, encode: Callable[[Row], M]
     ) -> tuple[list[M], str]:
         """Return one page of rows, of one conversation or of all, and the next page's token."""
-        if request.conversation_id:
-            await self._conversations.open(request.conversation_id)
         wanted = page_request(request)
         limit = min(wanted.limit(), max_items)
         scope = ["rows", request.conversation_id, repr(query)]
@@ -359,7 +334,15 @@ class ConversationServicer(StreamMethods, BranchMethods):
             max_bytes=PAGE_BYTES,
         )
         cursor: Callable[[Row], list[int | str]] = _by_ordinal if by_ordinal else _by_time
-        return await page_from_rows(await self._records.find(query), limit, scope, cursor, encode)
+        return await page_from_rows(await self._find(query), limit, scope, cursor, encode)
+
+    async def _find(self, query: Query) -> list[RowValue]:
+        """Return the rows that match ``query``, those of an archived conversation too."""
+        if not query.actor:
+            return await self._records.find(query)
+        async with self._conversations.on_disk(query.actor):
+            await self._conversations.open(query.actor)
+            return await self._records.find(query)
 
 
 def _by_time(row: Conversation | Turn | Message | Move) -> list[int | str]:

@@ -10,12 +10,28 @@ from typing import assert_never
 
 from wonder.v1 import conversation_service_pb2 as pb
 from wonder_server.actors.streaming.attachment import Attachment, CaughtUp
-from wonder_server.actors.streaming.hub import Closed, Delta, Item, KeepAlive, NodeProgress, Reply
+from wonder_server.actors.streaming.items import (
+    Closed,
+    Delta,
+    Item,
+    KeepAlive,
+    NodeProgress,
+    Part,
+    PartKind,
+    Reply,
+)
+from wonder_server.core.errors import Reason, error
 from wonder_server.ports.journal import Event
 from wonder_server.rpc.conversation.event_codec import set_event
 from wonder_server.rpc.shared.event_groups import group_events, join_encoded
 from wonder_server.rpc.shared.message_trimming import trim_encoded
 from wonder_server.rpc.shared.stream_frames import draining, heartbeat, slow_reader
+
+_DELTA_KINDS = {
+    PartKind.REASONING: pb.DELTA_KIND_REASONING,
+    PartKind.ARGUMENTS: pb.DELTA_KIND_TOOL_ARGUMENTS,
+}
+_PART_KINDS = {encoded: kind for kind, encoded in _DELTA_KINDS.items()}
 
 Write = Callable[[bytes], Awaitable[None]]
 
@@ -25,7 +41,21 @@ _END_REASONS = {
     "draining": pb.STREAM_END_REASON_DRAINING,
     "detached": pb.STREAM_END_REASON_DETACHED,
     "deleted": pb.STREAM_END_REASON_DELETED,
+    "moved": pb.STREAM_END_REASON_MOVED,
 }
+
+
+def part_kinds(attach: pb.ConverseAttach) -> frozenset[PartKind]:
+    """Decode the kinds of deltas that a client asks for beside text. Raises FIELD_INVALID."""
+    for index, kind in enumerate(attach.delta_kinds):
+        if kind not in _PART_KINDS:
+            names = " and ".join(map(pb.DeltaKind.Name, _PART_KINDS))
+            raise error(
+                Reason.FIELD_INVALID,
+                f"attach.delta_kinds[{index}] is {kind}. Use {names}, or leave it empty: text always comes.",
+                field=f"attach.delta_kinds[{index}]",
+            )
+    return frozenset(_PART_KINDS[kind] for kind in attach.delta_kinds)
 
 
 async def write_stream(
@@ -62,7 +92,7 @@ def _item_frames(attachment: Attachment, item: Item | CaughtUp) -> Iterator[byte
         case Delta():
             if item.restarted:
                 yield _encode_restart(item)
-            if item.text:
+            if item.text or item.part is not None:
                 yield _encode_delta(item)
         case Reply():
             yield item.wire
@@ -99,8 +129,18 @@ def _encode_delta(delta: Delta) -> bytes:
         piece.turn_id = delta.turn_id
         piece.offset = delta.offset
         piece.text = delta.text
+        if delta.part is not None:
+            _set_part(piece, delta.part)
         delta.wire = response.SerializeToString()
     return delta.wire
+
+
+def _set_part(piece: pb.MessageDelta, part: Part) -> None:
+    piece.kind = _DELTA_KINDS[part.kind]
+    if part.kind is PartKind.ARGUMENTS:
+        piece.tool_call_index = part.index
+        piece.tool_call_id = part.call_id
+        piece.tool_name = part.name
 
 
 def _closing_frames(attachment: Attachment, reason: str) -> list[bytes]:

@@ -9,10 +9,10 @@ from google.protobuf.message import Message
 
 from wonder.v1 import coordinator_service_pb2, run_pb2, task_pb2
 from wonder_server.actors.runs.lookup import RunView
-from wonder_server.actors.streaming.hub import NodeProgress
+from wonder_server.actors.streaming.items import NodeProgress
 from wonder_server.core.actor.commands import Scope
 from wonder_server.core.actor.trace import scope_trace_id
-from wonder_server.core.coordinator.values import (
+from wonder_server.core.coordinator.model.values import (
     EmittedEvent,
     Gate,
     GateStatus,
@@ -23,7 +23,7 @@ from wonder_server.core.coordinator.values import (
 )
 from wonder_server.ports.journal import Event
 from wonder_server.ports.records import Head
-from wonder_server.rpc.shared.common_codec import enum_value
+from wonder_server.rpc.shared.common_codec import enum_value, set_principal
 from wonder_server.rpc.shared.faults import fault_to_proto
 from wonder_server.rpc.shared.message_trimming import MAX_ITEM_BYTES
 from wonder_server.rpc.shared.payload import dict_to_struct, json_to_value
@@ -64,6 +64,8 @@ def run_to_proto(view: RunView) -> run_pb2.Run:
             message.parent.run_id = value.parent.actor_id
         else:
             message.parent.turn_id = value.scope.turn_id
+    set_principal(message.principal, value.scope.principal)
+    set_principal(message.cancelled_by, value.cancelled_by)
     if details is not None:
         message.state.CopyFrom(dict_to_struct(details.state))
         message.tokens.extend(map(token_to_proto, details.tokens))
@@ -182,16 +184,20 @@ def gate_to_proto(value: Gate) -> run_pb2.Gate:
 
 
 def _resolution_to_proto(value: Gate) -> run_pb2.GateResolution:
-    return run_pb2.GateResolution(
+    message = run_pb2.GateResolution(
         user_id=value.user_id,
         resolve_time=to_timestamp(value.resolved_ms),
         answer=dict_to_struct(value.answer) if value.answer is not None else None,
         comment=value.comment,
     )
+    set_principal(message.principal, value.principal)
+    return message
 
 
 def signal_to_proto(value: Signal) -> run_pb2.Signal:
-    return run_pb2.Signal(name=value.name, payload=json_to_value(value.payload), user_id=value.user_id)
+    message = run_pb2.Signal(name=value.name, payload=json_to_value(value.payload), user_id=value.user_id)
+    set_principal(message.principal, value.principal)
+    return message
 
 
 def _emitted_to_proto(value: EmittedEvent) -> run_pb2.EmittedEvent:

@@ -13,21 +13,21 @@ from wonder.v1 import run_pb2, task_pb2
 from wonder_server.actors.archive.archiver import Archive
 from wonder_server.actors.conversation.lookup import conversation_not_found, turn_not_found
 from wonder_server.actors.runs.forks import ForkRequest
-from wonder_server.actors.runs.lookup import run_not_found
+from wonder_server.actors.runs.lookup import RunView, run_not_found
 from wonder_server.actors.runs.runs import Runs, StartRunRequest
 from wonder_server.core import ids
 from wonder_server.core.actor import trace
 from wonder_server.core.actor.commands import Scope
 from wonder_server.core.conversation.model.values import Conversation, Turn
-from wonder_server.core.coordinator.inputs import ReceiveSignal, ResolveGate
-from wonder_server.core.coordinator.values import GateStatus
+from wonder_server.core.coordinator.model.inputs import ReceiveSignal, ResolveGate
+from wonder_server.core.coordinator.model.values import GateStatus
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.frozen import replace
 from wonder_server.core.json_types import JsonValue
 from wonder_server.core.paths import check_work_branch
 from wonder_server.core.schema import payloads
 from wonder_server.ports.records import Query
-from wonder_server.rpc.server.authorization import ScopeGrants
+from wonder_server.rpc.server.authorization import resolve_user
 from wonder_server.rpc.shared.common_codec import enum_names
 from wonder_server.rpc.shared.fields import bounded, map_fault_fields, required
 from wonder_server.rpc.shared.names import NameResolver
@@ -75,10 +75,7 @@ class RunRequests:
         )
 
     async def runs_query(self, request: pb.ListRunsRequest) -> Query:
-        """Decode the filter of ListRuns, and restore the named conversation if it is archived.
-
-        Raises DEFINITION_NOT_FOUND, PROJECT_NOT_FOUND, FIELD_INVALID or STORAGE_UNAVAILABLE.
-        """
+        """Decode the filter of ListRuns. Raises DEFINITION_NOT_FOUND, PROJECT_NOT_FOUND or FIELD_INVALID."""
         fields: list[tuple[str, str]] = []
         if request.workflow_id:
             with map_fault_fields({"": "workflow_id"}):
@@ -93,7 +90,7 @@ class RunRequests:
         parent = bounded(request.parent_run_id, "parent_run_id")
         if parent or not (request.include_children or request.conversation_id):
             fields.append(("parent.actor_id", parent))
-        query = Query(
+        return Query(
             table="runs",
             parent=bounded(request.conversation_id, "conversation_id"),
             fields=tuple(fields),
@@ -101,9 +98,14 @@ class RunRequests:
             start_ms=max(from_timestamp(request.start_time, "start_time"), 0),
             end_ms=_exclusive_end_ms(request.end_time, "end_time"),
         )
-        if request.conversation_id:
-            await self._archive.ensure_restored(request.conversation_id)
-        return query
+
+    async def find_runs(self, query: Query) -> list[RunView]:
+        """Return the runs that match ``query``, those of an archived conversation too. Raises
+        STORAGE_UNAVAILABLE."""
+        if not query.parent:
+            return await self._runs.lookup.views(query)
+        async with self._archive.on_disk(query.parent):
+            return await self._runs.lookup.views(query)
 
     async def gates_query(self, request: pb.ListGatesRequest) -> Query:
         """Decode the filter of ListGates. Raises RUN_NOT_FOUND, PROJECT_NOT_FOUND or FIELD_INVALID."""
@@ -164,10 +166,9 @@ class RunRequests:
 
     async def _turn(self, turn_id: str, conversation_id: str) -> Turn:
         found: Turn | None = None
-        if conversation_id:
-            await self._archive.ensure_restored(conversation_id)
         if ids.is_id("turn", turn_id) and (not conversation_id or ids.is_id("conv", conversation_id)):
-            found = await self._records.get("turns", turn_id, conversation_id)
+            async with self._archive.on_disk(conversation_id):
+                found = await self._records.get("turns", turn_id, conversation_id)
         if found is None:
             raise turn_not_found(turn_id, conversation_id, "context.turn_id")
         return found
@@ -186,7 +187,7 @@ def comment_of(text: str, field: str) -> str:
     return bounded(text, field, MAX_COMMENT_CHARS)
 
 
-def signal_from_proto(request: pb.SignalRunRequest, grants: ScopeGrants) -> ReceiveSignal:
+def signal_from_proto(request: pb.SignalRunRequest) -> ReceiveSignal:
     """Decode a signal. Raises FIELD_INVALID, PAYLOAD_TOO_LARGE or PERMISSION_DENIED."""
     given = request.signal
     if not _SIGNAL.match(given.name):
@@ -197,12 +198,10 @@ def signal_from_proto(request: pb.SignalRunRequest, grants: ScopeGrants) -> Rece
         )
     payload = value_to_json(given.payload, "signal.payload")
     _check_size(payload, "signal.payload")
-    return ReceiveSignal(
-        name=given.name, payload=payload, user_id=_user(given.user_id, "signal.user_id", grants)
-    )
+    return ReceiveSignal(name=given.name, payload=payload, user_id=_user(given.user_id, "signal.user_id"))
 
 
-def decision_from_proto(request: pb.ResolveGateRequest, grants: ScopeGrants) -> ResolveGate:
+def decision_from_proto(request: pb.ResolveGateRequest) -> ResolveGate:
     """Decode the decision on a gate. Raises FIELD_INVALID, PAYLOAD_TOO_LARGE or PERMISSION_DENIED."""
     if request.decision == pb.GATE_DECISION_UNSPECIFIED:
         raise error(Reason.FIELD_INVALID, "decision is required. Use APPROVE or REJECT.", field="decision")
@@ -214,7 +213,7 @@ def decision_from_proto(request: pb.ResolveGateRequest, grants: ScopeGrants) -> 
         shown_hash=required(request.shown_hash, "shown_hash"),
         answer=answer,
         comment=comment_of(request.comment, "comment"),
-        user_id=_user(request.user_id, "user_id", grants),
+        user_id=_user(request.user_id, "user_id"),
     )
 
 
@@ -267,9 +266,9 @@ def row_cursor(wanted: PageRequest, scope: Sequence[object]) -> tuple[int, str] 
             )
 
 
-def _user(given: str, field: str, grants: ScopeGrants) -> str:
+def _user(given: str, field: str) -> str:
     """Return the named user, or else the caller. Raises FIELD_INVALID or PERMISSION_DENIED."""
-    return grants.resolve_user(bounded(given, field), field)
+    return resolve_user(bounded(given, field), field)
 
 
 def _check_size(payload: JsonValue, field: str) -> None:

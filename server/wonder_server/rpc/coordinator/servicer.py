@@ -6,10 +6,11 @@ import dataclasses
 from collections.abc import AsyncIterator
 
 from wonder.v1 import coordinator_service_pb2 as pb
-from wonder_server.actors.archive.archiver import Archive, NullArchive
+from wonder_server.actors.archive.archiver import Archive
 from wonder_server.actors.runs.lookup import RunView
 from wonder_server.actors.runs.runs import Runs
 from wonder_server.core.errors import Reason, error
+from wonder_server.ports.access import ByPrincipal
 from wonder_server.rpc.coordinator import codec
 from wonder_server.rpc.coordinator.requests import (
     RunRequests,
@@ -21,47 +22,60 @@ from wonder_server.rpc.coordinator.requests import (
     wait_ms_of,
 )
 from wonder_server.rpc.coordinator.stream import stream_run
-from wonder_server.rpc.server.authorization import NO_GRANTS, ScopeGrants
+from wonder_server.rpc.server.authorization import require_context
 from wonder_server.rpc.shared.call_context import CallContext
 from wonder_server.rpc.shared.fields import bounded
 from wonder_server.rpc.shared.names import NameResolver
 from wonder_server.rpc.shared.pages import PAGE_BYTES, page_from_rows, page_request
 from wonder_server.rpc.shared.payload import json_to_value
-from wonder_server.rpc.shared.request_keys import request_key
+from wonder_server.rpc.shared.principal import current_principal
+from wonder_server.rpc.shared.request_keys import call_origin
 from wonder_server.rpc.shared.trace_context import trace_from_metadata
 
 MAX_DECISION_CHARS = 20_000
 """Maximum characters of a decision that a replay shows."""
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class RunParts:
+    """Entry points of the actors that the CoordinatorService calls, and names, for one access scope."""
+
+    runs: Runs
+    names: NameResolver
+    archive: Archive
+
+
 class CoordinatorServicer:
     """Methods of the CoordinatorService; see ``coordinator_service.proto``."""
 
-    def __init__(
-        self,
-        runs: Runs,
-        resolver: NameResolver,
-        archive: Archive | None = None,
-        grants: ScopeGrants = NO_GRANTS,
-    ) -> None:
-        self._grants = grants
-        self._runs = runs
-        self._requests = RunRequests(runs, resolver, archive or NullArchive())
+    def __init__(self, parts: ByPrincipal[RunParts]) -> None:
+        self._parts = parts
+
+    @property
+    def _runs(self) -> Runs:
+        """The entry points for the principal of the call."""
+        return self._parts.of(current_principal.get()).runs
+
+    @property
+    def _requests(self) -> RunRequests:
+        """The decoding of requests for the principal of the call."""
+        own = self._parts.of(current_principal.get())
+        return RunRequests(own.runs, own.names, own.archive)
 
     # --- start ----------------------------------------------------------------------------------
 
     async def start_run(self, request: pb.StartRunRequest, context: CallContext) -> pb.StartRunResponse:
         wait_ms = wait_ms_of(request)
-        self._grants.require_context(request.context)
+        require_context(request.context)
         starting = await self._requests.start_request(request, trace_from_metadata(context))
         if request.validate_only:
-            await self._runs.check_start(starting)
+            await self._runs.check_start(starting, call_origin(request.request_id))
             return pb.StartRunResponse()
-        view = await self._runs.start(starting, request_key(request.request_id), wait_ms=wait_ms)
+        view = await self._runs.start(starting, call_origin(request.request_id), wait_ms=wait_ms)
         return pb.StartRunResponse(run=codec.run_to_proto(view))
 
     async def fork_run(self, request: pb.ForkRunRequest, _context: CallContext) -> pb.ForkRunResponse:
-        view = await self._runs.forks.fork(fork_request_from_proto(request), request_key(request.request_id))
+        view = await self._runs.forks.fork(fork_request_from_proto(request), call_origin(request.request_id))
         return pb.ForkRunResponse(run=codec.run_to_proto(view))
 
     # --- reading --------------------------------------------------------------------------------
@@ -77,12 +91,13 @@ class CoordinatorServicer:
 
     async def list_runs(self, request: pb.ListRunsRequest, _context: CallContext) -> pb.ListRunsResponse:
         wanted = page_request(request)
-        query = await self._requests.runs_query(request)
+        requests = self._requests
+        query = await requests.runs_query(request)
         scope, limit = ["runs", repr(query)], wanted.limit()
         query = dataclasses.replace(
             query, after=row_cursor(wanted, scope), limit=limit + 1, max_bytes=PAGE_BYTES
         )
-        found = await self._runs.lookup.views(query)
+        found = await requests.find_runs(query)
         runs, token = await page_from_rows(found, limit, scope, _row_position, codec.run_to_proto)
         return pb.ListRunsResponse(runs=runs, next_page_token=token)
 
@@ -110,13 +125,13 @@ class CoordinatorServicer:
     async def cancel_run(self, request: pb.CancelRunRequest, _context: CallContext) -> pb.CancelRunResponse:
         reason = comment_of(request.reason, "reason")
         view = await self._runs.cancel(
-            request.run_id, reason, bounded(request.etag, "etag"), request_key(request.request_id)
+            request.run_id, reason, bounded(request.etag, "etag"), call_origin(request.request_id)
         )
         return pb.CancelRunResponse(run=codec.run_to_proto(view))
 
     async def signal_run(self, request: pb.SignalRunRequest, _context: CallContext) -> pb.SignalRunResponse:
         sequence = await self._runs.signal(
-            request.run_id, signal_from_proto(request, self._grants), request_key(request.request_id)
+            request.run_id, signal_from_proto(request), call_origin(request.request_id)
         )
         return pb.SignalRunResponse(sequence=sequence)
 
@@ -136,9 +151,7 @@ class CoordinatorServicer:
     async def resolve_gate(
         self, request: pb.ResolveGateRequest, _context: CallContext
     ) -> pb.ResolveGateResponse:
-        gate = await self._runs.gates.resolve(
-            decision_from_proto(request, self._grants), request_key(request.request_id)
-        )
+        gate = await self._runs.gates.resolve(decision_from_proto(request), call_origin(request.request_id))
         return pb.ResolveGateResponse(gate=codec.gate_to_proto(gate))
 
     # --- replay ---------------------------------------------------------------------------------

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Iterator
 from wonder.v1 import conversation_service_pb2
 from wonder.v1 import coordinator_service_pb2 as pb
 from wonder_server.actors.streaming.attachment import Attachment, CaughtUp
-from wonder_server.actors.streaming.hub import Closed, Item, KeepAlive, NodeProgress
-from wonder_server.core.coordinator.record import RUN_ENDED
+from wonder_server.actors.streaming.items import Closed, Item, KeepAlive, NodeProgress
+from wonder_server.core.coordinator.output.record import RUN_ENDED
 from wonder_server.ports.journal import Event
 from wonder_server.rpc.coordinator import codec
 from wonder_server.rpc.shared.event_groups import group_events, join_encoded
@@ -51,7 +51,8 @@ def _frames(attachment: Attachment, item: Item | CaughtUp | list[Event]) -> Iter
         case Closed():
             if item.reason == "slow":
                 raise slow_reader(attachment.sequence)
-            yield pb.WatchRunResponse(draining=draining("runs")).SerializeToString()
+            if item.reason != "moved":
+                yield pb.WatchRunResponse(draining=draining("runs")).SerializeToString()
         case _:
             pass  # CaughtUp has no frame; deltas and replies are items of conversations.
 
@@ -67,6 +68,8 @@ def _end_reason(
         case CaughtUp():
             # A client that attached after the run's end has nothing to wait for.
             ended = 0 < end_sequence <= attachment.sequence
+        case Closed(reason="moved"):
+            return conversation_service_pb2.STREAM_END_REASON_MOVED
         case Closed():
             return conversation_service_pb2.STREAM_END_REASON_DRAINING
         case _:

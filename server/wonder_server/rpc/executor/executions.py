@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
 
 from wonder.v1 import task_pb2
-from wonder_server.rpc.shared.request_keys import RequestSlot
+from wonder_server.services.idempotency import RequestSlot
 from wonder_server.services.tasks.executor import Progress, StepProgress, StepTrace
 
 TaskRunner = Callable[[Progress], Awaitable[task_pb2.TaskResult]]

@@ -22,21 +22,25 @@ from wonder.v1 import task_pb2
 from wonder_server.core.definitions.specs import PinnedTask
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.frozen import replace
+from wonder_server.core.idempotency import IdempotencyKey
+from wonder_server.core.identity import ADMIN
 from wonder_server.core.ids import is_id, random_id
 from wonder_server.core.json_types import JsonDict
 from wonder_server.core.paths import check_work_branch
 from wonder_server.core.task import plan
+from wonder_server.ports.access import ByPrincipal
 from wonder_server.ports.clock import Clock
 from wonder_server.rpc.executor.executions import Execution
 from wonder_server.rpc.executor.worker_stream import serve_worker
-from wonder_server.rpc.server.authorization import ADMIN, NO_GRANTS, ScopeGrants
+from wonder_server.rpc.server.authorization import require_context, require_scope
 from wonder_server.rpc.server.call_pipeline import RequestStream
 from wonder_server.rpc.shared.call_context import CallContext
 from wonder_server.rpc.shared.fields import bounded, map_fault_fields, required
 from wonder_server.rpc.shared.names import NameResolver
 from wonder_server.rpc.shared.pages import encode_page, page_request
 from wonder_server.rpc.shared.payload import struct_to_dict
-from wonder_server.rpc.shared.request_keys import RecentRequests, idempotency_key
+from wonder_server.rpc.shared.principal import current_principal
+from wonder_server.rpc.shared.request_keys import idempotency_key
 from wonder_server.rpc.shared.task_codec import (
     kind_to_proto,
     progress_to_proto,
@@ -46,7 +50,7 @@ from wonder_server.rpc.shared.task_codec import (
 )
 from wonder_server.rpc.shared.trace_context import trace_from_metadata
 from wonder_server.services.actions import ACTIONS, ActionKind, ExecutionContext
-from wonder_server.services.catalog.transactions import IdempotencyKey
+from wonder_server.services.idempotency import RecentRequests
 from wonder_server.services.paging import page
 from wonder_server.services.tasks.executor import Executor, Progress
 from wonder_server.services.workers import WorkerPool
@@ -75,7 +79,7 @@ class ConversationLookup(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RequestLookups:
-    """Sources of the resources that a request names."""
+    """Sources of the resources that a request names, for one access scope."""
 
     tasks: TaskSource
     resolver: NameResolver
@@ -110,23 +114,24 @@ class ExecutorServicer:
     def __init__(
         self,
         executor: Executor,
-        lookups: RequestLookups,
+        lookups: ByPrincipal[RequestLookups],
         *,
         clock: Clock,
         local_kinds: LocalKinds | None = None,
         workers: WorkerPool | None = None,
-        grants: ScopeGrants = NO_GRANTS,
     ) -> None:
         self._executor = executor
-        self._tasks = lookups.tasks
-        self._resolver = lookups.resolver
-        self._conversations = lookups.conversations
+        self._lookups = lookups
         self._clock = clock
         self._local_kinds = local_kinds or LocalKinds()
         self._workers = workers
-        self._grants = grants
         self._recent = RecentRequests[Execution]()
         self._running: set[Execution] = set()
+
+    @property
+    def _own(self) -> RequestLookups:
+        """The lookups for the principal of the call."""
+        return self._lookups.of(current_principal.get())
 
     async def execute_task(
         self, request: pb.ExecuteTaskRequest, context: CallContext
@@ -179,7 +184,7 @@ class ExecutorServicer:
     async def work(self, requests: RequestStream, context: CallContext) -> None:
         if self._workers is None:
             raise error(Reason.NOT_IMPLEMENTED, "This server does not accept workers.", method="Work")
-        await serve_worker(self._workers, self._resolver, requests, context)
+        await serve_worker(self._workers, self._own.resolver, requests, context)
 
     async def close(self) -> None:
         """Cancel the running executions, and wait until they have stopped."""
@@ -217,11 +222,11 @@ class ExecutorServicer:
     async def _decode_call(
         self, request: pb.ExecuteTaskRequest | pb.StreamTaskRequest, key: IdempotencyKey | None
     ) -> TaskCall:
-        self._grants.require_context(request.context)
+        require_context(request.context)
         with map_fault_fields({"": "task_id"}):
-            task = await self._tasks.pin_task(required(request.task_id, "task_id"))
+            task = await self._own.tasks.pin_task(required(request.task_id, "task_id"))
         if step := deleting_step(task):
-            self._grants.require(ADMIN, f"Step '{step}' of the task can delete.", "task_id")
+            require_scope(ADMIN, f"Step '{step}' of the task can delete.", "task_id")
         task = with_timeout(task, request.timeout_ms)
         input = struct_to_dict(request.input, "input")
         begun = plan.begin(task, input)
@@ -243,12 +248,12 @@ class ExecutorServicer:
                     Reason.FIELD_INVALID, f"{path} '{value[:80]}' is not the id of a {prefix}.", field=path
                 )
         with map_fault_fields(_CONTEXT_FIELDS):
-            project_id = await self._resolver.project_id(bounded(given.project_id, "project_id"))
+            project_id = await self._own.resolver.project_id(bounded(given.project_id, "project_id"))
             agent_id = bounded(given.agent_id, "agent_id")
             if agent_id:
-                agent_id = await self._resolver.agent_id(agent_id)
+                agent_id = await self._own.resolver.agent_id(agent_id)
             if given.conversation_id:
-                await self._conversations.get(bounded(given.conversation_id, "conversation_id"))
+                await self._own.conversations.get(bounded(given.conversation_id, "conversation_id"))
         return ExecutionContext(
             project_id=project_id,
             agent_id=agent_id,
@@ -256,6 +261,7 @@ class ExecutorServicer:
             turn_id=given.turn_id,
             run_id=given.run_id,
             key=key,
+            principal=current_principal.get().text,
             branch=check_work_branch(given.branch, "context.branch") if given.branch else "",
         )
 

@@ -7,15 +7,17 @@ from typing import Protocol
 from wonder.v1 import artifact_pb2
 from wonder.v1 import library_service_pb2 as pb
 from wonder_server.core.errors import Reason, error
+from wonder_server.core.identity import ADMIN
 from wonder_server.ports.repositories import Commit, Match
-from wonder_server.rpc.server.authorization import ADMIN, ScopeGrants
+from wonder_server.rpc.library.parts import LibraryMethods
+from wonder_server.rpc.server.authorization import require_scope, resolve_user
 from wonder_server.rpc.shared.call_context import CallContext
 from wonder_server.rpc.shared.fields import required
 from wonder_server.rpc.shared.merge_codec import conflict_to_proto, resolutions_from_proto
 from wonder_server.rpc.shared.pages import encode_page, page_request
 from wonder_server.rpc.shared.request_keys import idempotency_key
 from wonder_server.rpc.shared.times import to_timestamp
-from wonder_server.services.content.artifacts import Artifact, Artifacts
+from wonder_server.services.content.artifacts import Artifact
 from wonder_server.services.content.commit_metadata import CommitRequest
 
 
@@ -26,17 +28,13 @@ class ProjectRequest(Protocol):
     def project_id(self) -> str: ...
 
 
-class ArtifactMethods:
+class ArtifactMethods(LibraryMethods):
     """Methods of the LibraryServicer; see ``library_service.proto``."""
-
-    def __init__(self, artifacts: Artifacts, grants: ScopeGrants) -> None:
-        self._artifacts = artifacts
-        self._grants = grants
 
     async def read_artifact(
         self, request: pb.ReadArtifactRequest, _context: CallContext
     ) -> pb.ReadArtifactResponse:
-        found = await self._artifacts.read(
+        found = await self._own.artifacts.read(
             _project_id(request), request.path, branch=request.branch, revision_id=request.revision_id
         )
         return pb.ReadArtifactResponse(artifact=artifact_to_proto(found))
@@ -50,15 +48,15 @@ class ArtifactMethods:
                 Reason.FIELD_INVALID, "The change is missing. Set content or deletion.", field="content"
             )
         if change == "deletion":
-            self._grants.require(ADMIN, "The request deletes an artifact.", "deletion")
-        written = await self._artifacts.write(
+            require_scope(ADMIN, "The request deletes an artifact.", "deletion")
+        written = await self._own.artifacts.write(
             _project_id(request),
             request.path,
             request.content if change == "content" else None,
             branch=request.branch,
             etag=request.etag,
             commit=CommitRequest(
-                author=self._grants.resolve_user(request.author, "author"),
+                author=resolve_user(request.author, "author"),
                 message=request.message,
                 idempotency_key=idempotency_key(request),
             ),
@@ -68,7 +66,7 @@ class ArtifactMethods:
     async def list_artifacts(
         self, request: pb.ListArtifactsRequest, _context: CallContext
     ) -> pb.ListArtifactsResponse:
-        page = await self._artifacts.list(
+        page = await self._own.artifacts.list(
             _project_id(request),
             page_request(request),
             branch=request.branch,
@@ -80,7 +78,7 @@ class ArtifactMethods:
     async def search_artifacts(
         self, request: pb.SearchArtifactsRequest, _context: CallContext
     ) -> pb.SearchArtifactsResponse:
-        found = await self._artifacts.search(
+        found = await self._own.artifacts.search(
             _project_id(request),
             request.query,
             branch=request.branch,
@@ -94,7 +92,7 @@ class ArtifactMethods:
     async def list_artifact_revisions(
         self, request: pb.ListArtifactRevisionsRequest, _context: CallContext
     ) -> pb.ListArtifactRevisionsResponse:
-        page = await self._artifacts.revisions(
+        page = await self._own.artifacts.revisions(
             _project_id(request),
             page_request(request),
             branch=request.branch,
@@ -107,13 +105,13 @@ class ArtifactMethods:
         self, request: pb.MergeArtifactsRequest, _context: CallContext
     ) -> pb.MergeArtifactsResponse:
         if any(each.deletion for each in request.resolutions):
-            self._grants.require(ADMIN, "A resolution deletes an artifact.", "resolutions")
-        merged = await self._artifacts.merge(
+            require_scope(ADMIN, "A resolution deletes an artifact.", "resolutions")
+        merged = await self._own.artifacts.merge(
             _project_id(request),
             request.source_branch,
             target=request.target_branch,
             commit=CommitRequest(
-                author=self._grants.resolve_user(request.author, "author"),
+                author=resolve_user(request.author, "author"),
                 message=request.message,
                 idempotency_key=idempotency_key(request),
             ),

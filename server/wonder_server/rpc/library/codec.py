@@ -26,8 +26,16 @@ from wonder_server.core.definitions.resources import (
 from wonder_server.core.definitions.specs import Kind, Persona
 from wonder_server.core.errors import Fault, Reason, WonderError, error
 from wonder_server.core.paths import hide_passwords
+from wonder_server.ports.hook_failures import HookFailure
 from wonder_server.rpc.library.documents import enum_name, enum_number, fill_from_document, to_document
-from wonder_server.rpc.shared.common_codec import budget_from_proto, budget_to_proto, usage_to_proto
+from wonder_server.rpc.shared.common_codec import (
+    budget_from_proto,
+    budget_to_proto,
+    enum_value,
+    set_principal,
+    usage_to_proto,
+)
+from wonder_server.rpc.shared.faults import fault_to_proto
 from wonder_server.rpc.shared.payload import dict_to_struct, struct_to_dict
 from wonder_server.rpc.shared.times import to_timestamp
 from wonder_server.services.catalog.definitions import DefinitionChange
@@ -144,7 +152,9 @@ def library_to_proto(library: Library) -> library_pb2.Library:
 # --- agents ---------------------------------------------------------------------------------------------
 
 
-def agent_to_proto(agent: Agent, account: Account | None = None) -> library_pb2.Agent:
+def agent_to_proto(
+    agent: Agent, account: Account | None = None, failing_hooks: Sequence[HookFailure] = ()
+) -> library_pb2.Agent:
     """Encode an agent. ``account`` is its usage, or None if that is unknown."""
     message = library_pb2.Agent(
         id=agent.id,
@@ -154,6 +164,7 @@ def agent_to_proto(agent: Agent, account: Account | None = None) -> library_pb2.
         etag=etag(agent),
         budget=budget_to_proto(agent.budget),
         usage=usage_to_proto(account) if account is not None else None,
+        failing_hooks=map(_hook_failure_to_proto, failing_hooks),
     )
     if agent.persona is None:
         message.persona_id = agent.persona_id
@@ -164,6 +175,20 @@ def agent_to_proto(agent: Agent, account: Account | None = None) -> library_pb2.
         message.metadata.CopyFrom(dict_to_struct(agent.metadata))
     _stamp(message, agent)
     return message
+
+
+def _hook_failure_to_proto(failure: HookFailure) -> library_pb2.HookFailure:
+    return library_pb2.HookFailure(
+        hook=enum_value(library_pb2.Hook, "HOOK", failure.hook.value),
+        count=failure.count,
+        first_time=to_timestamp(failure.first_ms),
+        last_time=to_timestamp(failure.last_ms),
+        workflow=failure.workflow,
+        conversation_id=failure.conversation_id,
+        turn_id=failure.turn_id,
+        run_id=failure.run_id,
+        error=fault_to_proto(failure.fault),
+    )
 
 
 def agent_from_proto(message: library_pb2.Agent) -> Agent:
@@ -292,3 +317,4 @@ def _stamp(
         message.create_time.CopyFrom(created)
     if updated := to_timestamp(resource.updated_ms):
         message.update_time.CopyFrom(updated)
+    set_principal(message.updated_by, resource.updated_by)

@@ -10,31 +10,29 @@ from typing import Final, NoReturn
 from wonder.v1 import library_service_pb2 as pb
 from wonder_server.core.definitions.fault_list import MAX_FAULTS
 from wonder_server.core.errors import Fault, Reason, WonderError
+from wonder_server.core.identity import ADMIN
 from wonder_server.rpc.library import codec
-from wonder_server.rpc.library.catalog_requests import catalog_key
-from wonder_server.rpc.server.authorization import ADMIN, ScopeGrants
+from wonder_server.rpc.library.parts import LibraryMethods
+from wonder_server.rpc.server.authorization import require_scope
 from wonder_server.rpc.shared.call_context import CallContext
 from wonder_server.rpc.shared.fields import required
 from wonder_server.rpc.shared.pages import encode_page, page_request
-from wonder_server.services.catalog.definitions import MAX_APPLY, Definitions
+from wonder_server.rpc.shared.request_keys import message_origin
+from wonder_server.services.catalog.definitions import MAX_APPLY
 
 _DEFINITION_INDEX: Final = re.compile(r"^definitions\[(\d+)\]")
 
 
-class DefinitionMethods:
+class DefinitionMethods(LibraryMethods):
     """Methods of the LibraryServicer; see ``library_service.proto``."""
-
-    def __init__(self, definitions: Definitions, grants: ScopeGrants) -> None:
-        self._definitions = definitions
-        self._grants = grants
 
     async def create_library(
         self, request: pb.CreateLibraryRequest, _context: CallContext
     ) -> pb.CreateLibraryResponse:
-        library = await self._definitions.create_library(
+        library = await self._own.library.definitions.create_library(
             required(request.library.name, "library.name"),
             request.library.description,
-            idempotency_key=catalog_key(request),
+            origin=message_origin(request),
             validate_only=request.validate_only,
         )
         return pb.CreateLibraryResponse(library=codec.library_to_proto(library))
@@ -42,24 +40,24 @@ class DefinitionMethods:
     async def get_library(
         self, request: pb.GetLibraryRequest, _context: CallContext
     ) -> pb.GetLibraryResponse:
-        library = await self._definitions.library(required(request.library_id, "library_id"))
+        library = await self._own.library.definitions.library(required(request.library_id, "library_id"))
         return pb.GetLibraryResponse(library=codec.library_to_proto(library))
 
     async def list_libraries(
         self, request: pb.ListLibrariesRequest, _context: CallContext
     ) -> pb.ListLibrariesResponse:
-        page = await self._definitions.libraries(page_request(request))
+        page = await self._own.library.definitions.libraries(page_request(request))
         libraries, token = await encode_page(page, codec.library_to_proto)
         return pb.ListLibrariesResponse(libraries=libraries, next_page_token=token)
 
     async def delete_library(
         self, request: pb.DeleteLibraryRequest, _context: CallContext
     ) -> pb.DeleteLibraryResponse:
-        await self._definitions.delete_library(
+        await self._own.library.definitions.delete_library(
             required(request.library_id, "library_id"),
             force=request.force,
             etag=request.etag,
-            idempotency_key=catalog_key(request),
+            origin=message_origin(request),
         )
         return pb.DeleteLibraryResponse()
 
@@ -71,12 +69,14 @@ class DefinitionMethods:
         if draft is None:
             raise WonderError(faults[0], faults=faults)
         if faults:
-            await _raise_all_faults(faults, self._definitions.put(library, draft, validate_only=True))
-        saved = await self._definitions.put(
+            await _raise_all_faults(
+                faults, self._own.library.definitions.put(library, draft, validate_only=True)
+            )
+        saved = await self._own.library.definitions.put(
             library,
             draft,
             etag=request.etag,
-            idempotency_key=catalog_key(request),
+            origin=message_origin(request),
             validate_only=request.validate_only,
         )
         return pb.PutDefinitionResponse(
@@ -86,13 +86,15 @@ class DefinitionMethods:
     async def get_definition(
         self, request: pb.GetDefinitionRequest, _context: CallContext
     ) -> pb.GetDefinitionResponse:
-        definition = await self._definitions.definition(required(request.definition_id, "definition_id"))
+        definition = await self._own.library.definitions.definition(
+            required(request.definition_id, "definition_id")
+        )
         return pb.GetDefinitionResponse(definition=codec.definition_to_proto(definition))
 
     async def list_definitions(
         self, request: pb.ListDefinitionsRequest, _context: CallContext
     ) -> pb.ListDefinitionsResponse:
-        page = await self._definitions.definitions(
+        page = await self._own.library.definitions.definitions(
             page_request(request),
             library=request.library_id,
             kinds=codec.kinds_from_proto(request.kinds),
@@ -104,7 +106,7 @@ class DefinitionMethods:
     async def list_revisions(
         self, request: pb.ListRevisionsRequest, _context: CallContext
     ) -> pb.ListRevisionsResponse:
-        page = await self._definitions.revisions(
+        page = await self._own.library.definitions.revisions(
             required(request.definition_id, "definition_id"), page_request(request)
         )
         definitions, token = await encode_page(page, codec.definition_to_proto)
@@ -113,10 +115,10 @@ class DefinitionMethods:
     async def delete_definition(
         self, request: pb.DeleteDefinitionRequest, _context: CallContext
     ) -> pb.DeleteDefinitionResponse:
-        await self._definitions.delete(
+        await self._own.library.definitions.delete(
             required(request.definition_id, "definition_id"),
             etag=request.etag,
-            idempotency_key=catalog_key(request),
+            origin=message_origin(request),
         )
         return pb.DeleteDefinitionResponse()
 
@@ -129,15 +131,15 @@ class DefinitionMethods:
         positions = [index for index, draft in enumerate(parsed) if draft is not None]
         drafts = [draft for draft in parsed if draft is not None]
         if faults:
-            checking = self._definitions.apply(library, drafts, validate_only=True)
+            checking = self._own.library.definitions.apply(library, drafts, validate_only=True)
             await _raise_all_faults(faults, checking, positions)
         if request.prune and not request.validate_only:
-            self._grants.require(ADMIN, "prune deletes definitions.", "prune")
-        applied = await self._definitions.apply(
+            require_scope(ADMIN, "prune deletes definitions.", "prune")
+        applied = await self._own.library.definitions.apply(
             library,
             drafts,
             prune=request.prune,
-            idempotency_key=catalog_key(request),
+            origin=message_origin(request),
             validate_only=request.validate_only,
         )
         return pb.ApplyDefinitionsResponse(
@@ -148,7 +150,7 @@ class DefinitionMethods:
     async def export_definitions(
         self, request: pb.ExportDefinitionsRequest, _context: CallContext
     ) -> pb.ExportDefinitionsResponse:
-        page = await self._definitions.definitions(
+        page = await self._own.library.definitions.definitions(
             page_request(request), library=required(request.library_id, "library_id")
         )
         definitions, token = await encode_page(page, lambda each: codec.draft_to_proto(each.draft))

@@ -4,31 +4,21 @@ from __future__ import annotations
 
 from wonder.v1 import library_service_pb2 as pb
 from wonder_server.core.definitions.resources import NetworkPolicy, Project
+from wonder_server.core.identity import ADMIN
 from wonder_server.rpc.library import codec
-from wonder_server.rpc.library.catalog_requests import catalog_key
-from wonder_server.rpc.server.authorization import ADMIN, ScopeGrants
+from wonder_server.rpc.library.parts import LibraryMethods
+from wonder_server.rpc.server.authorization import require_scope
 from wonder_server.rpc.shared.call_context import CallContext
 from wonder_server.rpc.shared.fields import required
 from wonder_server.rpc.shared.pages import encode_page, page_request
-from wonder_server.services.catalog.projects import Projects
-from wonder_server.services.content.artifacts import Artifacts
+from wonder_server.rpc.shared.request_keys import message_origin
 from wonder_server.services.content.repositories import RepositoryService
 
 
-class ProjectMethods:
+class ProjectMethods(LibraryMethods):
     """Methods of the LibraryServicer; see ``library_service.proto``."""
 
-    def __init__(
-        self,
-        projects: Projects,
-        artifacts: Artifacts,
-        repositories: RepositoryService | None,
-        grants: ScopeGrants,
-    ) -> None:
-        self._projects = projects
-        self._artifacts = artifacts
-        self._repositories = repositories
-        self._grants = grants
+    _repositories: RepositoryService | None
 
     async def create_project(
         self, request: pb.CreateProjectRequest, _context: CallContext
@@ -38,9 +28,9 @@ class ProjectMethods:
         self._check_access_change(Project(id="", name=""), wanted)
         if self._repositories is not None:
             await self._repositories.check_repositories((), wanted.repositories, wanted.network)
-        project = await self._projects.create(
+        project = await self._own.library.projects.create(
             wanted,
-            idempotency_key=catalog_key(request),
+            origin=message_origin(request),
             validate_only=request.validate_only,
         )
         return pb.CreateProjectResponse(project=codec.project_to_proto(project))
@@ -48,22 +38,20 @@ class ProjectMethods:
     def _check_access_change(self, before: Project, changed: Project) -> None:
         """Raise PERMISSION_DENIED if the network or the repositories change and the caller is no admin."""
         if (changed.network or NetworkPolicy()) != (before.network or NetworkPolicy()):
-            self._grants.require(ADMIN, "The request changes the project's network.", "project.network")
+            require_scope(ADMIN, "The request changes the project's network.", "project.network")
         if changed.repositories != before.repositories:
-            self._grants.require(
-                ADMIN, "The request changes the project's repositories.", "project.repositories"
-            )
+            require_scope(ADMIN, "The request changes the project's repositories.", "project.repositories")
 
     async def get_project(
         self, request: pb.GetProjectRequest, _context: CallContext
     ) -> pb.GetProjectResponse:
-        project = await self._projects.project(required(request.project_id, "project_id"))
+        project = await self._own.library.projects.project(required(request.project_id, "project_id"))
         return pb.GetProjectResponse(project=codec.project_to_proto(project))
 
     async def list_projects(
         self, request: pb.ListProjectsRequest, _context: CallContext
     ) -> pb.ListProjectsResponse:
-        page = await self._projects.projects(page_request(request))
+        page = await self._own.library.projects.projects(page_request(request))
         projects, token = await encode_page(page, codec.project_to_proto)
         return pb.ListProjectsResponse(projects=projects, next_page_token=token)
 
@@ -78,17 +66,17 @@ class ProjectMethods:
             self._check_access_change(stored, wanted)
             return wanted
 
-        known = await self._projects.find(key)
+        known = await self._own.library.projects.find(key)
         if known is not None and self._repositories is not None:
             wanted = edit(known)
             await self._repositories.check_repositories(
                 known.repositories, wanted.repositories, wanted.network
             )
-        project = await self._projects.update(
+        project = await self._own.library.projects.update(
             key,
             edit,
             etag=request.project.etag,
-            idempotency_key=catalog_key(request),
+            origin=message_origin(request),
             validate_only=request.validate_only,
         )
         return pb.UpdateProjectResponse(project=codec.project_to_proto(project))
@@ -97,10 +85,10 @@ class ProjectMethods:
         self, request: pb.DeleteProjectRequest, _context: CallContext
     ) -> pb.DeleteProjectResponse:
         key = required(request.project_id, "project_id")
-        known = await self._projects.find(key)
-        await self._projects.delete(key, etag=request.etag, idempotency_key=catalog_key(request))
+        known = await self._own.library.projects.find(key)
+        await self._own.library.projects.delete(key, etag=request.etag, origin=message_origin(request))
         if known is not None:
-            await self._artifacts.delete_project(known.id)
+            await self._own.artifacts.delete_project(known.id)
             if self._repositories is not None:
                 await self._repositories.worktrees.delete_project_work(known.id)
         return pb.DeleteProjectResponse()

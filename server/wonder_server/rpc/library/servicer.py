@@ -6,14 +6,12 @@ gets its first answer. Git stores the ids of changes to artifacts.
 
 from __future__ import annotations
 
-from wonder_server.ports.accounts import Accounts
+from wonder_server.ports.access import ByPrincipal
 from wonder_server.rpc.library.agents import AgentMethods
 from wonder_server.rpc.library.artifacts import ArtifactMethods
 from wonder_server.rpc.library.definitions import DefinitionMethods
+from wonder_server.rpc.library.parts import LibraryMethods, LibraryParts
 from wonder_server.rpc.library.projects import ProjectMethods
-from wonder_server.rpc.server.authorization import NO_GRANTS, ScopeGrants
-from wonder_server.services.catalog.library import Library
-from wonder_server.services.content.artifacts import Artifacts
 from wonder_server.services.content.repositories import RepositoryService
 
 
@@ -21,14 +19,7 @@ class LibraryServicer(DefinitionMethods, AgentMethods, ProjectMethods, ArtifactM
     """Methods of the LibraryService; see ``library_service.proto``."""
 
     def __init__(
-        self,
-        library: Library,
-        artifacts: Artifacts,
-        accounts: Accounts | None = None,
-        repositories: RepositoryService | None = None,
-        grants: ScopeGrants = NO_GRANTS,
+        self, parts: ByPrincipal[LibraryParts], repositories: RepositoryService | None = None
     ) -> None:
-        DefinitionMethods.__init__(self, library.definitions, grants)
-        AgentMethods.__init__(self, library.agents, accounts)
-        ProjectMethods.__init__(self, library.projects, artifacts, repositories, grants)
-        ArtifactMethods.__init__(self, artifacts, grants)
+        LibraryMethods.__init__(self, parts)
+        self._repositories = repositories

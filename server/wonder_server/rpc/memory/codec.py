@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from typing import Final
 
-from wonder.v1 import memory_pb2, memory_service_pb2
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from wonder.v1 import conversation_pb2, memory_pb2, memory_service_pb2
 from wonder_server.core.errors import Reason, error
-from wonder_server.core.memory.records import Change, Draft, Filter, Hit, Memory, Source, Weights
+from wonder_server.core.memory.ranking import Hit, Weights
+from wonder_server.core.memory.records import AGENT, USER, Change, Draft, Filter, Memory, Role, Source
 from wonder_server.rpc.shared.fields import bounded
 from wonder_server.rpc.shared.payload import dict_to_struct, struct_to_dict
 from wonder_server.rpc.shared.times import from_timestamp, to_timestamp
 
 DEFAULT_SIGNIFICANCE: Final = 0.5
-UPDATABLE: Final = ("type", "content", "significance", "metadata", "contradicts_ids")
+UPDATABLE: Final = ("type", "content", "significance", "metadata", "contradicts_ids", "said_at", "subject")
+_ROLES: Final[dict[Role, conversation_pb2.MessageRole]] = {
+    "": conversation_pb2.MESSAGE_ROLE_UNSPECIFIED,
+    USER: conversation_pb2.MESSAGE_ROLE_USER,
+    AGENT: conversation_pb2.MESSAGE_ROLE_AGENT,
+}
 
 
 def memory_to_proto(memory: Memory) -> memory_pb2.Memory:
@@ -28,10 +36,13 @@ def memory_to_proto(memory: Memory) -> memory_pb2.Memory:
         source=memory_pb2.MemorySource(
             conversation_id=source.conversation_id,
             turn_id=source.turn_id,
+            message_id=source.message_id,
             move_id=source.move_id,
             run_id=source.run_id,
             speaker=source.speaker,
+            speaker_id=source.speaker_id,
             ordinal=source.ordinal,
+            role=_ROLES[source.role],
         ),
         supersedes_id=memory.supersedes_id,
         superseded_by_id=memory.superseded_by_id,
@@ -41,6 +52,8 @@ def memory_to_proto(memory: Memory) -> memory_pb2.Memory:
         create_time=to_timestamp(memory.created_ms),
         update_time=to_timestamp(memory.updated_ms),
         etag=memory.etag,
+        said_at=to_timestamp(memory.said_ms) or Timestamp(),
+        subject=memory.subject,
     )
 
 
@@ -71,14 +84,19 @@ def draft_from_proto(
         source=Source(
             conversation_id=source.conversation_id,
             turn_id=source.turn_id,
+            message_id=source.message_id,
             move_id=source.move_id,
             run_id=source.run_id,
             speaker=source.speaker,
+            speaker_id=source.speaker_id,
             ordinal=source.ordinal,
+            role=_role(source.role, f"{path}.source.role"),
         ),
         contradicts_ids=tuple(memory.contradicts_ids),
         idempotency_key=idempotency_key,
         unless_known=unless_known,
+        said_ms=from_timestamp(memory.said_at, f"{path}.said_at") if memory.HasField("said_at") else None,
+        subject=memory.subject,
     )
 
 
@@ -97,6 +115,8 @@ def change_from_proto(request: memory_service_pb2.UpdateMemoryRequest) -> Change
         significance=_significance(memory) if "significance" in paths else None,
         metadata=struct_to_dict(memory.metadata, "memory.metadata") if "metadata" in paths else None,
         contradicts_ids=tuple(memory.contradicts_ids) if "contradicts_ids" in paths else None,
+        said_ms=_new_said_ms(memory) if "said_at" in paths else None,
+        subject=memory.subject if "subject" in paths else None,
     )
 
 
@@ -114,7 +134,10 @@ def filter_from_proto(wanted: memory_service_pb2.MemoryFilter) -> Filter:
         turn_id=bounded(wanted.turn_id, "filter.turn_id"),
         start_ms=time("start_time"),
         end_ms=time("end_time"),
+        said_start_ms=time("said_start_time"),
+        said_end_ms=time("said_end_time"),
         set_aside=wanted.include_superseded,
+        subject=wanted.subject,
     )
 
 
@@ -122,6 +145,24 @@ def weights_from_proto(weights: memory_service_pb2.SearchWeights) -> Weights:
     """Decode the weights; an unset weight has the contract's default."""
     given = {field.name: value for field, value in weights.ListFields()}
     return Weights(**given)
+
+
+def _role(number: int, path: str) -> Role:
+    for role, known in _ROLES.items():
+        if known == number:
+            return role
+    raise error(Reason.FIELD_INVALID, f"{path} is {number}. Use a value of MessageRole.", field=path)
+
+
+def _new_said_ms(memory: memory_pb2.Memory) -> int:
+    """Return the new time. Raises FIELD_INVALID if the mask names it and it is unset."""
+    if not memory.HasField("said_at"):
+        raise error(
+            Reason.FIELD_INVALID,
+            "update_mask names said_at, but memory.said_at is unset.",
+            field="memory.said_at",
+        )
+    return from_timestamp(memory.said_at, "memory.said_at")
 
 
 def _masked_change(request: memory_service_pb2.UpdateMemoryRequest) -> set[str]:

@@ -6,14 +6,17 @@ returns the memory that the first one wrote. Changes and deletions store it in t
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Final, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import Final, Protocol
 
 from wonder.v1 import memory_service_pb2 as pb
-from wonder_server.core.errors import Reason, error
+from wonder_server.core.errors import Reason, error, not_found
+from wonder_server.core.identity import SEARCH_ALL
 from wonder_server.core.ids import is_id
-from wonder_server.ports.memories import Request
+from wonder_server.core.memory.blocks import Author, BlockKey
+from wonder_server.core.memory.validation import SOURCE_TEXTS
+from wonder_server.ports.access import ByPrincipal
+from wonder_server.rpc.memory.block_codec import block_from_proto, block_to_proto, change_to_proto
 from wonder_server.rpc.memory.codec import (
     change_from_proto,
     draft_from_proto,
@@ -22,21 +25,17 @@ from wonder_server.rpc.memory.codec import (
     memory_to_proto,
     weights_from_proto,
 )
-from wonder_server.rpc.server.authorization import SEARCH_ALL, ScopeGrants
+from wonder_server.rpc.server.authorization import require_scope
 from wonder_server.rpc.shared.call_context import CallContext
-from wonder_server.rpc.shared.fields import map_fault_fields, required
+from wonder_server.rpc.shared.fields import bounded, map_fault_fields, required
 from wonder_server.rpc.shared.names import NameResolver
 from wonder_server.rpc.shared.pages import encode_page, page_request
 from wonder_server.rpc.shared.principal import current_principal
-from wonder_server.rpc.shared.request_keys import (
-    IdempotentRequest,
-    RecentRequests,
-    RequestSlot,
-    idempotency_key,
-)
+from wonder_server.rpc.shared.request_keys import IdempotentRequest, idempotency_key
+from wonder_server.rpc.shared.times import from_timestamp
+from wonder_server.services.idempotency import RecentExecutions
+from wonder_server.services.memory.blocks import MemoryBlockService
 from wonder_server.services.memory.service import MAX_BATCH, MemoryService
-
-R = TypeVar("R")
 
 MAX_QUERY_BYTES: Final = 64 * 1024
 MAX_AGENTS: Final = 1_000
@@ -46,14 +45,27 @@ _MEMORY_FIELDS: Final = {
     name: f"memory.{name}"
     for name in (
         *("id", "etag", "type", "content", "significance", "metadata", "contradicts_ids"),
-        *(
-            f"source.{part}"
-            for part in ("conversation_id", "turn_id", "move_id", "run_id", "speaker", "ordinal")
-        ),
+        *("said_at", "subject"),
+        *(f"source.{part}" for part in (*SOURCE_TEXTS, "ordinal", "role")),
     )
 }
 _SUPERSEDE_FIELDS: Final = _MEMORY_FIELDS | {"id": "memory_id", "etag": "etag"}
-_FILTER_FIELDS: Final = {"types": "filter.types", "metadata": "filter.metadata"}
+_FILTER_FIELDS: Final = {
+    name: f"filter.{name}" for name in ("types", "metadata", "said_start_time", "said_end_time", "subject")
+}
+
+
+_BLOCK_FIELDS: Final = {
+    name: f"block.{name}" for name in ("label", "subject", "description", "content", "max_characters", "etag")
+}
+
+
+class BlockRequest(Protocol):
+    """A request that names a memory block."""
+
+    agent_id: str
+    label: str
+    subject: str
 
 
 class AgentResolver(NameResolver, Protocol):
@@ -67,64 +79,91 @@ class AgentResolver(NameResolver, Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class MemoryParts:
+    """Memories and names for one access scope."""
+
+    memory: MemoryService
+    names: AgentResolver
+    blocks: MemoryBlockService
+
+
 class MemoryServicer:
     """Methods of the MemoryService."""
 
-    def __init__(self, memory: MemoryService, resolver: AgentResolver, grants: ScopeGrants) -> None:
-        self._memory = memory
-        self._resolver = resolver
-        self._grants = grants
-        self._recent = RecentRequests[asyncio.Event]()
-        self._running: set[asyncio.Task[object]] = set()
+    def __init__(self, parts: ByPrincipal[MemoryParts]) -> None:
+        self._parts = parts
+        self._executions = RecentExecutions()
+
+    @property
+    def _memory(self) -> MemoryService:
+        """The memories for the principal of the call."""
+        return self._parts.of(current_principal.get()).memory
+
+    @property
+    def _blocks(self) -> MemoryBlockService:
+        """The memory blocks for the principal of the call."""
+        return self._parts.of(current_principal.get()).blocks
+
+    @property
+    def _names(self) -> AgentResolver:
+        """The names for the principal of the call."""
+        return self._parts.of(current_principal.get()).names
 
     async def write_memory(
         self, request: pb.WriteMemoryRequest, _context: CallContext
     ) -> pb.WriteMemoryResponse:
-        agent_id = await self._agent_id(request.agent_id)
         draft = draft_from_proto(
             request.memory,
             path="memory",
             idempotency_key=_write_key(request),
             unless_known=request.unless_known,
         )
+        key = idempotency_key(request)
 
         async def write() -> pb.WriteMemoryResponse:
+            earlier = await self._memory.written_before(key, [draft])
+            if earlier is not None:
+                return pb.WriteMemoryResponse(memory=memory_to_proto(earlier[0]))
+            agent_id = await self._agent_id(request.agent_id)
             with map_fault_fields(_MEMORY_FIELDS):
-                memory = await self._memory.write(agent_id, draft)
+                memory = await self._memory.write(agent_id, draft, request=key)
             return pb.WriteMemoryResponse(memory=memory_to_proto(memory))
 
-        return await self._execute_once(request, write, write)
+        return await self._executions.execute(key, write, write)
 
     async def batch_write_memories(
         self, request: pb.BatchWriteMemoriesRequest, _context: CallContext
     ) -> pb.BatchWriteMemoriesResponse:
-        agent_id = await self._agent_id(request.agent_id)
         if len(request.memories) > MAX_BATCH:
             raise error(
                 Reason.FIELD_INVALID,
                 f"The request has {len(request.memories)} memories. Send 1 to {MAX_BATCH}.",
                 field="memories",
             )
-        key = _write_key(request)
+        key, write_key = idempotency_key(request), _write_key(request)
         drafts = [
             draft_from_proto(
                 memory,
                 path=f"memories[{position}]",
-                idempotency_key=f"{key}:{position}" if key else "",
+                idempotency_key=f"{write_key}:{position}" if write_key else "",
                 unless_known=request.unless_known,
             )
             for position, memory in enumerate(request.memories)
         ]
 
         async def write() -> pb.BatchWriteMemoriesResponse:
-            written = await self._memory.write_all(agent_id, drafts)
+            written = await self._memory.written_before(key, drafts)
+            if written is None:
+                agent_id = await self._agent_id(request.agent_id)
+                written = await self._memory.write_all(agent_id, drafts, request=key)
             return pb.BatchWriteMemoriesResponse(memories=[memory_to_proto(memory) for memory in written])
 
-        return await self._execute_once(request, write, write)
+        return await self._executions.execute(key, write, write)
 
     async def get_memory(self, request: pb.GetMemoryRequest, _context: CallContext) -> pb.GetMemoryResponse:
         agent_id = await self._agent_id(request.agent_id)
-        memory_id = _memory_id(request.memory_id, "memory_id")
+        memory_id = _memory_id(request.memory_id, "memory_id", agent_id)
         with map_fault_fields({"id": "memory_id"}):
             return pb.GetMemoryResponse(memory=memory_to_proto(await self._memory.get(agent_id, memory_id)))
 
@@ -132,8 +171,8 @@ class MemoryServicer:
         self, request: pb.UpdateMemoryRequest, _context: CallContext
     ) -> pb.UpdateMemoryResponse:
         agent_id = await self._agent_id(request.agent_id)
-        memory_id = _memory_id(request.memory.id, "memory.id")
-        change, change_request = change_from_proto(request), _change_request(request)
+        memory_id = _memory_id(request.memory.id, "memory.id", agent_id)
+        change, change_request = change_from_proto(request), idempotency_key(request)
 
         async def update() -> pb.UpdateMemoryResponse:
             with map_fault_fields(_MEMORY_FIELDS):
@@ -147,32 +186,32 @@ class MemoryServicer:
                 memory = await self._memory.get(agent_id, memory_id)
             return pb.UpdateMemoryResponse(memory=memory_to_proto(memory))
 
-        return await self._execute_once(request, update, read)
+        return await self._executions.execute(idempotency_key(request), update, read)
 
     async def delete_memory(
         self, request: pb.DeleteMemoryRequest, _context: CallContext
     ) -> pb.DeleteMemoryResponse:
-        agent_id = await self._agent_id(request.agent_id)
-        memory_id = _memory_id(request.memory_id, "memory_id")
+        key = idempotency_key(request)
 
         async def delete() -> pb.DeleteMemoryResponse:
-            with map_fault_fields({"id": "memory_id"}):
-                await self._memory.delete(
-                    agent_id, memory_id, etag=request.etag, request=_change_request(request)
-                )
+            if not await self._memory.has_executed(key):
+                agent_id = await self._agent_id(request.agent_id)
+                memory_id = _memory_id(request.memory_id, "memory_id", agent_id)
+                with map_fault_fields({"id": "memory_id"}):
+                    await self._memory.delete(agent_id, memory_id, etag=request.etag, request=key)
             return pb.DeleteMemoryResponse()
 
         async def answer() -> pb.DeleteMemoryResponse:
             return pb.DeleteMemoryResponse()
 
-        return await self._execute_once(request, delete, answer)
+        return await self._executions.execute(key, delete, answer)
 
     async def supersede_memory(
         self, request: pb.SupersedeMemoryRequest, _context: CallContext
     ) -> pb.SupersedeMemoryResponse:
         agent_id = await self._agent_id(request.agent_id)
-        memory_id = _memory_id(request.memory_id, "memory_id")
-        draft, change_request = draft_from_proto(request.memory, path="memory"), _change_request(request)
+        memory_id = _memory_id(request.memory_id, "memory_id", agent_id)
+        draft, change_request = draft_from_proto(request.memory, path="memory"), idempotency_key(request)
 
         async def supersede() -> pb.SupersedeMemoryResponse:
             with map_fault_fields(_SUPERSEDE_FIELDS):
@@ -181,7 +220,7 @@ class MemoryServicer:
                 )
             return pb.SupersedeMemoryResponse(memory=memory_to_proto(new), superseded=memory_to_proto(old))
 
-        return await self._execute_once(request, supersede, supersede)
+        return await self._executions.execute(idempotency_key(request), supersede, supersede)
 
     async def list_memories(
         self, request: pb.ListMemoriesRequest, _context: CallContext
@@ -205,10 +244,70 @@ class MemoryServicer:
                 limit=request.limit,
                 wanted=filter_from_proto(request.filter),
                 weights=weights_from_proto(request.weights),
+                now_ms=from_timestamp(request.now, "now") if request.HasField("now") else None,
             )
         return pb.SearchMemoriesResponse(
-            hits=[hit_to_proto(hit) for hit in hits if hit.score >= request.min_score]
+            hits=[
+                hit_to_proto(hit)
+                for hit in hits
+                if hit.score >= request.min_score and hit.relevance >= request.min_relevance
+            ]
         )
+
+    async def get_memory_block(
+        self, request: pb.GetMemoryBlockRequest, _context: CallContext
+    ) -> pb.GetMemoryBlockResponse:
+        block = await self._blocks.get(await self._block_key(request))
+        return pb.GetMemoryBlockResponse(block=block_to_proto(block))
+
+    async def list_memory_blocks(
+        self, request: pb.ListMemoryBlocksRequest, _context: CallContext
+    ) -> pb.ListMemoryBlocksResponse:
+        agent_id = await self._agent_id(request.agent_id)
+        wanted = page_request(request)
+        subject = bounded(request.subject, "subject") if request.HasField("subject") else None
+        page = await self._blocks.page(agent_id, wanted, subject)
+        found, token = await encode_page(page, block_to_proto)
+        return pb.ListMemoryBlocksResponse(blocks=found, next_page_token=token)
+
+    async def set_memory_block(
+        self, request: pb.SetMemoryBlockRequest, _context: CallContext
+    ) -> pb.SetMemoryBlockResponse:
+        agent_id = await self._agent_id(request.agent_id)
+        required(request.block.label, "block.label")
+        key, block = idempotency_key(request), block_from_proto(request.block, agent_id)
+        author = Author(principal=current_principal.get().text)
+
+        async def store() -> pb.SetMemoryBlockResponse:
+            with map_fault_fields(_BLOCK_FIELDS):
+                stored = await self._blocks.set(block, author, etag=request.block.etag, request=key)
+            return pb.SetMemoryBlockResponse(block=block_to_proto(stored))
+
+        return await self._executions.execute(key, store, store)
+
+    async def delete_memory_block(
+        self, request: pb.DeleteMemoryBlockRequest, _context: CallContext
+    ) -> pb.DeleteMemoryBlockResponse:
+        key, author = idempotency_key(request), Author(principal=current_principal.get().text)
+
+        async def delete() -> pb.DeleteMemoryBlockResponse:
+            if not await self._memory.has_executed(key):
+                block_key = await self._block_key(request)
+                await self._blocks.delete(block_key, author, etag=request.etag, request=key)
+            return pb.DeleteMemoryBlockResponse()
+
+        return await self._executions.execute(key, delete, delete)
+
+    async def list_memory_block_changes(
+        self, request: pb.ListMemoryBlockChangesRequest, _context: CallContext
+    ) -> pb.ListMemoryBlockChangesResponse:
+        page = await self._blocks.changes(await self._block_key(request), page_request(request))
+        found, token = await encode_page(page, change_to_proto)
+        return pb.ListMemoryBlockChangesResponse(changes=found, next_page_token=token)
+
+    async def _block_key(self, request: BlockRequest) -> BlockKey:
+        agent_id, label = await self._agent_id(request.agent_id), required(request.label, "label")
+        return BlockKey(agent_id=agent_id, label=label, subject=request.subject)
 
     async def _searched_agents(self, request: pb.SearchMemoriesRequest) -> list[str]:
         """Return the agents whose memories are searched."""
@@ -216,7 +315,7 @@ class MemoryServicer:
             if request.project_id:
                 raise error(Reason.FIELD_INVALID, "project_id requires across_agents.", field="project_id")
             return [await self._agent_id(request.agent_id)]
-        self._grants.require(SEARCH_ALL)
+        require_scope(SEARCH_ALL)
         if request.agent_id:
             raise error(
                 Reason.FIELD_INVALID,
@@ -224,7 +323,7 @@ class MemoryServicer:
                 field="agent_id",
             )
         with map_fault_fields({"": "project_id"}):
-            ids = await self._resolver.agent_ids(request.project_id, MAX_AGENTS + 1)
+            ids = await self._names.agent_ids(request.project_id, MAX_AGENTS + 1)
         if len(ids) > MAX_AGENTS:
             raise error(
                 Reason.LIMIT_EXCEEDED,
@@ -236,51 +335,7 @@ class MemoryServicer:
 
     async def _agent_id(self, key: str) -> str:
         with map_fault_fields({"": "agent_id"}):
-            return await self._resolver.agent_id(required(key, "agent_id"))
-
-    async def _execute_once(
-        self,
-        request: IdempotentRequest,
-        execute: Callable[[], Awaitable[R]],
-        repeat: Callable[[], Awaitable[R]],
-    ) -> R:
-        """Call ``execute`` for a new request, or ``repeat`` for one that was executed before.
-
-        A request with a ``request_id`` is executed to its end even if the caller leaves.
-        """
-        key = idempotency_key(request)
-        if key is None:
-            return await execute()
-        while (done := self._recent.find(key)) is not None:
-            if done.is_set():
-                return await repeat()
-            await done.wait()
-        done = asyncio.Event()
-        slot = self._recent.reserve(key, done)
-        task = asyncio.create_task(_execute(execute, done, slot))
-        self._running.add(task)
-        task.add_done_callback(self._on_done)
-        return await asyncio.shield(task)
-
-    def _on_done(self, task: asyncio.Task[R]) -> None:
-        self._running.discard(task)
-        if not task.cancelled():
-            task.exception()  # Marks the exception as retrieved; asyncio logs it otherwise.
-
-
-async def _execute(
-    execute: Callable[[], Awaitable[R]], done: asyncio.Event, slot: RequestSlot[asyncio.Event]
-) -> R:
-    try:
-        answer = await execute()
-    except BaseException:
-        slot.discard()
-        raise
-    else:
-        slot.complete()
-        return answer
-    finally:
-        done.set()
+            return await self._names.agent_id(required(key, "agent_id"))
 
 
 def _write_key(request: IdempotentRequest) -> str:
@@ -293,21 +348,9 @@ def _write_key(request: IdempotentRequest) -> str:
     return f"request:{request.request_id}:{key.fingerprint}" if key else ""
 
 
-def _change_request(request: IdempotentRequest) -> Request | None:
-    """Return the ``request_id`` of a change, separate for each caller."""
-    key = idempotency_key(request)
-    if key is None:
-        return None
-    # The store has always kept "caller/id", also for the empty caller of a server without tokens.
-    stored_id = key.request_id if current_principal.get() else f"/{key.request_id}"
-    return Request(id=stored_id, fingerprint=key.fingerprint)
-
-
-def _memory_id(value: str, field: str) -> str:
+def _memory_id(value: str, field: str, agent_id: str) -> str:
     if not is_id("mem", required(value, field)):
-        raise error(
-            Reason.MEMORY_NOT_FOUND, f"The agent has no memory '{value[:80]}'.", field=field, id=value
-        )
+        raise not_found(Reason.MEMORY_NOT_FOUND, value, field=field, place=f" of the agent '{agent_id}'")
     return value
 
 
@@ -320,9 +363,8 @@ def _check_search(request: pb.SearchMemoriesRequest) -> None:
             field="query",
             limit=str(MAX_QUERY_BYTES),
         )
-    if not 0.0 <= request.min_score <= 1.0:  # Also rejects NaN.
-        raise error(
-            Reason.FIELD_INVALID,
-            f"min_score is {request.min_score:g}. Use a number between 0 and 1.",
-            field="min_score",
-        )
+    for name, value in (("min_score", request.min_score), ("min_relevance", request.min_relevance)):
+        if not 0.0 <= value <= 1.0:  # Also rejects NaN.
+            raise error(
+                Reason.FIELD_INVALID, f"{name} is {value!r}. Use a number between 0 and 1.", field=name
+            )

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.rpc.server.authentication import Credential, credential
-from wonder_server.rpc.shared.principal import ANONYMOUS, current_principal
+from wonder_server.rpc.shared.principal import current_principal
 from wonder_server.settings import Settings
 
 RETRY_AFTER_MS = 1_000
@@ -93,7 +93,7 @@ class Admission:
 
     def admit(self, *, is_stream: bool) -> ActiveCall:
         """Admit the current task's call. Raises SERVER_DRAINING or LIMIT_EXCEEDED."""
-        name = current_principal.get()
+        name = current_principal.get().caller
         if self._draining:
             raise error(
                 Reason.SERVER_DRAINING,
@@ -103,7 +103,7 @@ class Admission:
         limits = self._limits
         if len(self._active) >= limits.total:
             raise _limit_error(f"The server already serves {limits.total} calls", limits.total)
-        if name != ANONYMOUS and self._by_caller[name] >= limits.per_caller:
+        if name and self._by_caller[name] >= limits.per_caller:
             raise _limit_error(
                 f"The server already serves {limits.per_caller} calls of '{name}'", limits.per_caller
             )

@@ -22,11 +22,11 @@ from typing import Any, Final, NoReturn
 import grpc
 from grpc import aio
 
-from wonder_server.actors.runtime.fair_queue import current_caller
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.logs import logger
+from wonder_server.rpc.server.authorization import ScopeGrants
+from wonder_server.rpc.server.error_codes import to_rpc_status
 from wonder_server.rpc.server.rejection_log import RejectionLog
-from wonder_server.rpc.server.status import to_rpc_status
 from wonder_server.rpc.shared.principal import current_principal
 from wonder_server.settings import SettingsError
 
@@ -76,8 +76,8 @@ class Tokens:
                 continue
             if len(token) < MIN_TOKEN_LENGTH or not name.strip() or token in names:
                 raise SettingsError(
-                    f"auth_tokens_file: line {number} of {path} is not 'token name' with a token of its own "
-                    f"of at least {MIN_TOKEN_LENGTH} characters."
+                    f"auth_tokens_file: line {number} of {path} is not valid. Write 'token name': a token of "
+                    f"at least {MIN_TOKEN_LENGTH} characters that no other line has, a space, and a name."
                 )
             names[token] = name.strip()
         if not names:
@@ -154,10 +154,11 @@ class TokensFile:
 
 
 class Authentication(aio.ServerInterceptor):
-    """Requires a token for every call except health, and sets `current_principal` for the call."""
+    """Requires a token for every call except health, and makes the principal of the call."""
 
-    def __init__(self, tokens: TokensFile, rejections: RejectionLog) -> None:
+    def __init__(self, tokens: TokensFile, grants: ScopeGrants, rejections: RejectionLog) -> None:
         self._tokens = tokens
+        self._grants = grants
         self._rejections = rejections
 
     async def intercept_service(
@@ -179,8 +180,7 @@ class Authentication(aio.ServerInterceptor):
                 handler, problem, partial(self._log_rejection, str(handler_call_details.method))
             )
         credential.set(found)
-        current_principal.set(found.name)
-        current_caller.set(found.name)
+        current_principal.set(self._grants.principal_of(found.name))
         return handler
 
     def _log_rejection(self, method: str, peer: str) -> None:

@@ -33,11 +33,11 @@ from grpc._cython import cygrpc  # type: ignore[attr-defined]
 from wonder_server.core.errors import Reason, WonderError, error, system_fault
 from wonder_server.logs import logger
 from wonder_server.rpc.server.admission import ActiveCall, Admission, CallLimits
-from wonder_server.rpc.server.authorization import NO_GRANTS, ScopeGrants, scope_for
+from wonder_server.rpc.server.authorization import require_scope, scope_for
 from wonder_server.rpc.server.call_slots import CallSlots
 from wonder_server.rpc.server.decode_errors import decode_error
+from wonder_server.rpc.server.error_codes import to_rpc_status
 from wonder_server.rpc.server.rejection_log import RejectionLog
-from wonder_server.rpc.server.status import to_rpc_status
 from wonder_server.rpc.shared.message_trimming import MAX_MESSAGE_BYTES, trim_encoded
 from wonder_server.rpc.shared.payload import check_request
 
@@ -53,14 +53,12 @@ class CallPipeline:
         limits: CallLimits,
         admission: Admission,
         *,
-        grants: ScopeGrants = NO_GRANTS,
         rejections: RejectionLog | None = None,
         storage_full: Callable[[], WonderError | None] = lambda: None,
     ) -> None:
         """``storage_full`` returns the error for calls that write while the disk is full, else None."""
         self._limits = limits
         self._storage_full = storage_full
-        self._grants = grants
         self._rejections = rejections or RejectionLog()
         self._admission = admission
         self._slots = CallSlots(limits.pages)
@@ -149,7 +147,7 @@ class CallPipeline:
             call = self._admission.admit(is_stream=method.client_streaming or method.server_streaming)
             try:
                 if scope := scope_for(method.name):
-                    self._grants.require(scope)
+                    require_scope(scope)
                 if not _works_on_full_disk(method.name) and (storage_error := self._storage_full()):
                     raise storage_error
                 result = await work
@@ -192,7 +190,10 @@ class CallPipeline:
     def _log_rejection(self, problem: WonderError, name: str, **fields: Any) -> None:
         fault = problem.fault
         where = {"field": fault.field} if fault.field else {}
-        self._rejections.record(fault.reason, rpc=name, message=fault.message, **fields, **where)
+        is_read = name.rpartition("/")[2].startswith(_READS)
+        self._rejections.record(
+            fault.reason, is_read=is_read, rpc=name, message=fault.message, **fields, **where
+        )
 
 
 class RequestStream(AsyncIterator[Message]):
@@ -230,10 +231,8 @@ def _works_on_full_disk(name: str) -> bool:
 
 
 _STREAMS = frozenset({"Converse", "Work"})
-_READS_AND_DELETES = (
-    *("Get", "List", "Search", "Read", "Diff", "Export", "Preview", "Replay", "Subscribe", "Watch"),
-    *("Delete", "Cancel"),
-)
+_READS = ("Get", "List", "Search", "Read", "Diff", "Export", "Preview", "Replay", "Subscribe", "Watch")
+_READS_AND_DELETES = (*_READS, "Delete", "Cancel")
 
 
 def _name(method: MethodDescriptor) -> str:

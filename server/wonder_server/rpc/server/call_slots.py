@@ -12,7 +12,8 @@ memory   other calls of the MemoryService                     64, 16
 others   all other unary calls                                64, 8
 ======== ==================================================== ====================================
 
-Calls that wait for models or tools (CallAgent, ExecuteTask, StartRun with ``wait_ms``) take no slot. A free
+Calls that wait for models or tools (CallAgent, ExecuteTask, StartRun with ``wait_ms``) or for their client
+(UploadFile) take no slot. A free
 slot goes to the next token in turn. Without tokens all calls have the same caller, which may take every slot.
 
 A call that needs an object of an external store releases its slot and takes one of `FETCH_SLOTS` (see
@@ -34,7 +35,7 @@ from google.protobuf.message import Message
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.round_robin import RoundRobin
 from wonder_server.ports.blobs import Blobs
-from wonder_server.rpc.shared.principal import ANONYMOUS, current_principal
+from wonder_server.rpc.shared.principal import current_principal
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -48,9 +49,9 @@ FETCH_WAIT_S: Final = 30.0
 """Seconds that a call waits for one of `FETCH_SLOTS`: the deadline of one request to the store."""
 
 _UNLIMITED_METHODS: Final = frozenset(
-    {"CallAgent", "ExecuteTask", "MergeBranch", "DiffBranch", "CreateProject", "UpdateProject"}
+    {"CallAgent", "ExecuteTask", "MergeBranch", "DiffBranch", "CreateProject", "UpdateProject", "UploadFile"}
 )
-"""Methods that can wait long for an agent, a task, or the server of a repository."""
+"""Methods that can wait long for an agent, a task, the server of a repository, or their client."""
 
 
 class FairSlots:
@@ -94,7 +95,7 @@ class FairSlots:
             turn.set_result(None)
 
     def _may_acquire(self, name: str) -> bool:
-        share = self._limit if name == ANONYMOUS else self._share
+        share = self._limit if not name else self._share
         return self._in_use.total() < self._limit and self._in_use[name] < share
 
 
@@ -170,7 +171,7 @@ class CallSlots:
         if kind is None or getattr(request, "wait_ms", None):
             yield
             return
-        name = current_principal.get()
+        name = current_principal.get().caller
         await kind.acquire(name)
         slot = CallSlot(kind, self._fetching, name)
         token = _current_slot.set(slot)

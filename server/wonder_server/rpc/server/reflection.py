@@ -21,7 +21,7 @@ from grpc_reflection.v1alpha import reflection_pb2
 
 from wonder_server.core.errors import Reason, error
 from wonder_server.rpc.server.authentication import Credential, credential
-from wonder_server.rpc.server.status import to_rpc_status
+from wonder_server.rpc.server.error_codes import to_rpc_status
 
 _SERVICE: Final = "ServerReflection"
 _V1ALPHA: Final = "grpc.reflection.v1alpha"

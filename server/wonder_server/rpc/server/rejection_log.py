@@ -1,8 +1,13 @@
-"""Log lines of rejected calls: at most one a second for each reason."""
+"""Log lines of rejected calls: at most one a second for each reason.
+
+A read of something that does not exist is an answer, so its line has the level info: `wonder apply` asks
+whether a library exists before it creates it. Other lines have the level warning.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from contextvars import copy_context
 from typing import Final, TypeAlias
@@ -11,6 +16,8 @@ from wonder_server.core.errors import Reason
 from wonder_server.logs import logger
 
 LogValue: TypeAlias = str | int | float
+_Kind: TypeAlias = tuple[Reason, bool]
+"""A reason, and True for reads of something that does not exist."""
 
 WINDOW_S: Final = 1.0
 
@@ -19,6 +26,8 @@ _log = logger("rpc")
 
 class RejectionLog:
     """Logs the first rejection of a reason at once, and the later ones of each second in one line.
+
+    Reads that found nothing have lines of their own.
 
     ``calls`` is the number of rejections of a line. Its other fields are those of the latest rejection.
     """
@@ -29,36 +38,37 @@ class RejectionLog:
         ``schedule(seconds, callback)`` calls once; the default is the event loop's `call_later`.
         """
         self._schedule = schedule
-        self._windows: dict[Reason, _Window] = {}
+        self._windows: dict[_Kind, _Window] = {}
 
-    def record(self, reason: Reason, **fields: LogValue) -> None:
+    def record(self, reason: Reason, *, is_read: bool = False, **fields: LogValue) -> None:
         """Count a rejection, and log it if its reason was not logged within the last second."""
-        window = self._windows.get(reason)
+        kind = (reason, is_read and reason.value.endswith("_NOT_FOUND"))
+        window = self._windows.get(kind)
         if window is not None:
             window.calls += 1
             window.fields = fields
             window.context = copy_context()
             return
-        self._windows[reason] = _Window()
-        self._open_window(reason, 1, fields)
+        self._windows[kind] = _Window()
+        self._open_window(kind, 1, fields)
 
     def flush(self) -> None:
         """Log the rejections that are counted and not yet logged."""
-        for reason, window in self._windows.items():
+        for kind, window in self._windows.items():
             if window.calls:
-                window.context.run(_write_line, reason, window.calls, window.fields)
+                window.context.run(_write_line, kind, window.calls, window.fields)
                 window.calls = 0
 
-    def _open_window(self, reason: Reason, calls: int, fields: dict[str, LogValue]) -> None:
-        _write_line(reason, calls, fields)
+    def _open_window(self, kind: _Kind, calls: int, fields: dict[str, LogValue]) -> None:
+        _write_line(kind, calls, fields)
         later = self._schedule or asyncio.get_running_loop().call_later
-        later(WINDOW_S, lambda: self._on_window_end(reason))
+        later(WINDOW_S, lambda: self._on_window_end(kind))
 
-    def _on_window_end(self, reason: Reason) -> None:
-        window = self._windows.pop(reason)
+    def _on_window_end(self, kind: _Kind) -> None:
+        window = self._windows.pop(kind)
         if window.calls:
-            self._windows[reason] = _Window()
-            window.context.run(self._open_window, reason, window.calls, window.fields)
+            self._windows[kind] = _Window()
+            window.context.run(self._open_window, kind, window.calls, window.fields)
 
 
 class _Window:
@@ -72,5 +82,7 @@ class _Window:
         self.context = copy_context()
 
 
-def _write_line(reason: Reason, calls: int, fields: dict[str, LogValue]) -> None:
-    _log.warning("rpc_rejected", reason=reason.value, **fields, calls=calls)
+def _write_line(kind: _Kind, calls: int, fields: dict[str, LogValue]) -> None:
+    reason, found_nothing = kind
+    level = logging.INFO if found_nothing else logging.WARNING
+    _log.log(level, "rpc_rejected", reason=reason.value, **fields, calls=calls)

@@ -26,6 +26,7 @@ from wonder_server.rpc.server.admission import Admission, CallLimits
 from wonder_server.rpc.server.authentication import CHECK_INTERVAL_S, Authentication, Credential, TokensFile
 from wonder_server.rpc.server.authorization import ScopeGrants
 from wonder_server.rpc.server.call_pipeline import CallPipeline
+from wonder_server.rpc.server.event_pipe import drained_event_pipes
 from wonder_server.rpc.server.reflection import Reflection
 from wonder_server.rpc.server.rejection_log import RejectionLog
 from wonder_server.settings import Settings, SettingsError
@@ -71,10 +72,13 @@ class RpcServer:
         self._health = health.aio.HealthServicer()
         self._tokens = TokensFile(settings.auth_tokens_file) if settings.auth_tokens_file else None
         self._watch_task: asyncio.Task[None] | None = None
-        self._server = aio.server(
-            options=_options(settings.max_request_bytes, settings.max_concurrent_rpcs),
-            interceptors=[Authentication(self._tokens, self._rejections)] if self._tokens else (),
-        )
+        with drained_event_pipes():
+            self._server = aio.server(
+                options=_options(settings.max_request_bytes, settings.max_concurrent_rpcs),
+                interceptors=[Authentication(self._tokens, self._grants, self._rejections)]
+                if self._tokens
+                else (),
+            )
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         Reflection(self._services, self._is_valid).add_to(self._server)
 
@@ -121,7 +125,6 @@ class RpcServer:
         pipeline = CallPipeline(
             self._limits,
             self._admission,
-            grants=self._grants,
             rejections=self._rejections,
             storage_full=storage_full,
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from google.protobuf.internal.enum_type_wrapper import EnumTypeWrapper
@@ -14,6 +14,7 @@ from wonder_server.core.budget import Account, Budget
 from wonder_server.core.conversation.model.usage import known_cost
 from wonder_server.core.conversation.model.values import Conversation, Turn
 from wonder_server.core.errors import Reason, error
+from wonder_server.core.identity import recorded_principal
 from wonder_server.core.json_types import JsonDict
 from wonder_server.rpc.shared.payload import struct_to_dict
 from wonder_server.services.catalog.agents import check_metadata
@@ -47,6 +48,23 @@ def enum_names(
 def _choices(enum_type: EnumTypeWrapper, prefix: str) -> str:
     names = [name.removeprefix(f"{prefix}_").lower() for name in enum_type.keys()]
     return ", ".join(name for name in names if name != "unspecified")
+
+
+def set_principal(message: common_pb2.Principal, text: str) -> None:
+    """Set ``message`` to the principal that a record names; leave it unset if the record names none."""
+    found = _principal(text)
+    if found is not None:
+        message.CopyFrom(found)
+
+
+@lru_cache(maxsize=4096)
+def _principal(text: str) -> common_pb2.Principal | None:
+    """Encode a recorded principal. Cached: most records of a server name few principals."""
+    found = recorded_principal(text)
+    if found is None:
+        return None
+    kind = enum_value(common_pb2.PrincipalKind, "PRINCIPAL_KIND", found.kind.value)
+    return common_pb2.Principal(kind=kind, subject=found.subject)
 
 
 def budget_to_proto(value: Budget) -> common_pb2.Budget | None:
@@ -84,6 +102,9 @@ def set_usage(message: common_pb2.Usage, spender: Conversation | Turn | Account)
     """Set ``message`` to the usage of ``spender``. The cost stays unset if it is unknown."""
     message.input_tokens = spender.input_tokens
     message.output_tokens = spender.output_tokens
+    message.cached_input_tokens = spender.cached_input_tokens
+    message.cache_write_input_tokens = spender.cache_write_input_tokens
+    message.reasoning_tokens = spender.reasoning_tokens
     if (cost := known_cost(spender)) is not None:
         message.cost_micros = cost
     message.model_calls = spender.model_calls or getattr(spender, "moves", 0)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from wonder_server.actors.streaming.attachment import CaughtUp
-from wonder_server.actors.streaming.hub import Item
+from wonder_server.actors.streaming.items import Item
 from wonder_server.ports.journal import Event
 
 MAX_GROUP_EVENTS = 100

@@ -1,6 +1,6 @@
 """Codec of faults inside streams and of failed resources.
 
-A rejected call carries its fault as a gRPC status instead; see `rpc.server.status`.
+A rejected call carries its fault as a gRPC status instead; see `rpc.server.error_codes`.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 from google.protobuf.struct_pb2 import ListValue, Struct, Value
 
-from wonder_server.core.truncation import NOTICE_BYTES, notice, truncate_text, utf8_size
+from wonder_server.core.schema.truncation import NOTICE_BYTES, notice, truncate_text, utf8_size
 
 CLIENT_MAX_BYTES: Final = 4 << 20
 """Largest message that a client accepts by default."""

@@ -30,7 +30,7 @@ from google.protobuf.struct_pb2 import ListValue, Struct, Value
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.json_types import JsonDict, JsonObject, JsonValue
 from wonder_server.core.schema.payloads import MAX_DEPTH, MAX_INTEGER
-from wonder_server.core.truncation import truncate_text, utf8_size
+from wonder_server.core.schema.truncation import truncate_text, utf8_size
 
 MAX_INCOMING_NUMBER: Final = MAX_INTEGER - 1
 MAX_OUTGOING_BYTES: Final = 2 << 20

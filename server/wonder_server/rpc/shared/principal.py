@@ -1,11 +1,11 @@
-"""The authenticated caller of the current request."""
+"""The principal of the current call."""
 
 from __future__ import annotations
 
 from contextvars import ContextVar
-from typing import Final
 
-ANONYMOUS: Final = ""
+from wonder_server.core.identity import ANONYMOUS, Principal
 
-current_principal: ContextVar[str] = ContextVar("caller", default=ANONYMOUS)
-"""Name of the current call's token; ``ANONYMOUS`` if the server has no tokens."""
+current_principal: ContextVar[Principal] = ContextVar("principal", default=ANONYMOUS)
+"""The principal of the current call. `Authentication` sets it once. Servicers read it and pass it on as an
+argument; nothing below rpc reads a context variable."""

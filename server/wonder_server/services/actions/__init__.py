@@ -12,6 +12,7 @@ from wonder_server.services.actions.artifact.write import ARTIFACT_WRITE
 from wonder_server.services.actions.basic.assertion import ASSERT
 from wonder_server.services.actions.basic.context import CONTEXT
 from wonder_server.services.actions.basic.event import EVENT
+from wonder_server.services.actions.basic.file import FILE_WRITE
 from wonder_server.services.actions.basic.sleep import SLEEP
 from wonder_server.services.actions.contract.kind import ActionCall, ActionKind, ExecutionContext
 from wonder_server.services.actions.contract.services import (
@@ -26,6 +27,12 @@ from wonder_server.services.actions.external.llm import LLM
 from wonder_server.services.actions.external.mcp import MCP
 from wonder_server.services.actions.external.shell import SHELL
 from wonder_server.services.actions.external.worker import WORKER
+from wonder_server.services.actions.history.read import HISTORY_READ
+from wonder_server.services.actions.history.read_result import HISTORY_READ_RESULT
+from wonder_server.services.actions.history.search import HISTORY_SEARCH
+from wonder_server.services.actions.memory.block_append import MEMORY_BLOCK_APPEND
+from wonder_server.services.actions.memory.block_list import MEMORY_BLOCK_LIST
+from wonder_server.services.actions.memory.block_replace import MEMORY_BLOCK_REPLACE
 from wonder_server.services.actions.memory.delete import MEMORY_DELETE
 from wonder_server.services.actions.memory.list import MEMORY_LIST
 from wonder_server.services.actions.memory.read import MEMORY_READ
@@ -68,9 +75,16 @@ ACTIONS: dict[str, ActionKind] = {
         ASSERT,
         CONTEXT,
         EVENT,
+        FILE_WRITE,
+        HISTORY_READ,
+        HISTORY_READ_RESULT,
+        HISTORY_SEARCH,
         HTTP,
         LLM,
         MCP,
+        MEMORY_BLOCK_APPEND,
+        MEMORY_BLOCK_LIST,
+        MEMORY_BLOCK_REPLACE,
         MEMORY_DELETE,
         MEMORY_LIST,
         MEMORY_READ,

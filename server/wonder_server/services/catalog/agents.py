@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -21,17 +20,19 @@ from wonder_server.core.definitions.references import (
 from wonder_server.core.definitions.resources import DEFAULT_PROJECT, Agent
 from wonder_server.core.definitions.specs import Kind, Persona
 from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.core.idempotency import SERVER_ORIGIN, Origin
 from wonder_server.core.ids import random_id
 from wonder_server.core.json_types import JsonObject
 from wonder_server.logs import logger
-from wonder_server.ports.catalog import Catalog, Drop, Put
+from wonder_server.ports.catalog import Change, Drop, Put
+from wonder_server.ports.scoped import ScopedCatalog
 from wonder_server.services.catalog.dependencies import load_dependencies, refuse_if_agent_used
 from wonder_server.services.catalog.not_found import agent_not_found, definition_not_found, project_not_found
 from wonder_server.services.catalog.transactions import (
     CatalogTransactions,
     EmptyResult,
-    IdempotencyKey,
     PlannedChange,
+    Stamp,
     check_etag,
 )
 from wonder_server.services.paging import Page, PageRequest, page
@@ -56,7 +57,7 @@ class Agents:
 
     def __init__(
         self,
-        catalog: Catalog,
+        catalog: ScopedCatalog,
         transactions: CatalogTransactions,
         actions: Mapping[str, JsonObject],
         before_delete: Sequence[BeforeDelete] = (),
@@ -71,26 +72,31 @@ class Agents:
         """Ids by key since the last change to any agent, each with its expiry on the monotonic clock. Every
         call that names an agent resolves its id, and agents rarely change."""
         self._change_count = 0
+        transactions.add_listener(self._invalidate_ids)
 
     async def create(
-        self, agent: Agent, *, idempotency_key: IdempotencyKey | None = None, validate_only: bool = False
+        self, agent: Agent, *, origin: Origin = SERVER_ORIGIN, validate_only: bool = False
     ) -> Agent:
         """Create an agent without memories. ``project_ids`` are ids or names; empty means the default
         project. Id, version and times of ``agent`` are ignored.
 
         Raises FIELD_INVALID, ALREADY_EXISTS, PROJECT_NOT_FOUND, DEFINITION_NOT_FOUND, DEFINITION_INVALID."""
 
-        async def plan(now: int) -> PlannedChange[Agent]:
+        async def plan(stamp: Stamp) -> PlannedChange[Agent]:
             if await self._catalog.agent(agent.name) is not None:
                 raise _name_taken(agent.name)
             validated = await self._validated(agent)
-            made = replace(validated, id=random_id("agt", now), version=1, created_ms=now, updated_ms=now)
+            made = replace(
+                validated,
+                id=random_id("agt", stamp.at_ms),
+                version=1,
+                created_ms=stamp.at_ms,
+                updated_ms=stamp.at_ms,
+                updated_by=stamp.by,
+            )
             return PlannedChange(made, [Put(made)])
 
-        with self._invalidating_ids():
-            return await self._transactions.execute(
-                Agent, plan, idempotency_key=idempotency_key, validate_only=validate_only
-            )
+        return await self._transactions.execute(Agent, plan, origin=origin, validate_only=validate_only)
 
     async def agent_id(self, key: str) -> str:
         """Return the id of an agent, usually from the cache. Raises AGENT_NOT_FOUND."""
@@ -126,14 +132,14 @@ class Agents:
         edit: Callable[[Agent], Agent],
         *,
         etag: str = "",
-        idempotency_key: IdempotencyKey | None = None,
+        origin: Origin = SERVER_ORIGIN,
         validate_only: bool = False,
     ) -> Agent:
         """Save the agent that ``edit`` returns for the stored one. Its id and times are kept.
 
         Raises the errors of `create`, AGENT_NOT_FOUND and ETAG_MISMATCH."""
 
-        async def plan(now: int) -> PlannedChange[Agent]:
+        async def plan(stamp: Stamp) -> PlannedChange[Agent]:
             stored = await self.agent(key, field="agent.id")
             check_etag(stored, etag)
             changed = await self._validated(edit(stored))
@@ -143,18 +149,19 @@ class Agents:
             if holder is not None and holder.id != stored.id:
                 raise _name_taken(changed.name)
             if changed.name != stored.name:
-                await refuse_if_agent_used(self._catalog, stored.name)
-            made = replace(changed, id=stored.id, version=stored.version + 1, updated_ms=now)
+                await refuse_if_agent_used(self._transactions.whole, stored.name)
+            made = replace(
+                changed,
+                id=stored.id,
+                version=stored.version + 1,
+                updated_ms=stamp.at_ms,
+                updated_by=stamp.by,
+            )
             return PlannedChange(made, [Put(made)])
 
-        with self._invalidating_ids():
-            return await self._transactions.execute(
-                Agent, plan, idempotency_key=idempotency_key, validate_only=validate_only
-            )
+        return await self._transactions.execute(Agent, plan, origin=origin, validate_only=validate_only)
 
-    async def delete(
-        self, key: str, *, etag: str = "", idempotency_key: IdempotencyKey | None = None
-    ) -> None:
+    async def delete(self, key: str, *, etag: str = "", origin: Origin = SERVER_ORIGIN) -> None:
         """Delete an agent and its memories.
 
         Raises AGENT_NOT_FOUND, ETAG_MISMATCH, and RESOURCE_IN_USE if a tool calls the agent or a turn of it
@@ -162,16 +169,15 @@ class Agents:
 
         deleted: list[Agent] = []
 
-        async def plan(now: int) -> PlannedChange[EmptyResult]:
+        async def plan(stamp: Stamp) -> PlannedChange[EmptyResult]:
             stored = await self._agent_to_delete(key, etag)
-            await refuse_if_agent_used(self._catalog, stored.id, stored.name)
+            await refuse_if_agent_used(self._transactions.whole, stored.id, stored.name)
             for check in self._before_delete:
                 await check(stored)
             deleted.append(stored)
             return PlannedChange(EmptyResult(), [Drop(stored)])
 
-        with self._invalidating_ids():
-            await self._transactions.execute(EmptyResult, plan, idempotency_key=idempotency_key)
+        await self._transactions.execute(EmptyResult, plan, origin=origin)
         for agent in deleted:
             for callback in self._after_delete:
                 await callback(agent)
@@ -191,19 +197,12 @@ class Agents:
         check_etag(stored, etag)
         return stored
 
-    @contextlib.contextmanager
-    def _invalidating_ids(self) -> Iterator[None]:
-        """Invalidate cached ids before and after a change. A change whose caller was cancelled may be
-        committed later, so cached ids also expire."""
-        try:
-            self._invalidate_ids()
-            yield
-        finally:
-            self._invalidate_ids()
-
-    def _invalidate_ids(self) -> None:
-        self._change_count += 1
-        self._id_cache.clear()
+    def _invalidate_ids(self, changes: Sequence[Change]) -> None:
+        """Forget the cached ids after a change of any agent, in whichever scope. A change whose caller was
+        cancelled may be committed later, so cached ids also expire."""
+        if any(isinstance(change.resource, Agent) for change in changes):
+            self._change_count += 1
+            self._id_cache.clear()
 
     async def _validated(self, agent: Agent) -> Agent:
         """Return ``agent`` with the ids of its projects, after checking it."""
@@ -230,8 +229,8 @@ class Agents:
         if reference is None or not (reference.definition_id or reference.library):
             raise error(
                 Reason.FIELD_INVALID,
-                f"'{text[:100]}' is not a reference to a persona. Use def_… or library/name, with or without "
-                "@revision, or give an inline persona.",
+                f"'{text[:100]}' is not a reference to a persona. Use library/name or def_…, with or without "
+                "@revision, such as wonder/std/assistant.",
                 field="agent.persona_id",
             )
         found = await self._catalog.definition(reference)

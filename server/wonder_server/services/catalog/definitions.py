@@ -21,10 +21,12 @@ from wonder_server.core.definitions.references import (
 )
 from wonder_server.core.definitions.resources import STANDARD_LIBRARY, Definition, Library
 from wonder_server.core.definitions.specs import Kind
-from wonder_server.core.errors import Fault, Reason, WonderError, error
+from wonder_server.core.errors import Fault, Reason, WonderError, error, not_found
+from wonder_server.core.idempotency import SERVER_ORIGIN, Origin
 from wonder_server.core.ids import random_id
 from wonder_server.core.json_types import JsonObject, JsonValue
-from wonder_server.ports.catalog import Catalog, Change, DefinitionQuery, Drop, Put
+from wonder_server.ports.catalog import Change, DefinitionQuery, Drop, Put
+from wonder_server.ports.scoped import ScopedCatalog
 from wonder_server.services.catalog.dependencies import (
     NO_LIMIT,
     latest_revisions,
@@ -35,8 +37,8 @@ from wonder_server.services.catalog.not_found import definition_not_found
 from wonder_server.services.catalog.transactions import (
     CatalogTransactions,
     EmptyResult,
-    IdempotencyKey,
     PlannedChange,
+    Stamp,
     check_etag,
 )
 from wonder_server.services.paging import Page, PageRequest, page
@@ -92,7 +94,7 @@ class Definitions:
 
     def __init__(
         self,
-        catalog: Catalog,
+        catalog: ScopedCatalog,
         transactions: CatalogTransactions,
         actions: Mapping[str, JsonObject],
         providers: Collection[str] = (),
@@ -111,31 +113,29 @@ class Definitions:
         name: str,
         description: str = "",
         *,
-        idempotency_key: IdempotencyKey | None = None,
+        origin: Origin = SERVER_ORIGIN,
         validate_only: bool = False,
     ) -> Library:
         """Create an empty library. Raises FIELD_INVALID, ALREADY_EXISTS."""
         _check_library(name, description)
 
-        async def plan(now: int) -> PlannedChange[Library]:
+        async def plan(stamp: Stamp) -> PlannedChange[Library]:
             if await self._catalog.library(name) is not None:
                 raise error(
                     Reason.ALREADY_EXISTS,
                     f"A library '{name}' already exists. Choose another name.",
                     field="library.name",
                 )
-            library = _new_library(name, description, now)
+            library = _new_library(name, description, stamp)
             return PlannedChange(library, [Put(library)])
 
-        return await self._transactions.execute(
-            Library, plan, idempotency_key=idempotency_key, validate_only=validate_only
-        )
+        return await self._transactions.execute(Library, plan, origin=origin, validate_only=validate_only)
 
     async def library(self, key: str, *, field: str = "library_id") -> Library:
         """Return a library. Raises LIBRARY_NOT_FOUND."""
         found = await self._catalog.library(key) if key else None
         if found is None:
-            raise error(Reason.LIBRARY_NOT_FOUND, f"There is no library '{key[:100]}'.", field=field)
+            raise not_found(Reason.LIBRARY_NOT_FOUND, key, field=field)
         return found
 
     async def libraries(self, request: PageRequest) -> Page[Library]:
@@ -145,26 +145,26 @@ class Definitions:
         return page(found, limit, ["libraries"], lambda library: library.name)
 
     async def delete_library(
-        self, key: str, *, force: bool = False, etag: str = "", idempotency_key: IdempotencyKey | None = None
+        self, key: str, *, force: bool = False, etag: str = "", origin: Origin = SERVER_ORIGIN
     ) -> None:
         """Delete a library. Raises LIBRARY_NOT_FOUND, ETAG_MISMATCH, and RESOURCE_IN_USE if it is the
         standard library, if it has definitions and ``force`` is not set, or if other definitions refer to one
         of them."""
 
-        async def plan(now: int) -> PlannedChange[EmptyResult]:
+        async def plan(stamp: Stamp) -> PlannedChange[EmptyResult]:
             library = await self.library(key)
             check_etag(library, etag)
-            _refuse_standard(library.name)
+            _refuse_standard(library.name, "it")
             contents = await self._catalog.definitions(DefinitionQuery(library_id=library.id, limit=NO_LIMIT))
             if contents and not force:
                 raise error(
                     Reason.RESOURCE_IN_USE,
                     f"Library '{library.name}' has {len(contents)} definitions. Delete them or set force.",
                 )
-            await refuse_if_used(self._catalog, contents, ())
+            await refuse_if_used(self._transactions.whole, contents, ())
             return PlannedChange(EmptyResult(), [*map(Drop, contents), Drop(library)])
 
-        await self._transactions.execute(EmptyResult, plan, idempotency_key=idempotency_key)
+        await self._transactions.execute(EmptyResult, plan, origin=origin)
 
     # --- definitions ----------------------------------------------------------------------------
 
@@ -214,33 +214,29 @@ class Definitions:
         draft: DefinitionDraft,
         *,
         etag: str = "",
-        idempotency_key: IdempotencyKey | None = None,
+        origin: Origin = SERVER_ORIGIN,
         validate_only: bool = False,
     ) -> Saved:
         """Save one definition: a new one, a new revision, or no change if the content is the same.
 
         Raises LIBRARY_NOT_FOUND, DEFINITION_INVALID (``faults`` has every fault), ETAG_MISMATCH."""
 
-        async def plan(now: int) -> PlannedChange[Saved]:
+        async def plan(stamp: Stamp) -> PlannedChange[Saved]:
             home = await self.library(library)
             reference = Reference(library=home.name, name=draft.name)
             before = await self._catalog.definition(reference)
             check_etag(before, etag)
-            after = _next_revision(home, draft, before, now)
+            after = _next_revision(home, draft, before, stamp)
             await self._check(home, [(after, before, "definition")])
             saved = Saved(definition=after, change=_change(before, after))
             if after is before:
                 return PlannedChange(saved)
-            bumped = _next_version(home, now, added=before is None)
+            bumped = _next_version(home, stamp, added=before is None)
             return PlannedChange(saved, [Put(bumped), Put(after)])
 
-        return await self._transactions.execute(
-            Saved, plan, idempotency_key=idempotency_key, validate_only=validate_only
-        )
+        return await self._transactions.execute(Saved, plan, origin=origin, validate_only=validate_only)
 
-    async def delete(
-        self, text: str, *, etag: str = "", idempotency_key: IdempotencyKey | None = None
-    ) -> None:
+    async def delete(self, text: str, *, etag: str = "", origin: Origin = SERVER_ORIGIN) -> None:
         """Delete a definition with all its revisions.
 
         Raises FIELD_INVALID for a reference with a revision, DEFINITION_NOT_FOUND, ETAG_MISMATCH, and
@@ -253,15 +249,15 @@ class Definitions:
                 field="definition_id",
             )
 
-        async def plan(now: int) -> PlannedChange[EmptyResult]:
+        async def plan(stamp: Stamp) -> PlannedChange[EmptyResult]:
             definition = await self.definition(text)
             check_etag(definition, etag)
-            _refuse_standard(definition.library)
-            await refuse_if_used(self._catalog, [definition], ())
+            _refuse_standard(definition.library, "its definitions")
+            await refuse_if_used(self._transactions.whole, [definition], ())
             home = await self.library(definition.library_id)
-            return PlannedChange(EmptyResult(), [Put(_next_version(home, now, added=-1)), Drop(definition)])
+            return PlannedChange(EmptyResult(), [Put(_next_version(home, stamp, added=-1)), Drop(definition)])
 
-        await self._transactions.execute(EmptyResult, plan, idempotency_key=idempotency_key)
+        await self._transactions.execute(EmptyResult, plan, origin=origin)
 
     async def apply(
         self,
@@ -269,7 +265,7 @@ class Definitions:
         drafts: Sequence[DefinitionDraft],
         *,
         prune: bool = False,
-        idempotency_key: IdempotencyKey | None = None,
+        origin: Origin = SERVER_ORIGIN,
         validate_only: bool = False,
     ) -> Applied:
         """Save many definitions of one library, all or none. The library is created if it does not exist.
@@ -280,15 +276,15 @@ class Definitions:
         pruned one."""
         _check_batch(library, drafts)
 
-        async def plan(now: int) -> PlannedChange[Applied]:
+        async def plan(stamp: Stamp) -> PlannedChange[Applied]:
             known = await self._catalog.library(library)
-            home = known or _new_library(library, "", now)
+            home = known or _new_library(library, "", stamp)
             latest = await latest_revisions(
                 self._catalog, home, [draft.name for draft in drafts], everything=prune
             )
             saved = [
                 (
-                    _next_revision(home, draft, latest.get(draft.name), now),
+                    _next_revision(home, draft, latest.get(draft.name), stamp),
                     latest.get(draft.name),
                     f"definitions[{index}]",
                 )
@@ -298,13 +294,11 @@ class Definitions:
             kept = {draft.name for draft in drafts}
             removed = [latest[name] for name in sorted(latest) if prune and name not in kept]
             if removed:
-                _refuse_standard(library)
-                await refuse_if_used(self._catalog, removed, [after for after, _, _ in saved])
-            return _apply_plan(home, known is None, saved, removed, now)
+                _refuse_standard(library, "its definitions")
+                await refuse_if_used(self._transactions.whole, removed, [after for after, _, _ in saved])
+            return _apply_plan(home, known is None, saved, removed, stamp)
 
-        return await self._transactions.execute(
-            Applied, plan, idempotency_key=idempotency_key, validate_only=validate_only
-        )
+        return await self._transactions.execute(Applied, plan, origin=origin, validate_only=validate_only)
 
     async def _check(self, home: Library, saved: Sequence[tuple[Definition, Definition | None, str]]) -> None:
         """Raise every fault of every changed definition at once."""
@@ -332,20 +326,23 @@ class Definitions:
 # --- the parts of a plan ----------------------------------------------------------------------------
 
 
-def _next_revision(home: Library, draft: DefinitionDraft, before: Definition | None, now: int) -> Definition:
+def _next_revision(
+    home: Library, draft: DefinitionDraft, before: Definition | None, stamp: Stamp
+) -> Definition:
     """Return the definition that saving ``draft`` creates; ``before`` itself if the content is the same."""
     content_hash = draft.content_hash()
     if before is not None and before.content_hash == content_hash:
         return before
     return Definition(
-        id=before.id if before else random_id("def", now),
+        id=before.id if before else random_id("def", stamp.at_ms),
         library_id=home.id,
         library=home.name,
         revision=before.revision + 1 if before else 1,
         draft=replace(draft, library=""),
         content_hash=content_hash,
-        created_ms=before.created_ms if before else now,
-        updated_ms=now,
+        created_ms=before.created_ms if before else stamp.at_ms,
+        updated_ms=stamp.at_ms,
+        updated_by=stamp.by,
     )
 
 
@@ -374,7 +371,7 @@ def _apply_plan(
     is_new: bool,
     saved: Sequence[tuple[Definition, Definition | None, str]],
     removed: Sequence[Definition],
-    now: int,
+    stamp: Stamp,
 ) -> PlannedChange[Applied]:
     puts: list[Change] = [Put(after) for after, before, _ in saved if after is not before]
     drops: list[Change] = [Drop(definition) for definition in removed]
@@ -383,7 +380,7 @@ def _apply_plan(
     if is_new:
         library = replace(home, definition_count=added)
     elif puts or drops:
-        library = _next_version(home, now, added=added)
+        library = _next_version(home, stamp, added=added)
     changes = [Put(library), *drops, *puts] if is_new or puts or drops else []
     reported = [_change(before, after) for after, before, _ in saved] + [
         _change(each, None) for each in removed
@@ -391,18 +388,24 @@ def _apply_plan(
     return PlannedChange(Applied(changes=tuple(reported), library=library), changes)
 
 
-def _new_library(name: str, description: str, now: int) -> Library:
+def _new_library(name: str, description: str, stamp: Stamp) -> Library:
     return Library(
-        id=random_id("lib", now), name=name, description=description, created_ms=now, updated_ms=now
+        id=random_id("lib", stamp.at_ms),
+        name=name,
+        description=description,
+        created_ms=stamp.at_ms,
+        updated_ms=stamp.at_ms,
+        updated_by=stamp.by,
     )
 
 
-def _next_version(library: Library, now: int, *, added: int) -> Library:
+def _next_version(library: Library, stamp: Stamp, *, added: int) -> Library:
     return replace(
         library,
         definition_count=library.definition_count + added,
         version=library.version + 1,
-        updated_ms=now,
+        updated_ms=stamp.at_ms,
+        updated_by=stamp.by,
     )
 
 
@@ -448,11 +451,11 @@ def _check_batch(library: str, drafts: Sequence[DefinitionDraft]) -> None:
         seen.add(draft.name)
 
 
-def _refuse_standard(library: str) -> None:
+def _refuse_standard(library: str, what: str) -> None:
     if library == STANDARD_LIBRARY:
         raise error(
             Reason.RESOURCE_IN_USE,
-            f"The library '{STANDARD_LIBRARY}' belongs to the server and cannot be deleted.",
+            f"The library '{STANDARD_LIBRARY}' belongs to the server; {what} cannot be deleted.",
         )
 
 

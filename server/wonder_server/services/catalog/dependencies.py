@@ -10,7 +10,8 @@ from wonder_server.core.definitions.references import Reference, agent_mentions,
 from wonder_server.core.definitions.resources import Agent, Definition, Library
 from wonder_server.core.definitions.specs import Kind, Spec
 from wonder_server.core.errors import Reason, error
-from wonder_server.ports.catalog import Catalog, DefinitionQuery, Definitions
+from wonder_server.ports.catalog import DefinitionQuery
+from wonder_server.ports.scoped import ScopedCatalog
 
 NO_LIMIT: Final = 1_000_000
 """A limit above the number of definitions or agents of any catalog."""
@@ -19,7 +20,7 @@ _MAX_SINGLE_READS: Final = 8
 
 
 async def load_dependencies(
-    index: DefinitionIndex, catalog: Definitions, starts: Iterable[tuple[Spec, str]]
+    index: DefinitionIndex, catalog: ScopedCatalog, starts: Iterable[tuple[Spec, str]]
 ) -> set[str]:
     """Load into ``index`` all definitions to which the given specs refer, directly or not. Each spec has the
     library to which its references are relative. References without a definition are recorded as unknown.
@@ -42,7 +43,7 @@ async def load_dependencies(
 
 
 async def latest_revisions(
-    catalog: Definitions, library: Library, names: Sequence[str], *, everything: bool
+    catalog: ScopedCatalog, library: Library, names: Sequence[str], *, everything: bool
 ) -> dict[str, Definition]:
     """Return the latest revisions of a library by name: at least those of ``names``, or all."""
     if everything or len(names) > _MAX_SINGLE_READS:
@@ -53,7 +54,7 @@ async def latest_revisions(
 
 
 async def refuse_if_used(
-    catalog: Catalog, removed: Collection[Definition], replaced: Collection[Definition]
+    catalog: ScopedCatalog, removed: Collection[Definition], replaced: Collection[Definition]
 ) -> None:
     """Raise RESOURCE_IN_USE if a remaining definition or agent refers to one of ``removed``.
 
@@ -75,7 +76,7 @@ async def refuse_if_used(
             _refuse_reference(removed, text, "", f"agent {agent.name}")
 
 
-async def refuse_if_agent_used(catalog: Catalog, *keys: str) -> None:
+async def refuse_if_agent_used(catalog: ScopedCatalog, *keys: str) -> None:
     """Raise RESOURCE_IN_USE if a tool or workflow calls the agent by one of these keys (its id, its name)."""
     kinds = (Kind.TOOL, Kind.WORKFLOW)
     for definition in await catalog.definitions(DefinitionQuery(kinds=kinds, limit=NO_LIMIT)):

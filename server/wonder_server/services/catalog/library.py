@@ -1,4 +1,4 @@
-"""The catalog's use cases: libraries, definitions, agents and projects.
+"""The catalog's use cases: libraries, definitions, agents, projects and files.
 
 ::
 
@@ -6,12 +6,14 @@
       .definitions   libraries and definitions        services/catalog/definitions.py
       .agents        agents                           services/catalog/agents.py
       .projects      projects                         services/catalog/projects.py
+      .files         descriptions of files            services/catalog/files.py
       .pins          pinned agents and workflows      services/catalog/pinning.py
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,11 +21,12 @@ from wonder_server.core.definitions.pinning import ResolveProfile
 from wonder_server.core.definitions.resources import DEFAULT_PROJECT, NetworkPolicy
 from wonder_server.core.definitions.specs import PinnedAgent, PinnedTask, PinnedWorkflow
 from wonder_server.core.json_types import JsonObject
-from wonder_server.ports.catalog import Catalog
 from wonder_server.ports.clock import Clock
+from wonder_server.ports.scoped import ScopedCatalog
 from wonder_server.services.catalog import agents, projects
 from wonder_server.services.catalog.definitions import Definitions
-from wonder_server.services.catalog.pinning import AddContextWindow, Pins
+from wonder_server.services.catalog.files import Files
+from wonder_server.services.catalog.pinning import AddModelFacts, Pins
 from wonder_server.services.catalog.standard_library import ensure_standard
 from wonder_server.services.catalog.transactions import CatalogTransactions
 from wonder_server.services.paging import MAX_PAGE_SIZE, PageRequest
@@ -34,11 +37,13 @@ class ModelRules:
     """Rules for the model profiles of personas and tasks.
 
     ``resolve_profile`` fills in the provider, model and format that a profile leaves open.
-    ``add_context_window`` adds the context window of the model, if known, to a resolved profile.
+    ``add_model_facts`` adds the known facts of the model (context window, accepted parts) to a resolved
+    profile. ``max_result_bytes`` is the size above which a model gets a part of a tool's result; 0 for none.
     ``providers`` are the names of the configured providers; empty accepts any name."""
 
     resolve_profile: ResolveProfile
-    add_context_window: AddContextWindow | None = None
+    add_model_facts: AddModelFacts | None = None
+    max_result_bytes: int = 0
     providers: Collection[str] = ()
 
 
@@ -53,25 +58,44 @@ class DeletionHooks:
 
 
 class Library:
-    """The use cases of the catalog, over one writer."""
+    """The use cases of the catalog for one access scope, over one writer for all scopes."""
 
     def __init__(
         self,
-        catalog: Catalog,
+        catalog: ScopedCatalog,
         clock: Clock,
         *,
         actions: Mapping[str, JsonObject],
         models: ModelRules,
         deletion_hooks: DeletionHooks = DeletionHooks(),
     ) -> None:
-        """``actions``: the JSON Schema of the input of each action kind of this server."""
-        writes = CatalogTransactions(catalog, clock)
+        """``catalog`` is the view of everything; `within` returns the library of another scope. ``actions``:
+        the JSON Schema of the input of each action kind of this server."""
+        self._actions = actions
+        self._models = models
+        self._deletion_hooks = deletion_hooks
+        self._writes = CatalogTransactions(catalog, clock)
+        self._open(catalog, self._writes)
+
+    def within(self, catalog: ScopedCatalog) -> Library:
+        """Return the library over another view of the same catalog. Both have one writer."""
+        made = copy(self)
+        made._open(catalog, self._writes.within(catalog))
+        return made
+
+    def _open(self, catalog: ScopedCatalog, writes: CatalogTransactions) -> None:
+        actions, models, hooks = self._actions, self._models, self._deletion_hooks
         self.definitions = Definitions(catalog, writes, actions, models.providers)
-        self.agents = agents.Agents(
-            catalog, writes, actions, deletion_hooks.before_agent, deletion_hooks.after_agent
+        self.agents = agents.Agents(catalog, writes, actions, hooks.before_agent, hooks.after_agent)
+        self.projects = projects.Projects(catalog, writes, hooks.before_project)
+        self.files = Files(catalog, writes)
+        self.pins = Pins(
+            catalog,
+            writes,
+            models.resolve_profile,
+            models.add_model_facts,
+            max_result_bytes=models.max_result_bytes,
         )
-        self.projects = projects.Projects(catalog, writes, deletion_hooks.before_project)
-        self.pins = Pins(catalog, writes, models.resolve_profile, models.add_context_window)
 
     async def agent_id(self, key: str) -> str:
         """Return the id of the agent with this id or name. Raises AGENT_NOT_FOUND."""

@@ -8,9 +8,10 @@ from dataclasses import replace
 from wonder_server.core.definitions.references import Reference
 from wonder_server.core.definitions.resources import Definition
 from wonder_server.core.definitions.specs import Kind
-from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.core.errors import Reason, WonderError, error, not_found
 from wonder_server.core.suggestions import closest, did_you_mean, suggestion
-from wonder_server.ports.catalog import Catalog, DefinitionQuery
+from wonder_server.ports.catalog import DefinitionQuery
+from wonder_server.ports.scoped import ScopedCatalog
 
 MAX_COMPARED_NAMES = 1_000
 """Number of names to compare."""
@@ -19,7 +20,7 @@ MAX_QUOTED_CHARACTERS = 100
 
 
 async def definition_not_found(
-    catalog: Catalog,
+    catalog: ScopedCatalog,
     text: str,
     reference: Reference | None,
     *,
@@ -30,35 +31,35 @@ async def definition_not_found(
     """Return DEFINITION_NOT_FOUND for the reference ``text`` to a definition, of ``kind`` if given. ``found``
     is the definition of another kind to which it leads."""
 
-    def refusal(message: str) -> WonderError:
-        return error(Reason.DEFINITION_NOT_FOUND, message, field=field)
+    def refusal(place: str, next_step: str = "") -> WonderError:
+        reason = Reason.DEFINITION_NOT_FOUND
+        return not_found(reason, text, field=field, place=place, noun=wanted, next_step=next_step)
 
     wanted = _kind_name(kind) if kind else "definition"
     if found is not None:
-        return refusal(f"'{text}' is {_with_article(_kind_name(found.kind))}, not {_with_article(wanted)}.")
+        message = f"'{text}' is {_with_article(_kind_name(found.kind))}, not {_with_article(wanted)}."
+        return error(Reason.DEFINITION_NOT_FOUND, message, field=field, id=text[:MAX_QUOTED_CHARACTERS])
     if reference is not None and reference.revision:
         newest = await catalog.definition(replace(reference, revision=0))
         if newest is not None and newest.kind is (kind or newest.kind):
             has = f"revisions 1 to {newest.revision}" if newest.revision > 1 else "revision 1"
-            return refusal(f"There is no {wanted} '{text}': it only has {has}.")
+            return refusal(f": it only has {has}", "Name one of them, or omit @revision for the newest.")
     query = DefinitionQuery(kinds=(kind,) if kind else (), limit=MAX_COMPARED_NAMES)
     names = [f"{each.library}/{each.name}" for each in await catalog.definitions(query)]
     closest_name = _closest_name(text.partition("@")[0], names)
-    return refusal(f"There is no {wanted} '{text}'{suggestion(closest_name)}.")
+    return refusal(suggestion(closest_name))
 
 
-async def agent_not_found(catalog: Catalog, key: str, *, field: str = "") -> WonderError:
+async def agent_not_found(catalog: ScopedCatalog, key: str, *, field: str = "") -> WonderError:
     """Return AGENT_NOT_FOUND for an id or a name."""
     names = [each.name for each in await catalog.agents("", "", MAX_COMPARED_NAMES)] if key else []
-    message = f"There is no agent '{key[:MAX_QUOTED_CHARACTERS]}'{did_you_mean(key, names)}."
-    return error(Reason.AGENT_NOT_FOUND, message, field=field)
+    return not_found(Reason.AGENT_NOT_FOUND, key, field=field, place=did_you_mean(key, names))
 
 
-async def project_not_found(catalog: Catalog, key: str, *, field: str = "") -> WonderError:
+async def project_not_found(catalog: ScopedCatalog, key: str, *, field: str = "") -> WonderError:
     """Return PROJECT_NOT_FOUND for an id or a name."""
     names = [each.name for each in await catalog.projects("", MAX_COMPARED_NAMES)] if key else []
-    message = f"There is no project '{key[:MAX_QUOTED_CHARACTERS]}'{did_you_mean(key, names)}."
-    return error(Reason.PROJECT_NOT_FOUND, message, field=field)
+    return not_found(Reason.PROJECT_NOT_FOUND, key, field=field, place=did_you_mean(key, names))
 
 
 def _closest_name(text: str, names: Sequence[str]) -> str:

@@ -19,7 +19,8 @@ from wonder_server.core.definitions.specs import (
     PinnedWorkflow,
     WindowStrategy,
 )
-from wonder_server.ports.catalog import Catalog, Change, Put
+from wonder_server.ports.catalog import Change, Put
+from wonder_server.ports.scoped import ScopedCatalog
 from wonder_server.services.catalog.dependencies import load_dependencies
 from wonder_server.services.catalog.not_found import agent_not_found, definition_not_found
 from wonder_server.services.catalog.transactions import CatalogTransactions
@@ -31,7 +32,7 @@ SUMMARY_WORKFLOW = "wonder/std/summarize_history"
 
 P = TypeVar("P", PinnedAgent, PinnedWorkflow, PinnedTask)
 
-AddContextWindow = Callable[[ModelProfile], Awaitable[ModelProfile]]
+AddModelFacts = Callable[[ModelProfile], Awaitable[ModelProfile]]
 
 
 class Pins:
@@ -42,17 +43,21 @@ class Pins:
 
     def __init__(
         self,
-        catalog: Catalog,
+        catalog: ScopedCatalog,
         transactions: CatalogTransactions,
         resolve_profile: pinning.ResolveProfile,
-        add_context_window: AddContextWindow | None = None,
+        add_model_facts: AddModelFacts | None = None,
+        *,
+        max_result_bytes: int = 0,
     ) -> None:
         """``resolve_profile`` fills in the provider, model and format that a profile leaves open.
-        ``add_context_window`` adds the context window of the model, if known."""
+        ``add_model_facts`` adds the known facts of the model to its profile. ``max_result_bytes`` goes into
+        the pins of agents."""
         self._catalog = catalog
         self._transactions = transactions
         self._resolve_profile = resolve_profile
-        self._add_context_window = add_context_window
+        self._add_model_facts = add_model_facts
+        self._max_result_bytes = max_result_bytes
         self._cache: dict[tuple[str, str, str], PinnedAgent | PinnedWorkflow | PinnedTask] = {}
         transactions.add_listener(self._invalidate)
 
@@ -120,12 +125,12 @@ class Pins:
         index = DefinitionIndex()
         called = await self._agents(await load_dependencies(index, self._catalog, [(persona, library)]))
         pinned = pinning.pin_agent(agent, persona, library, index, called, self._resolve_profile)
-        if self._add_context_window is not None:
-            profile = replace(pinned.profile, spec=await self._add_context_window(pinned.profile.spec))
+        if self._add_model_facts is not None:
+            profile = replace(pinned.profile, spec=await self._add_model_facts(pinned.profile.spec))
             pinned = replace(pinned, profile=profile)
         if persona.context_window.strategy is WindowStrategy.SUMMARIZE:
             pinned = replace(pinned, summary=await self._resolve_workflow(SUMMARY_WORKFLOW, ""))
-        return replace(pinned, persona_ref=reference)
+        return replace(pinned, persona_ref=reference, max_result_bytes=self._max_result_bytes)
 
     async def _persona(self, agent: Agent) -> tuple[Persona, str, str]:
         """Return the persona of an agent with its defaults, the library to which its references are relative,

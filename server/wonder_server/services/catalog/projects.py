@@ -11,16 +11,18 @@ from wonder_server.core.definitions.network_policy import check_policy
 from wonder_server.core.definitions.references import NAME_RULE, is_definition_name
 from wonder_server.core.definitions.resources import DEFAULT_PROJECT, Project
 from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.core.idempotency import SERVER_ORIGIN, Origin
 from wonder_server.core.ids import random_id
 from wonder_server.core.paths import check_branch, check_no_password, check_repository_url
-from wonder_server.ports.catalog import Catalog, Change, Drop, Put
+from wonder_server.ports.catalog import Change, Drop, Put
+from wonder_server.ports.scoped import ScopedCatalog
 from wonder_server.services.catalog.agents import check_metadata
 from wonder_server.services.catalog.not_found import project_not_found
 from wonder_server.services.catalog.transactions import (
     CatalogTransactions,
     EmptyResult,
-    IdempotencyKey,
     PlannedChange,
+    Stamp,
     check_etag,
 )
 from wonder_server.services.paging import Page, PageRequest, page
@@ -37,7 +39,10 @@ class Projects:
     """The use cases of projects. A key is an id or a name."""
 
     def __init__(
-        self, catalog: Catalog, transactions: CatalogTransactions, before_delete: Sequence[BeforeDelete] = ()
+        self,
+        catalog: ScopedCatalog,
+        transactions: CatalogTransactions,
+        before_delete: Sequence[BeforeDelete] = (),
     ) -> None:
         self._catalog = catalog
         self._transactions = transactions
@@ -46,21 +51,27 @@ class Projects:
         transactions.add_listener(self._invalidate)
 
     async def create(
-        self, project: Project, *, idempotency_key: IdempotencyKey | None = None, validate_only: bool = False
+        self, project: Project, *, origin: Origin = SERVER_ORIGIN, validate_only: bool = False
     ) -> Project:
         """Create a project. Id, version and times of ``project`` are ignored. Raises FIELD_INVALID,
         ALREADY_EXISTS."""
+        project = _without_repeated_entries(project)
         _check(project)
 
-        async def plan(now: int) -> PlannedChange[Project]:
+        async def plan(stamp: Stamp) -> PlannedChange[Project]:
             if await self._catalog.project(project.name) is not None:
                 raise _name_taken(project.name)
-            made = replace(project, id=random_id("proj", now), version=1, created_ms=now, updated_ms=now)
+            made = replace(
+                project,
+                id=random_id("proj", stamp.at_ms),
+                version=1,
+                created_ms=stamp.at_ms,
+                updated_ms=stamp.at_ms,
+                updated_by=stamp.by,
+            )
             return PlannedChange(made, [Put(made)])
 
-        return await self._transactions.execute(
-            Project, plan, idempotency_key=idempotency_key, validate_only=validate_only
-        )
+        return await self._transactions.execute(Project, plan, origin=origin, validate_only=validate_only)
 
     async def project(self, key: str, *, field: str = "project_id") -> Project:
         """Return a project. Raises PROJECT_NOT_FOUND."""
@@ -102,35 +113,36 @@ class Projects:
         edit: Callable[[Project], Project],
         *,
         etag: str = "",
-        idempotency_key: IdempotencyKey | None = None,
+        origin: Origin = SERVER_ORIGIN,
         validate_only: bool = False,
     ) -> Project:
         """Save the project that ``edit`` returns for the stored one. Its id, name and times are kept. Raises
         FIELD_INVALID, PROJECT_NOT_FOUND, ETAG_MISMATCH."""
 
-        async def plan(now: int) -> PlannedChange[Project]:
+        async def plan(stamp: Stamp) -> PlannedChange[Project]:
             stored = await self.project(key, field="project.id")
             check_etag(stored, etag)
-            changed = edit(stored)
+            changed = _without_repeated_entries(edit(stored))
             _check(changed, stored)
             if changed == stored:
                 return PlannedChange(stored)
             made = replace(
-                changed, id=stored.id, name=stored.name, version=stored.version + 1, updated_ms=now
+                changed,
+                id=stored.id,
+                name=stored.name,
+                version=stored.version + 1,
+                updated_ms=stamp.at_ms,
+                updated_by=stamp.by,
             )
             return PlannedChange(made, [Put(made)])
 
-        return await self._transactions.execute(
-            Project, plan, idempotency_key=idempotency_key, validate_only=validate_only
-        )
+        return await self._transactions.execute(Project, plan, origin=origin, validate_only=validate_only)
 
-    async def delete(
-        self, key: str, *, etag: str = "", idempotency_key: IdempotencyKey | None = None
-    ) -> None:
+    async def delete(self, key: str, *, etag: str = "", origin: Origin = SERVER_ORIGIN) -> None:
         """Delete a project. Raises PROJECT_NOT_FOUND, ETAG_MISMATCH, and RESOURCE_IN_USE if it is the default
         project, or if agents or conversations belong to it."""
 
-        async def plan(now: int) -> PlannedChange[EmptyResult]:
+        async def plan(stamp: Stamp) -> PlannedChange[EmptyResult]:
             stored = await self.project(key)
             check_etag(stored, etag)
             if stored.name == DEFAULT_PROJECT:
@@ -141,13 +153,22 @@ class Projects:
             if members := await self._catalog.agents(stored.id, "", 1):
                 raise error(
                     Reason.RESOURCE_IN_USE,
-                    f"Agents belong to the project '{stored.name}', such as '{members[0].name}'. Move them.",
+                    f"Agents belong to the project '{stored.name}', such as '{members[0].name}'. Delete them "
+                    "(`wonder agent delete`), or set other `project_ids` (UpdateAgent).",
                 )
             for check in self._before_delete:
                 await check(stored)
             return PlannedChange(EmptyResult(), [Drop(stored)])
 
-        await self._transactions.execute(EmptyResult, plan, idempotency_key=idempotency_key)
+        await self._transactions.execute(EmptyResult, plan, origin=origin)
+
+
+def _without_repeated_entries(project: Project) -> Project:
+    """Return the project with each entry of its network policy once: clients append to the stored list."""
+    if project.network is None:
+        return project
+    entries = tuple(dict.fromkeys(project.network.http_allow))
+    return replace(project, network=replace(project.network, http_allow=entries))
 
 
 def _check(project: Project, stored: Project | None = None) -> None:

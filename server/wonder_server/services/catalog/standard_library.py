@@ -18,7 +18,8 @@ from wonder_server.services.catalog.agents import Agents
 from wonder_server.services.catalog.definitions import Definitions
 from wonder_server.services.catalog.projects import Projects
 
-STANDARD_DESCRIPTION = "What every agent can stand on: an assistant, its tools and its two hooks."
+STANDARD_DESCRIPTION = "Definitions that every server has: an assistant, its tools and its two hooks."
+DEFAULT_PROJECT_DESCRIPTION = "The project of agents, conversations and runs that name no other."
 STANDARD_AGENT = "assistant"
 LIBRARY_FILE = "library.yaml"
 STANDARD_PERSONA = f"{STANDARD_LIBRARY}/assistant"
@@ -30,7 +31,7 @@ async def ensure_standard(folder: Path, definitions: Definitions, agents: Agents
     with _ignore_existing():
         await definitions.create_library(STANDARD_LIBRARY, STANDARD_DESCRIPTION)
     await definitions.apply(STANDARD_LIBRARY, read_folder(folder))
-    project = Project(id="", name=DEFAULT_PROJECT, description="Where everything goes that names no other.")
+    project = Project(id="", name=DEFAULT_PROJECT, description=DEFAULT_PROJECT_DESCRIPTION)
     agent = Agent(id="", name=STANDARD_AGENT, project_ids=(), persona_id=STANDARD_PERSONA)
     with _ignore_existing():
         await projects.create(project)

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Generic, TypeVar
+from weakref import WeakMethod
 
 from wonder_server.core.definitions.parse import read_record, to_json
 from wonder_server.core.definitions.resources import Resource, etag
 from wonder_server.core.errors import Reason, error
-from wonder_server.ports.catalog import Answer, Catalog, Change
+from wonder_server.core.idempotency import (
+    SERVER_ORIGIN,
+    IdempotencyKey,
+    Origin,
+    check_fingerprint,
+    message_key,
+)
+from wonder_server.ports.catalog import Answer, Change
 from wonder_server.ports.clock import Clock
+from wonder_server.ports.scoped import ScopedCatalog
 
 T = TypeVar("T")
 
@@ -22,12 +32,11 @@ class EmptyResult:
 
 
 @dataclass(frozen=True, slots=True)
-class IdempotencyKey:
-    """A client's ``request_id``, and the ``fingerprint`` of its request, which detects a reuse of the id for
-    another request (AIP-155)."""
+class Stamp:
+    """The time of a change in milliseconds, and the principal that makes it, as records keep it."""
 
-    request_id: str
-    fingerprint: str
+    at_ms: int
+    by: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,60 +47,75 @@ class PlannedChange(Generic[T]):
     changes: Sequence[Change] = ()
 
 
+Listener = Callable[[Sequence[Change]], None]
+
+
 class CatalogTransactions:
-    """The only writer of the catalog: while a plan reads, nothing else changes."""
+    """The only writer of the catalog: while a plan reads, nothing else changes.
 
-    def __init__(self, catalog: Catalog, clock: Clock) -> None:
+    ``whole`` is the view of everything. Plans check with it that no reference breaks, since a definition can
+    be used where its author sees nothing.
+    """
+
+    def __init__(self, whole: ScopedCatalog, clock: Clock) -> None:
         self.lock = asyncio.Lock()
-        self._catalog = catalog
+        self.whole = whole
+        self._catalog = whole
         self._clock = clock
-        self._listeners: list[Callable[[Sequence[Change]], None]] = []
+        self._listeners: list[WeakMethod[Listener]] = []
 
-    def add_listener(self, listener: Callable[[Sequence[Change]], None]) -> None:
-        """Call ``listener`` after each commit, successful or not, before the caller receives its result."""
-        self._listeners.append(listener)
+    def within(self, catalog: ScopedCatalog) -> CatalogTransactions:
+        """Return the same writer for the changes of another access scope."""
+        made = copy(self)
+        made._catalog = catalog
+        return made
+
+    def add_listener(self, listener: Listener) -> None:
+        """Call the method ``listener`` after each commit of any scope, successful or not, before the caller
+        receives its result. It is not called once its object is gone."""
+        self._listeners.append(WeakMethod(listener))
 
     async def execute(
         self,
         result_type: type[T],
-        plan: Callable[[int], Awaitable[PlannedChange[T]]],
+        plan: Callable[[Stamp], Awaitable[PlannedChange[T]]],
         *,
-        idempotency_key: IdempotencyKey | None = None,
+        origin: Origin = SERVER_ORIGIN,
         validate_only: bool = False,
     ) -> T:
-        """Call ``plan`` with the time in milliseconds, commit its changes, and return its result.
+        """Call ``plan`` with time and principal, commit its changes, and return its result.
 
         A repeated request returns the first result. Another request with its ``request_id`` raises
         REQUEST_ID_REUSED. With ``validate_only`` nothing is committed."""
         async with self.lock:
-            if idempotency_key is not None and (
-                answer := await self._catalog.answer(idempotency_key.request_id)
-            ):
-                if answer.fingerprint != idempotency_key.fingerprint:
-                    raise error(
-                        Reason.REQUEST_ID_REUSED,
-                        "This request_id was used for another request; choose a new one.",
-                        field="request_id",
-                    )
+            key = message_key(origin)
+            if key is not None and (answer := await self._catalog.answer(key.qualified_id)):
+                check_fingerprint(answer.fingerprint, key)
                 return read_record(result_type, answer.result)
             now = self._clock.now_ms()
-            planned = await plan(now)
-            if not validate_only and (planned.changes or idempotency_key):
+            planned = await plan(Stamp(now, origin.principal.text))
+            if not validate_only and (planned.changes or key):
                 try:
-                    await self._catalog.commit(planned.changes, _answer(idempotency_key, planned.result, now))
+                    await self._catalog.commit(planned.changes, _answer(key, planned.result, now))
                 finally:
                     # Also after a cancel: the commit may still complete before a later read.
-                    for listener in self._listeners:
-                        listener(planned.changes)
+                    self._notify(planned.changes)
             return planned.result
 
+    def _notify(self, changes: Sequence[Change]) -> None:
+        alive = [listener for listener in self._listeners if listener() is not None]
+        self._listeners[:] = alive
+        for listener in alive:
+            if (method := listener()) is not None:
+                method(changes)
 
-def _answer(idempotency_key: IdempotencyKey | None, result: object, now: int) -> Answer | None:
-    if idempotency_key is None:
+
+def _answer(key: IdempotencyKey | None, result: object, now: int) -> Answer | None:
+    if key is None:
         return None
     return Answer(
-        request_id=idempotency_key.request_id,
-        fingerprint=idempotency_key.fingerprint,
+        request_id=key.qualified_id,
+        fingerprint=key.fingerprint,
         result=to_json(result),
         created_ms=now,
     )

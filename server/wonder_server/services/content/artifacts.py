@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from copy import copy
 from dataclasses import replace
 from typing import Final, TypeVar
 
-from wonder_server.core.errors import Fault, Reason, WonderError, error
+from wonder_server.core.errors import Fault, Reason, WonderError, error, not_found
 from wonder_server.core.frozen import Value
 from wonder_server.core.paths import check_branch, check_new_path, check_path, check_prefix
 from wonder_server.ports.repositories import (
@@ -20,17 +21,17 @@ from wonder_server.ports.repositories import (
     Commit,
     File,
     Merged,
-    Repositories,
     Repository,
     SearchResult,
 )
+from wonder_server.ports.scoped import ScopedRepositories
 from wonder_server.services.content.commit_metadata import (
     ANONYMOUS,
     CommitRequest,
-    InFlightRequests,
     commit_metadata,
 )
 from wonder_server.services.content.outlines import MAX_FILES, Outline, Outlines
+from wonder_server.services.idempotency import RequestLocks
 from wonder_server.services.paging import Page, PageRequest, page
 
 T = TypeVar("T")
@@ -66,15 +67,23 @@ class Artifact(Value, frozen=True, kw_only=True):
 
 
 class Artifacts:
-    """The use cases of artifacts. Every method raises PROJECT_NOT_FOUND, and STORAGE_UNAVAILABLE if git
-    fails."""
+    """The use cases of artifacts for one access scope. Every method raises PROJECT_NOT_FOUND, and
+    STORAGE_UNAVAILABLE if git fails."""
 
-    def __init__(self, repositories: Repositories, project_id: Callable[[str], Awaitable[str]]) -> None:
+    def __init__(self, repositories: ScopedRepositories, project_id: Callable[[str], Awaitable[str]]) -> None:
         """``project_id`` returns the id of the project with this id or name."""
         self._repositories = repositories
         self._project_id = project_id
-        self._in_flight = InFlightRequests()
+        self._requests = RequestLocks()
         self._outlines = Outlines()
+
+    def within(
+        self, repositories: ScopedRepositories, project_id: Callable[[str], Awaitable[str]]
+    ) -> Artifacts:
+        """Return the service over another view of the same repositories, with the same locks and outlines."""
+        made = copy(self)
+        made._repositories, made._project_id = repositories, project_id
+        return made
 
     # --- reading ----------------------------------------------------------------------------------
 
@@ -220,7 +229,10 @@ class Artifacts:
             return await repository.write(branch, [change], metadata, begin=MAIN, expected=expected)
 
         made = await self._invalidating(
-            project_id, self._in_flight.execute_once(repository, metadata, execute)
+            project_id,
+            self._requests.execute(
+                commit.idempotency_key, lambda: repository.find_by_key(metadata.key), execute
+            ),
         )
         newest = await _newest(repository, made.id, [path]) if path not in made.paths else {}
         return Artifact(
@@ -265,7 +277,10 @@ class Artifacts:
             return merged.commit
 
         made = await self._invalidating(
-            project_id, self._in_flight.execute_once(repository, metadata, execute)
+            project_id,
+            self._requests.execute(
+                commit.idempotency_key, lambda: repository.find_by_key(metadata.key), execute
+            ),
         )
         return conflicts[0] if conflicts else Merged(commit=made, tree=made.tree if made is not None else "")
 
@@ -339,30 +354,56 @@ async def _commit_at(repository: Repository, revision_id: str, branch: str) -> C
         return await _branch(repository, branch)
     found = await repository.commit(revision_id) if _ID.match(revision_id) else None
     if found is None:
-        raise error(
+        raise not_found(
             Reason.ARTIFACT_NOT_FOUND,
-            f"Revision '{revision_id[:64]}' does not exist. Use a complete id from the list of revisions.",
+            revision_id,
             field="revision_id",
-            id=revision_id[:64],
+            noun="revision",
+            next_step="Use a complete id of `wonder artifact history` or ListArtifactRevisions.",
         )
     return found
 
 
 async def _newest(repository: Repository, at: str, paths: Iterable[str]) -> dict[str, Commit]:
-    """Return the newest commit that changed each path."""
-    missing, found, skip = set(paths), dict[str, Commit](), 0
+    """Return the newest commit that changed each path, without those of a side that a merge discarded."""
+    found: dict[str, Commit] = {}
+    pending = [(at, set(paths))]
+    while pending:
+        begin, missing = pending.pop()
+        merge = await _newest_before_merge(repository, begin, missing, found)
+        if merge is None:
+            continue
+        for parent in merge.parents:
+            changed = await repository.diff(parent, merge.id, sorted(missing), 1)
+            same = missing - {file.path for file in changed.files}
+            if same:
+                pending.append((parent, same))
+                missing -= same
+        found |= dict.fromkeys(missing, merge)
+    return found
+
+
+async def _newest_before_merge(
+    repository: Repository, at: str, missing: set[str], found: dict[str, Commit]
+) -> Commit | None:
+    """Move paths from ``missing`` to ``found`` up to the first merge that took some paths from each side.
+
+    Return that merge: its history has the changes of both sides to each path. None at the end of the history.
+    """
+    skip = 0
     while missing:
-        commits = await repository.history(at, sorted(missing), skip, _HISTORY_PAGE)
+        commits = await repository.history(at, sorted(missing), skip, _HISTORY_PAGE, current_only=True)
         before = len(missing)
         for commit in commits:
-            for path in missing.intersection(commit.paths):
-                found[path] = commit
+            if len(commit.parents) > 1:
+                return commit if missing else None
+            found |= dict.fromkeys(missing.intersection(commit.paths), commit)
             missing.difference_update(commit.paths)
         if len(commits) < _HISTORY_PAGE:
             break
         # The history of fewer paths is a different list: start at its beginning.
         skip = 0 if len(missing) < before else skip + _HISTORY_PAGE
-    return found
+    return None
 
 
 def _with_artifact_name(path: str, branch: str, fault: Fault) -> WonderError:
@@ -375,15 +416,16 @@ def _with_artifact_name(path: str, branch: str, fault: Fault) -> WonderError:
 
 
 def _artifact_not_found(path: str, branch: str) -> WonderError:
-    return error(
-        Reason.ARTIFACT_NOT_FOUND,
-        f"There is no artifact '{path}' on the branch '{branch}'.",
-        field="path",
-        id=path,
-    )
+    place = f" on the branch '{branch}'"
+    return not_found(Reason.ARTIFACT_NOT_FOUND, path, field="path", place=place)
 
 
 def _branch_not_found(branch: str, field: str) -> WonderError:
-    return error(
-        Reason.ARTIFACT_NOT_FOUND, f"The artifacts have no branch '{branch}'.", field=field, id=branch
+    return not_found(
+        Reason.ARTIFACT_NOT_FOUND,
+        branch,
+        field=field,
+        noun="branch",
+        place=" of the artifacts",
+        next_step="The first write to a branch creates it.",
     )

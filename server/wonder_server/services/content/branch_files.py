@@ -9,7 +9,7 @@ from typing import Final
 
 from wonder_server.core.actor.commands import Scope
 from wonder_server.core.definitions.resources import Repository
-from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.core.errors import Reason, WonderError, error, not_found
 from wonder_server.core.frozen import Value
 from wonder_server.core.paths import check_branch, check_path, check_prefix
 from wonder_server.ports.repositories import Change, Commit, Diff, File, Merged, SearchResult
@@ -112,12 +112,13 @@ class BranchFiles:
         at = await self._access.visible_commit(checkout)
         found = await self._access.copy_of(checkout).read(at, path, MAX_FILE_BYTES)
         if found is None:
-            raise error(
+            raise not_found(
                 Reason.ARTIFACT_NOT_FOUND,
-                f"File '{path}' does not exist in the repository '{checkout.repository.name}' on the branch "
-                f"'{checkout.branch}'.",
+                path,
                 field="path",
-                id=path,
+                noun="file",
+                place=f" in the repository '{checkout.repository.name}' on the branch '{checkout.branch}'",
+                next_step="Search the repository with `repo.search`.",
             )
         return found
 

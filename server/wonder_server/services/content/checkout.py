@@ -92,7 +92,8 @@ class RepositoryAccess:
         if not names:
             raise error(
                 Reason.FIELD_INVALID,
-                f"The project '{project.name}' has no repository. Add one to the project.",
+                f"The project '{project.name}' has no repository. Add one with "
+                f"`wonder project repository {project.name} NAME URL`, or UpdateProject.",
                 field="repository",
             )
         if repository not in names and (repository or len(names) > 1):

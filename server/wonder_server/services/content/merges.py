@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from wonder_server.core.actor.commands import Scope
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.frozen import Value
+from wonder_server.core.idempotency import IdempotencyKey
 from wonder_server.core.paths import check_branch
 from wonder_server.ports.repositories import Change, Commit, CommitMetadata, Merged
-from wonder_server.services.catalog.transactions import IdempotencyKey
 from wonder_server.services.content.artifacts import check_resolutions
 from wonder_server.services.content.checkout import Checkout, RepositoryAccess
-from wonder_server.services.content.commit_metadata import CommitRequest, InFlightRequests, commit_metadata
+from wonder_server.services.content.commit_metadata import CommitRequest, commit_metadata
 from wonder_server.services.content.outlines import Outlines
 from wonder_server.services.content.worktrees import BranchWorktrees
+from wonder_server.services.idempotency import RequestLocks
 
 _COMMIT_ID: Final = re.compile(r"[0-9a-f]{7,40}\Z")
 
@@ -57,7 +59,7 @@ class BranchMerges:
         self._access = access
         self._worktrees = worktrees
         self._outlines = outlines
-        self._in_flight = InFlightRequests()
+        self._requests = RequestLocks()
 
     async def target_of(self, scope: Scope, repository: str = "", target: str = "") -> MergeTarget:
         """Return the names that a merge with these arguments uses, with the defaults filled in."""
@@ -85,7 +87,9 @@ class BranchMerges:
             return merged[0].commit
 
         with self._outlines.invalidating(checkout.name, checkout.work.key):
-            commit = await self._in_flight.execute_once(copy, metadata, execute)
+            commit = await self._requests.execute(
+                request.idempotency_key, lambda: copy.find_by_key(metadata.key), execute
+            )
         found = merged[0] if merged else Merged(commit=commit, tree=commit.tree if commit else "")
         is_kept = False
         if request.remove_branch and not found.conflicts:
@@ -132,7 +136,7 @@ class BranchMerges:
         last = ""
         for name in () if conflicts else names:
             repository_key = (
-                IdempotencyKey(f"{idempotency_key.request_id}/{name}", idempotency_key.fingerprint)
+                replace(idempotency_key, request_id=f"{idempotency_key.request_id}/{name}")
                 if idempotency_key
                 else None
             )

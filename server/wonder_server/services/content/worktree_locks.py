@@ -10,7 +10,7 @@ from collections import Counter
 from typing import Final
 from weakref import WeakValueDictionary
 
-from wonder_server.core.errors import Reason, error
+from wonder_server.core.errors import Reason, not_found
 
 MAX_DELETED_OWNERS: Final = 10_000
 """Maximum number of deleted conversations and projects to remember. Calls that were pending at a deletion end
@@ -54,10 +54,8 @@ class WorktreeLocks:
         it is not created again. The caller holds the lock."""
         project_id, _, name = key.rpartition("-")
         if project_id in self._deleted:
-            raise error(Reason.PROJECT_NOT_FOUND, f"Project {project_id} was deleted.", field="project_id")
+            place = ": it was deleted"
+            raise not_found(Reason.PROJECT_NOT_FOUND, project_id, field="project_id", place=place)
         if name in self._deleted:
-            raise error(
-                Reason.CONVERSATION_NOT_FOUND,
-                f"Conversation {name} was deleted, with its branch and files.",
-                field="conversation_id",
-            )
+            place = ": it was deleted, with its branch and files"
+            raise not_found(Reason.CONVERSATION_NOT_FOUND, name, field="conversation_id", place=place)

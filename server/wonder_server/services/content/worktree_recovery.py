@@ -6,7 +6,7 @@ from typing import Protocol
 
 from wonder_server.core import ids
 from wonder_server.logs import logger
-from wonder_server.ports.records import Records
+from wonder_server.ports.scoped import ScopedRecords
 
 _log = logger("server")
 
@@ -23,7 +23,7 @@ class WorktreeOwners(Protocol):
         ...
 
 
-async def remove_orphaned_worktrees(owners: WorktreeOwners, records: Records) -> None:
+async def remove_orphaned_worktrees(owners: WorktreeOwners, records: ScopedRecords) -> None:
     """Remove the worktrees of conversations that were deleted just before the server stopped.
 
     A branch whose name only resembles that of a conversation (``wonder/conv-zzz``) stays. An error is

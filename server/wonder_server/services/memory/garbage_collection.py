@@ -14,6 +14,7 @@ from wonder_server.core.definitions.resources import Agent
 from wonder_server.core.errors import WonderError
 from wonder_server.logs import logger
 from wonder_server.ports.memories import IndexResidue, MemoryMaintenance
+from wonder_server.ports.placement import OwnsKey, owns_everything
 from wonder_server.ports.vectors import Vectors
 from wonder_server.services.memory.large_contents import LargeContents
 
@@ -48,7 +49,11 @@ class MemoryGarbageCollector:
         large_contents: LargeContents,
         vectors: Vectors,
         agents: Agents,
+        owns: OwnsKey = owns_everything,
     ) -> None:
+        """``owns`` returns True for the agents whose deleted memories this node removes. The residue of the
+        indexes belongs to the store: the owner of the empty key removes it."""
+        self._owns = owns
         self._maintenance = maintenance
         self._index_residue = index_residue
         self._large_contents = large_contents
@@ -67,6 +72,11 @@ class MemoryGarbageCollector:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._large_contents.close()
 
+    async def wait_idle(self) -> None:
+        """Wait for the deletions that `after_delete` has started. Do not call it after `start`, whose task
+        has no end."""
+        await asyncio.gather(*self._tasks)
+
     async def before_delete(self, agent: Agent) -> None:
         """Set the tombstone ``leaving`` before the catalog commits a deletion that may still fail."""
         await self._maintenance.add_tombstone(agent.id, "leaving")
@@ -83,8 +93,10 @@ class MemoryGarbageCollector:
             self._spawn(self._purge(agent.id))
 
     async def sweep(self) -> None:
-        """Delete the memories of deleted agents, then the unreferenced objects."""
+        """Delete the memories of this node's deleted agents, then the unreferenced objects."""
         for agent_id, status in (await self._maintenance.tombstones()).items():
+            if not self._owns(agent_id):
+                continue
             if status == "leaving":
                 if await self._agents.agent(agent_id) is not None:
                     await self._maintenance.add_tombstone(agent_id, "kept")
@@ -95,7 +107,7 @@ class MemoryGarbageCollector:
 
     async def purge_residue(self) -> None:
         """Purge deleted memories from the indexes, step by step."""
-        more = await self._index_residue.purge()
+        more = self._owns("") and await self._index_residue.purge()
         while more:
             await asyncio.sleep(PAUSE_S)
             more = await self._index_residue.purge()

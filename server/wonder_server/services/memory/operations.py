@@ -2,8 +2,8 @@
 
 ::
 
-    {op: write,     content, type, significance, metadata, contradicts_ids, archives_ids, speaker, ordinal,
-                    move_id}
+    {op: write,     content, type, significance, metadata, contradicts_ids, archives_ids, speaker, role,
+                    speaker_id, ordinal, said_ms, message_id, move_id, subject}
     {op: update,    id, …}           change the given fields
     {op: supersede, id, content, …}  write a memory that replaces this one
     {op: archive,   id}              exclude from search; still readable by id
@@ -18,10 +18,11 @@ from typing import Final, Protocol
 
 from wonder_server.core.actor.commands import Scope
 from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.core.idempotency import IdempotencyKey, own_key
 from wonder_server.core.json_types import JsonDict, JsonObject
-from wonder_server.core.memory.records import Change, Draft, Memory, Source
+from wonder_server.core.memory.records import ROLES, Change, Draft, Memory, Role, Source
+from wonder_server.ports.access import ByPrincipal, working_principal
 from wonder_server.ports.clock import Clock
-from wonder_server.ports.memories import Request
 
 DEFAULT_TYPE: Final = "fact"
 DEFAULT_SIGNIFICANCE: Final = 0.5
@@ -38,65 +39,75 @@ class MemoryWriter(Protocol):
     async def get(self, agent_id: str, memory_id: str) -> Memory: ...
 
     async def update(
-        self, agent_id: str, memory_id: str, change: Change, *, request: Request | None = None
+        self, agent_id: str, memory_id: str, change: Change, *, request: IdempotencyKey | None = None
     ) -> Memory: ...
 
     async def supersede(
-        self, agent_id: str, memory_id: str, draft: Draft, *, request: Request | None = None
+        self, agent_id: str, memory_id: str, draft: Draft, *, request: IdempotencyKey | None = None
     ) -> tuple[Memory, Memory]: ...
 
-    async def delete(self, agent_id: str, memory_id: str, *, request: Request | None = None) -> None: ...
+    async def delete(
+        self, agent_id: str, memory_id: str, *, request: IdempotencyKey | None = None
+    ) -> None: ...
 
 
 class MemoryOperations:
-    """Applies memory operations to the memories of the scope's agent."""
+    """Applies memory operations to the memories of the scope's agent, for the principal of the work."""
 
-    def __init__(self, memory: MemoryWriter, clock: Clock) -> None:
-        self._memory = memory
+    def __init__(self, memory: ByPrincipal[MemoryWriter], clock: Clock) -> None:
+        self._memories = memory
         self._clock = clock
 
     async def apply(self, operation: JsonObject, scope: Scope) -> JsonDict:
         """Apply one operation and return the id of its memory. Raises FIELD_INVALID for an invalid operation,
         MEMORY_NOT_FOUND, and the errors of `MemoryService`."""
+        memory = self._memories.of(working_principal(scope.principal))
         op = operation.get("op", "write")
-        request = Request(id=f"operation/{scope.key}", fingerprint="")
+        request = own_key("operation", scope.key)
         if op == "write":
-            return {"id": (await self._memory.write(scope.agent_id, _draft(operation, scope))).id}
+            return {"id": (await memory.write(scope.agent_id, _draft(operation, scope))).id}
         if op not in _OPS:
             raise _invalid("op", f"`op` of a memory operation is {op!r:.100}; use one of {', '.join(_OPS)}.")
         memory_id = operation.get("id")
         if not isinstance(memory_id, str) or not memory_id:
             raise _invalid("id", f"The memory operation `{op}` has no `id`. Set it to the id of a memory.")
         if op == "supersede":
-            return {"id": await self._supersede(operation, scope, memory_id, request)}
+            return {"id": await self._supersede(memory, operation, scope, memory_id, request)}
         if op == "delete":
             try:
-                await self._memory.delete(scope.agent_id, memory_id, request=request)
+                await memory.delete(scope.agent_id, memory_id, request=request)
             except WonderError as problem:
                 if problem.fault.reason is not Reason.MEMORY_NOT_FOUND:
                     raise
             return {"id": memory_id}
         change = Change(archived_ms=self._clock.now_ms()) if op == "archive" else _change(operation)
-        await self._memory.update(scope.agent_id, memory_id, change, request=request)
+        await memory.update(scope.agent_id, memory_id, change, request=request)
         return {"id": memory_id}
 
-    async def _supersede(self, operation: JsonObject, scope: Scope, memory_id: str, request: Request) -> str:
+    async def _supersede(
+        self,
+        memory: MemoryWriter,
+        operation: JsonObject,
+        scope: Scope,
+        memory_id: str,
+        request: IdempotencyKey,
+    ) -> str:
         """Write the replacement and return its id. If another conversation has already replaced the memory,
         replace its replacement. If the memory was deleted, write the new one."""
         draft = _draft(operation, scope, unless_known=False)
         for _ in range(MAX_CHAIN):
             try:
-                new, _old = await self._memory.supersede(scope.agent_id, memory_id, draft, request=request)
+                new, _old = await memory.supersede(scope.agent_id, memory_id, draft, request=request)
             except WonderError as problem:
                 fault = problem.fault
                 if fault.reason is Reason.MEMORY_NOT_FOUND:
                     break
                 if fault.reason is not Reason.FIELD_INVALID or fault.field != "memory_id":
                     raise
-                memory_id = (await self._memory.get(scope.agent_id, memory_id)).superseded_by_id or memory_id
+                memory_id = (await memory.get(scope.agent_id, memory_id)).superseded_by_id or memory_id
             else:
                 return new.id
-        return (await self._memory.write(scope.agent_id, _draft(operation, scope))).id
+        return (await memory.write(scope.agent_id, _draft(operation, scope))).id
 
 
 def _draft(operation: JsonObject, scope: Scope, *, unless_known: bool = True) -> Draft:
@@ -106,9 +117,12 @@ def _draft(operation: JsonObject, scope: Scope, *, unless_known: bool = True) ->
         conversation_id=scope.conversation_id,
         turn_id=scope.turn_id,
         run_id=scope.run_id,
+        message_id=_text(operation, "message_id", ""),
         move_id=_text(operation, "move_id", "") or scope.move_id,
         speaker=_text(operation, "speaker", ""),
+        speaker_id=_text(operation, "speaker_id", ""),
         ordinal=int(_number(operation, "ordinal", 0)),
+        role=_role(operation),
     )
     return Draft(
         type=_text(operation, "type", DEFAULT_TYPE if unless_known else ""),
@@ -120,6 +134,8 @@ def _draft(operation: JsonObject, scope: Scope, *, unless_known: bool = True) ->
         archives_ids=_ids(operation, "archives_ids") or (),
         idempotency_key=scope.key,
         unless_known=unless_known,
+        said_ms=_said_ms(operation),
+        subject=_text(operation, "subject", ""),
     )
 
 
@@ -130,7 +146,21 @@ def _change(operation: JsonObject) -> Change:
         significance=_number(operation, "significance") if "significance" in operation else None,
         metadata=_metadata(operation),
         contradicts_ids=_ids(operation),
+        said_ms=_said_ms(operation),
+        subject=_text(operation, "subject") if "subject" in operation else None,
     )
+
+
+def _role(operation: JsonObject) -> Role:
+    value = _text(operation, "role", "")
+    for role in ROLES:
+        if value == role:
+            return role
+    raise _invalid("role", f"`role` of a memory operation is {value!r:.100}; use user or agent.")
+
+
+def _said_ms(operation: JsonObject) -> int | None:
+    return int(_number(operation, "said_ms")) if operation.get("said_ms") is not None else None
 
 
 def _text(operation: JsonObject, name: str, default: str | None = None) -> str:

@@ -15,6 +15,7 @@ from wonder_server.core.memory.chunking import chunks
 from wonder_server.core.memory.records import Memory
 from wonder_server.logs import logger
 from wonder_server.ports.embedder import Embedder
+from wonder_server.ports.placement import OwnsKey, owns_everything
 from wonder_server.ports.vectors import Reembedding, Vectors
 from wonder_server.services.memory.large_contents import LargeContents
 
@@ -30,8 +31,17 @@ class Reembedder:
     """A background task that embeds the memories without vectors. `start` and `close` it."""
 
     def __init__(
-        self, *, store: Reembedding, large_contents: LargeContents, vectors: Vectors, embedder: Embedder
+        self,
+        *,
+        store: Reembedding,
+        large_contents: LargeContents,
+        vectors: Vectors,
+        embedder: Embedder,
+        owns: OwnsKey = owns_everything,
     ) -> None:
+        """``owns`` returns True for the agents whose memories this node embeds. Call `wake` when it gains
+        some."""
+        self._owns = owns
         self._store = store
         self._large_contents = large_contents
         self._vectors = vectors
@@ -69,7 +79,7 @@ class Reembedder:
             try:
                 done = await self.embed_pending()
             except WonderError as failure:
-                _log.warning("embedding_pending", why=failure.fault.message, pause_s=pause)
+                _log.warning("embedding_pending", problem=failure.fault.message, pause_s=pause)
                 self._wake_requested.set()
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, MAX_PAUSE_S)
@@ -81,11 +91,12 @@ class Reembedder:
                 self._idle.set()
 
     async def embed_pending(self) -> int:
-        """Embed all memories that have no vectors, and return their number. Raises the errors of the embedder
-        and of the stores."""
+        """Embed all memories of this node's agents that have no vectors, and return their number. Raises
+        the errors of the embedder and of the stores."""
         done, after = 0, 0
         while True:
-            found, following = await self._store.pending(self._embedder.name, after)
+            pending, following = await self._store.pending(self._embedder.name, after)
+            found = [memory for memory in pending if self._owns(memory.agent_id)]
             for start in range(0, len(found), BATCH):
                 done += await self._embed(found[start : start + BATCH])
             if following is None:
@@ -103,7 +114,7 @@ class Reembedder:
                 raise
             if len(memories) > 1:
                 return sum([await self._embed([memory]) for memory in memories])
-            _log.warning("embedding_rejected", memory=memories[0].id, why=failure.fault.message)
+            _log.warning("embedding_rejected", memory=memories[0].id, problem=failure.fault.message)
             return 0
 
     async def _embed_all(self, memories: list[Memory]) -> int:

@@ -26,6 +26,7 @@ from wonder_server.core.json_types import JsonDict, JsonObject
 from wonder_server.core.memory.records import Filter, Memory
 from wonder_server.logs import logger
 from wonder_server.ports.clock import Clock
+from wonder_server.ports.placement import OwnsKey, owns_everything
 from wonder_server.services.paging import MAX_PAGE_SIZE, Page, PageRequest
 
 _log = logger("memory")
@@ -82,7 +83,10 @@ class Retention:
         consolidation_runner: ConsolidationRunner,
         clock: Clock,
         interval_s: float = 3600.0,
+        owns: OwnsKey = owns_everything,
     ) -> None:
+        """``owns`` returns True for the agents whose memories this node sweeps."""
+        self._owns = owns
         self._memories = memories
         self._agents = agents
         self._consolidation_runner = consolidation_runner
@@ -101,8 +105,9 @@ class Retention:
             await asyncio.wait({self._task})
 
     async def sweep(self) -> None:
-        """Apply the rules of every agent. An error for one agent is logged and does not affect the others."""
-        for agent_id in await self._agents.agent_ids("", 1_000_000):
+        """Apply the rules of every agent of this node. An error for one agent is logged and does not affect
+        the others."""
+        for agent_id in filter(self._owns, await self._agents.agent_ids("", 1_000_000)):
             try:
                 await self.apply(await self._agents.pin_agent(agent_id))
             except WonderError as problem:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from itertools import islice
 
 from wonder_server.core.errors import WonderError
@@ -11,7 +12,7 @@ from wonder_server.core.memory.records import Filter
 from wonder_server.logs import logger
 from wonder_server.ports.embedder import Embedder
 from wonder_server.ports.memories import Stored
-from wonder_server.ports.vectors import Vectors, VectorSource
+from wonder_server.ports.scoped import ScopedVectors, ScopedVectorSource
 
 _log = logger("memory")
 
@@ -25,8 +26,8 @@ class SemanticIndex:
     def __init__(
         self,
         *,
-        vectors: Vectors,
-        source: VectorSource,
+        vectors: ScopedVectors,
+        source: ScopedVectorSource,
         embedder: Embedder,
         on_missing_vectors: Callable[[], None] = lambda: None,
     ) -> None:
@@ -34,6 +35,12 @@ class SemanticIndex:
         self._source = source
         self._embedder = embedder
         self._on_missing_vectors = on_missing_vectors
+
+    def within(self, vectors: ScopedVectors, source: ScopedVectorSource) -> SemanticIndex:
+        """Return the index over other views of the same vectors."""
+        made = copy(self)
+        made._vectors, made._source = vectors, source
+        return made
 
     @property
     def embedder_name(self) -> str:
@@ -50,7 +57,7 @@ class SemanticIndex:
         try:
             [vector] = await self._embedder.embed([chunks(query)[0]])
         except WonderError as failure:
-            _log.warning("vector_search_skipped", why=failure.fault.message)
+            _log.warning("vector_search_skipped", problem=failure.fault.message)
             return None
         return vector
 
@@ -61,7 +68,7 @@ class SemanticIndex:
         try:
             vectors = iter(await self._embedder.embed([chunk for some in split for chunk in some]))
         except WonderError as failure:
-            _log.warning("embedding_deferred", why=failure.fault.message)
+            _log.warning("embedding_deferred", problem=failure.fault.message)
             return [() for _ in contents]
         return [tuple(islice(vectors, len(some))) for some in split]
 

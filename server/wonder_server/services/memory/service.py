@@ -12,32 +12,29 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
+from copy import copy
 from typing import Final, TypeVar
 
-from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.core.errors import Reason, WonderError, error, not_found
+from wonder_server.core.idempotency import IdempotencyKey
 from wonder_server.core.ids import random_id
-from wonder_server.core.memory.records import (
-    Candidate,
-    Change,
-    Draft,
-    Filter,
-    Hit,
-    Memory,
-    Ranked,
-    Weights,
-    rank,
-)
+from wonder_server.core.memory.queries import read_query
+from wonder_server.core.memory.ranking import Candidate, Hit, Ranked, Weights, rank
+from wonder_server.core.memory.records import Change, Draft, Filter, Memory
 from wonder_server.core.memory.validation import (
     check_change,
     check_content,
     check_draft,
     check_filter,
     check_name,
+    check_time,
     check_weights,
 )
 from wonder_server.ports.clock import Clock
-from wonder_server.ports.memories import Entry, Memories, Request, Stored, StoredText
+from wonder_server.ports.memories import AnsweredRequest, Entry, Stored, StoredText
+from wonder_server.ports.scoped import ScopedMemories
+from wonder_server.services.memory.etags import version_of
 from wonder_server.services.memory.large_contents import LargeContents
 from wonder_server.services.memory.semantic_index import SemanticIndex
 from wonder_server.services.paging import Page, PageRequest, page
@@ -56,12 +53,12 @@ _POOL_PER_HIT: Final = 4
 
 
 class MemoryService:
-    """The use cases of memory over records, long contents and vectors."""
+    """The use cases of memory for one access scope, over records, long contents and vectors."""
 
     def __init__(
         self,
         *,
-        memories: Memories,
+        memories: ScopedMemories,
         large_contents: LargeContents,
         index: SemanticIndex,
         clock: Clock,
@@ -72,17 +69,54 @@ class MemoryService:
         self._clock = clock
         self._running: set[asyncio.Task[object]] = set()
 
+    def within(self, memories: ScopedMemories, index: SemanticIndex) -> MemoryService:
+        """Return the service over other views of the same stores."""
+        made = copy(self)
+        made._memories, made._index = memories, index
+        return made
+
     # --- writing --------------------------------------------------------------------------------
 
-    async def write(self, agent_id: str, draft: Draft) -> Memory:
+    async def has_executed(self, request: IdempotencyKey | None) -> bool:
+        """Return True if this request was executed, whatever became of its agent."""
+        return request is not None and await self._memories.answered(request) is not None
+
+    async def written_before(
+        self, request: IdempotencyKey | None, drafts: Sequence[Draft]
+    ) -> list[Memory] | None:
+        """Return the memories that an earlier execution of this request wrote, or None.
+
+        One that was deleted since, alone or with its agent, is returned as it was written. Raises
+        STORAGE_UNAVAILABLE."""
+        answered = await self._memories.answered(request) if request is not None else None
+        if answered is None or len(answered.memory_ids) != len(drafts):
+            return (
+                None  # Earlier versions stored one id of several; the keys of the drafts find the memories.
+            )
+        try:
+            kept = await self._memories.get(answered.agent_id, answered.memory_ids)
+        except WonderError as problem:
+            if problem.fault.reason is not Reason.AGENT_NOT_FOUND:
+                raise
+            kept = []
+        found = {memory.id: memory for memory in await self._large_contents.load(kept)}
+        return [
+            found.get(memory_id) or _as_written(answered, memory_id, draft)
+            for memory_id, draft in zip(answered.memory_ids, drafts, strict=True)
+        ]
+
+    async def write(self, agent_id: str, draft: Draft, *, request: IdempotencyKey | None = None) -> Memory:
         """Store one memory. It is durable on return.
 
-        Return the existing memory if the draft's idempotency key or ``unless_known`` matches one. Raises
-        FIELD_INVALID, PAYLOAD_TOO_LARGE, PAYLOAD_TOO_DEEP, NUMBER_OUT_OF_RANGE, STORAGE_UNAVAILABLE."""
+        Return the existing memory if the request, the draft's idempotency key or ``unless_known`` matches
+        one. Raises FIELD_INVALID, PAYLOAD_TOO_LARGE, PAYLOAD_TOO_DEEP, NUMBER_OUT_OF_RANGE,
+        STORAGE_UNAVAILABLE, REQUEST_ID_REUSED."""
         check_draft(draft)
-        return (await self._run_to_end(self._store(agent_id, [draft])))[0]
+        return (await self._run_to_end(self._store(agent_id, [draft], request=request)))[0]
 
-    async def write_all(self, agent_id: str, drafts: Sequence[Draft]) -> list[Memory]:
+    async def write_all(
+        self, agent_id: str, drafts: Sequence[Draft], *, request: IdempotencyKey | None = None
+    ) -> list[Memory]:
         """Write up to 1,000 memories in one commit, all or none, and return them in the order of the drafts.
         See `write`."""
         if not 1 <= len(drafts) <= MAX_BATCH:
@@ -93,25 +127,38 @@ class MemoryService:
             )
         for position, draft in enumerate(drafts):
             check_draft(draft, f"memories[{position}].")
-        return await self._run_to_end(self._store(agent_id, drafts, path="memories[{}]."))
+        return await self._run_to_end(self._store(agent_id, drafts, request=request, path="memories[{}]."))
 
     async def supersede(
-        self, agent_id: str, memory_id: str, draft: Draft, *, etag: str = "", request: Request | None = None
+        self,
+        agent_id: str,
+        memory_id: str,
+        draft: Draft,
+        *,
+        etag: str = "",
+        request: IdempotencyKey | None = None,
     ) -> tuple[Memory, Memory]:
         """Write a memory that replaces another, and return the new and the old one.
 
-        An empty ``type`` means the type of the old one. Raises MEMORY_NOT_FOUND, ETAG_MISMATCH,
+        An empty ``type`` or ``subject`` means that of the old one. Raises MEMORY_NOT_FOUND, ETAG_MISMATCH,
         FIELD_INVALID for a memory that was already replaced, and the errors of `write`."""
-        if not draft.type:
-            draft = dataclasses.replace(draft, type=await self._type_of(agent_id, memory_id))
-        check_draft(draft)
+        check_draft(dataclasses.replace(draft, type=draft.type or "fact"))
+        if not draft.type or not draft.subject:
+            kind, subject = await self._type_and_subject_of(agent_id, memory_id)
+            draft = dataclasses.replace(draft, type=draft.type or kind, subject=draft.subject or subject)
         [new] = await self._run_to_end(
-            self._store(agent_id, [draft], request=request, supersedes_id=memory_id, version=_version(etag))
+            self._store(agent_id, [draft], request=request, supersedes_id=memory_id, version=version_of(etag))
         )
         return new, await self.get(agent_id, memory_id)
 
     async def update(
-        self, agent_id: str, memory_id: str, change: Change, *, etag: str = "", request: Request | None = None
+        self,
+        agent_id: str,
+        memory_id: str,
+        change: Change,
+        *,
+        etag: str = "",
+        request: IdempotencyKey | None = None,
     ) -> Memory:
         """Change a memory, and its text and vectors with its content.
 
@@ -130,10 +177,12 @@ class MemoryService:
                     old.contradicts_ids if change.contradicts_ids is None else change.contradicts_ids
                 ),
                 archived_ms=old.archived_ms if change.archived_ms is None else change.archived_ms,
+                said_ms=old.said_ms if change.said_ms is None else change.said_ms,
+                subject=old.subject if change.subject is None else change.subject,
                 updated_ms=self._clock.now_ms(),
                 version=old.version + 1,
             )
-            expected = _version(etag)
+            expected = version_of(etag)
             try:
                 return await self._run_to_end(
                     self._replace(old, new, old.version if expected is None else expected, request)
@@ -144,14 +193,14 @@ class MemoryService:
                     raise
 
     async def delete(
-        self, agent_id: str, memory_id: str, *, etag: str = "", request: Request | None = None
+        self, agent_id: str, memory_id: str, *, etag: str = "", request: IdempotencyKey | None = None
     ) -> None:
         """Delete a memory: record, text, vectors, links and its object.
 
         The object is deleted later if the object store is unavailable. Raises MEMORY_NOT_FOUND,
         ETAG_MISMATCH."""
         check_name(agent_id, "agent_id")
-        await self._run_to_end(self._remove(agent_id, memory_id, _version(etag), request))
+        await self._run_to_end(self._remove(agent_id, memory_id, version_of(etag), request))
 
     # --- reading --------------------------------------------------------------------------------
 
@@ -161,7 +210,7 @@ class MemoryService:
         check_name(agent_id, "agent_id")
         for memory in await self._memories.get(agent_id, [memory_id]):
             return (await self._large_contents.load([memory]))[0]
-        raise _memory_not_found(memory_id, "id")
+        raise _memory_not_found(agent_id, memory_id, "id")
 
     async def page(self, agent_id: str, request: PageRequest, wanted: Filter | None = None) -> Page[Memory]:
         """Return one page of the agent's memories that match ``wanted``, newest first. None matches memories
@@ -187,15 +236,19 @@ class MemoryService:
         limit: int = 0,
         wanted: Filter | None = None,
         weights: Weights | None = None,
+        now_ms: int | None = None,
     ) -> list[Hit]:
         """Return the memories of the agent that match ``query`` (plain text) best, best first, each with its
         scores.
 
-        ``limit`` 0 means 10; the maximum is 100. The relevance combines full text (BM25 over stemmed
-        words) and vectors, see `core.memory.records.rank`. Hits beyond 3 MiB of contents are omitted.
+        ``limit`` 0 means 10; the maximum is 100. ``now_ms`` is the time at which the query is asked; None is
+        now. The relevance combines full text (BM25 over stemmed words) and vectors, see
+        `core.memory.ranking.rank`. Hits beyond 3 MiB of contents are omitted.
         Raises FIELD_INVALID, STORAGE_UNAVAILABLE."""
         check_name(agent_id, "agent_id")
-        return await self.search_all([agent_id], query, limit=limit, wanted=wanted, weights=weights)
+        return await self.search_all(
+            [agent_id], query, limit=limit, wanted=wanted, weights=weights, now_ms=now_ms
+        )
 
     def search_inline(
         self, agent_id: str, query: str, *, limit: int = 0, wanted: Filter | None = None
@@ -215,18 +268,21 @@ class MemoryService:
         limit: int = 0,
         wanted: Filter | None = None,
         weights: Weights | None = None,
+        now_ms: int | None = None,
     ) -> list[Hit]:
         """Search the memories of several agents; see `search`. The caller must have the scope for all of
         them."""
         wanted, weights = wanted or Filter(), weights or Weights()
         _check_search(query, limit, wanted)
         check_weights(weights)
+        check_time(now_ms, "now")
         if all(map(self._memories.is_empty, agent_ids)):
             return []
         limit = limit or DEFAULT_HITS
         pool = max(_MIN_POOL, limit * _POOL_PER_HIT)
         vector = await self._index.embed_query(query)
-        now_ms, share = self._clock.now_ms(), self._index.share
+        now_ms = self._clock.now_ms() if now_ms is None else now_ms
+        asked, share = read_query(query, now_ms), self._index.share
 
         ranked: list[Ranked] = []
 
@@ -240,7 +296,7 @@ class MemoryService:
         for agent_id in agent_ids:
             near = await self._index.nearest(agent_id, vector, wanted, pool) if vector else {}
             recalled = await self._memories.recall(
-                agent_id, query, near, wanted, pool, best if single_agent else None
+                agent_id, asked, near, wanted, pool, best if single_agent else None
             )
             owners.update((candidate.id, agent_id) for candidate in recalled)
             candidates += recalled
@@ -250,37 +306,27 @@ class MemoryService:
         for agent_id in () if single_agent else dict.fromkeys(owners[hit.id] for hit in ranked):
             # A memory that was deleted since `recall` is omitted.
             ids = [hit.id for hit in ranked if owners[hit.id] == agent_id]
-            found.update((memory.id, memory) for memory in await self._memories.get(agent_id, ids))
-        kept = [found[hit.id] for hit in ranked if hit.id in found]
-        filled = {
-            memory.id: memory for memory in await self._large_contents.load(kept[: _fitting_count(kept)])
-        }
-        return [
-            Hit(
-                memory=filled[hit.id],
-                score=hit.score,
-                relevance=hit.relevance,
-                significance=hit.significance,
-                recency=hit.recency,
+            found.update(
+                (memory.id, memory) for memory in await self._memories.get(agent_id, ids, lenient=True)
             )
-            for hit in ranked
-            if hit.id in filled
-        ]
+        kept = [found[hit.id] for hit in ranked if hit.id in found]
+        filled = await self._large_contents.load(kept[: _fitting_count(kept)], lenient=True)
+        return _hits(ranked, {memory.id: memory for memory in filled})
 
     # --- parts ----------------------------------------------------------------------------------
 
-    async def _type_of(self, agent_id: str, memory_id: str) -> str:
+    async def _type_and_subject_of(self, agent_id: str, memory_id: str) -> tuple[str, str]:
         check_name(agent_id, "agent_id")
         for memory in await self._memories.get(agent_id, [memory_id]):
-            return memory.type
-        raise _memory_not_found(memory_id, "memory_id")
+            return memory.type, memory.subject
+        raise _memory_not_found(agent_id, memory_id, "memory_id")
 
     async def _store(
         self,
         agent_id: str,
         drafts: Sequence[Draft],
         *,
-        request: Request | None = None,
+        request: IdempotencyKey | None = None,
         supersedes_id: str = "",
         version: int | None = None,
         path: str = "",
@@ -312,7 +358,7 @@ class MemoryService:
         return await self._with_contents(stored, contents)
 
     async def _replace(
-        self, old: Memory, new: Memory, expected_version: int, request: Request | None
+        self, old: Memory, new: Memory, expected_version: int, request: IdempotencyKey | None
     ) -> Memory:
         embedder = self._index.embedder_name
         if new.content == old.content:
@@ -328,7 +374,7 @@ class MemoryService:
         return (await self._with_contents([stored], [new.content]))[0]
 
     async def _remove(
-        self, agent_id: str, memory_id: str, version: int | None, request: Request | None
+        self, agent_id: str, memory_id: str, version: int | None, request: IdempotencyKey | None
     ) -> None:
         removed = await self._memories.remove(agent_id, memory_id, version, self._clock.now_ms(), request)
         if removed is None:  # An earlier request with this id has removed it.
@@ -354,12 +400,29 @@ class MemoryService:
         return await asyncio.shield(task)
 
 
-def _memory_not_found(memory_id: str, field: str) -> WonderError:
-    return error(
-        Reason.MEMORY_NOT_FOUND,
-        f"Memory '{memory_id[:100]}' does not exist or belongs to another agent.",
-        field=field,
+def _as_written(answered: AnsweredRequest, memory_id: str, draft: Draft) -> Memory:
+    """Build a memory that was deleted, from the request that wrote it: the store keeps no deleted content."""
+    return Memory(
+        id=memory_id,
+        agent_id=answered.agent_id,
+        type=draft.type,
+        content=draft.content,
+        significance=draft.significance,
+        metadata=draft.metadata,
+        source=draft.source,
+        created_ms=answered.at_ms,
+        updated_ms=answered.at_ms,
+        said_ms=answered.at_ms if draft.said_ms is None else draft.said_ms,
+        version=1,
+        size_bytes=len(draft.content.encode()),
+        contradicts_ids=draft.contradicts_ids,
+        subject=draft.subject,
     )
+
+
+def _memory_not_found(agent_id: str, memory_id: str, field: str) -> WonderError:
+    place = f" of the agent '{agent_id}'"
+    return not_found(Reason.MEMORY_NOT_FOUND, memory_id, field=field, place=place)
 
 
 def _check_search(query: str, limit: int, wanted: Filter) -> None:
@@ -373,13 +436,6 @@ def _check_search(query: str, limit: int, wanted: Filter) -> None:
         )
 
 
-def _version(etag: str) -> int | None:
-    """Return the version of an etag: None for an empty one, -1 for an invalid one."""
-    if not etag:
-        return None
-    return int(etag) if etag.isascii() and etag.isdecimal() and len(etag) < 16 else -1
-
-
 def _fitting_count(memories: Sequence[Memory], max_bytes: int = MAX_RESPONSE_BYTES) -> int:
     """Return the number of leading memories that fit into a response, at least one."""
     size = 0
@@ -388,3 +444,18 @@ def _fitting_count(memories: Sequence[Memory], max_bytes: int = MAX_RESPONSE_BYT
         if count and size > max_bytes:
             return count
     return max(len(memories), 1)
+
+
+def _hits(ranked: Sequence[Ranked], memories: Mapping[str, Memory]) -> list[Hit]:
+    """Return the hits whose memories were read, with their scores."""
+    return [
+        Hit(
+            memory=memories[hit.id],
+            score=hit.score,
+            relevance=hit.relevance,
+            significance=hit.significance,
+            recency=hit.recency,
+        )
+        for hit in ranked
+        if hit.id in memories
+    ]

@@ -1,4 +1,4 @@
-"""The executor: runs tasks (document 5; features H1, H2, I1, I4, G6).
+"""The executor: runs tasks (features H1, H2, I1, I4, G6).
 
 The interpreter (``core/task/plan.py``) decides the next action. The executor executes it within these limits:
 
@@ -31,6 +31,8 @@ from wonder_server.core.task import plan
 from wonder_server.core.task.action_effects import may_repeat
 from wonder_server.core.task.outcome_errors import NotStartedError, outcome_unknown
 from wonder_server.logs import logger
+from wonder_server.ports.access import ByPrincipal, working_principal
+from wonder_server.ports.clock import Clock
 from wonder_server.services.actions import ACTIONS, ActionCall, ActionKind, ExecutionContext, Services
 from wonder_server.services.actions.contract.kind import InlineNotPossibleError
 from wonder_server.services.tasks.task_run import (
@@ -57,11 +59,12 @@ ActionAttempts = tuple[plan.Outcome, int]
 
 
 class Executor:
-    """Executes tasks with the given services and action kinds."""
+    """Executes tasks with the given services and action kinds, for the principal of each task's work."""
 
     def __init__(
         self,
-        services: Services,
+        services: ByPrincipal[Services],
+        clock: Clock,
         *,
         kinds: Mapping[str, ActionKind] = ACTIONS,
         sleep: Sleep = asyncio.sleep,
@@ -70,6 +73,7 @@ class Executor:
         """``monotonic_s`` measures how long a task runs without a pause."""
         self._monotonic_s = monotonic_s
         self._services = services
+        self._clock = clock
         self._kinds = kinds
         self._sleep = sleep
         self._may_run_inline = cache_by_identity(self._every_step_may_run_inline)
@@ -86,7 +90,7 @@ class Executor:
 
         ``on_progress`` receives the start, progress and end of each step. ``on_event`` receives the events
         that steps emit."""
-        run = TaskRun(task, context, self._services.clock, on_progress, on_event)
+        run = TaskRun(task, context, self._clock, on_progress, on_event)
         limit_ms = task.spec.retry.timeout_ms
         try:
             async with asyncio.timeout(limit_ms / 1000) as limit:
@@ -106,22 +110,22 @@ class Executor:
         if not self._may_run_inline(task):
             return None
         state = plan.begin(task, input)
-        if isinstance(state, plan.Failed):
+        if type(state) is plan.Failed:
             return TaskOutcome(fault=state.fault)
         latest = self._monotonic_s() + min(MAX_INLINE_S, task.spec.retry.timeout_ms / 1000)
         while True:
             decision = plan.decide(task, state)
-            if isinstance(decision, plan.Run):
+            if type(decision) is plan.Run:
                 try:
                     outcome = self._run_action_inline(decision, context)
                 except InlineNotPossibleError:
                     return None
                 decision = plan.record(task, state, outcome)
-            if isinstance(decision, plan.Done):
+            if type(decision) is plan.Done:
                 return TaskOutcome(output=decision.output)
-            if isinstance(decision, plan.Failed):
+            if type(decision) is plan.Failed:
                 return TaskOutcome(fault=decision.fault)
-            if isinstance(decision, plan.RetryTask) or self._monotonic_s() > latest:
+            if type(decision) is plan.RetryTask or self._monotonic_s() > latest:
                 return None
             state = decision.state
 
@@ -137,7 +141,7 @@ class Executor:
             decision = plan.decide(task, state)
             if isinstance(decision, plan.Done):
                 return decision.output
-            started_ms, tries = self._services.clock.now_ms(), 0
+            started_ms, tries = self._clock.now_ms(), 0
             if isinstance(decision, plan.Run):
                 run.step_started(decision, state, started_ms)
                 outcome, tries = await self._run_action(run, decision, deadline)
@@ -190,7 +194,7 @@ class Executor:
         if kind.run_inline is None:
             raise InlineNotPossibleError
         try:
-            call = ActionCall(input=need.input, context=context, services=self._services)
+            call = ActionCall(input=need.input, context=context, services=self._services_for(context))
             return plan.Succeeded(result=kind.run_inline(call))
         except InlineNotPossibleError:
             raise
@@ -198,6 +202,10 @@ class Executor:
             return _fault_of(kind, problem)
 
     # --- pieces ---------------------------------------------------------------------------------
+
+    def _services_for(self, context: ExecutionContext) -> Services:
+        """Return the services for the principal that started the work around the task."""
+        return self._services.of(working_principal(context.principal))
 
     def _every_step_may_run_inline(self, task: PinnedTask) -> bool:
         """Return True if every unconditional action of the task may run inline, so that `execute_inline` may
@@ -229,7 +237,7 @@ class Executor:
         return ActionCall(
             input=need.input,
             context=context,
-            services=self._services,
+            services=self._services_for(context),
             timeout_ms=need.action.timeout_ms,
             repeatable=may_repeat(need.step, need.action),
             idempotent=need.action.idempotent,

@@ -165,7 +165,8 @@ class HostFolders:
         rule = (
             "The operator can add a parent folder to the setting repository_roots."
             if self._roots
-            else "The setting repository_roots is empty, so no folder of the host can be used."
+            else "The setting repository_roots is empty, so no folder of the host can be used. Start the "
+            "server with --repository-roots DIR, or use a URL."
         )
         return error(
             Reason.FIELD_INVALID,

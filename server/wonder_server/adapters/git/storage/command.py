@@ -33,6 +33,8 @@ COMMAND_TIMEOUT_S: Final = 60.0
 """Default timeout of one command, in seconds."""
 
 MAX_OUTPUT: Final = 64 << 20
+FILE_BLOCK_BYTES: Final = 512
+"""Unit of ``ulimit -f``."""
 _CHUNK_BYTES: Final = 1 << 20
 
 MIN_VERSION: Final = (2, 38)
@@ -106,7 +108,8 @@ class RunOptions:
     A command that exits with none of ``ok_codes`` raises `GitError`. git stops after ``max_bytes`` of output:
     with ``may_truncate`` the output is returned, otherwise PAYLOAD_TOO_LARGE is raised. Some errors do not
     end git, such as an unreadable object; without ``allow_errors`` they raise `RepositoryDamagedError`. git
-    inherits the open folders ``handles``. With ``output``, the standard output goes there, in pieces.
+    inherits the open folders ``handles``. With ``output``, the standard output goes there, in pieces. With
+    ``max_file_bytes``, the system ends a process of the command that would write a larger file.
     """
 
     input: bytes | IO[bytes] = b""
@@ -118,6 +121,7 @@ class RunOptions:
     handles: Sequence[int] = ()
     allow_errors: bool = False
     output: IO[bytes] | None = None
+    max_file_bytes: int = 0
 
 
 DEFAULT_OPTIONS: Final = RunOptions()
@@ -175,12 +179,18 @@ class Git:
         self._run(arguments, environment, options, is_remote=True)
 
     def run_remote(
-        self, folder: Path, *arguments: str, seconds: float, lease: Lease | None = None
+        self,
+        folder: Path,
+        *arguments: str,
+        seconds: float,
+        lease: Lease | None = None,
+        max_file_bytes: int = 0,
     ) -> CommandOutput:
         """Run a command that accesses another repository, with the operator's own git configuration.
 
         That configuration has the operator's keys and addresses. All connections go through ``lease``.
-        Without one, git accesses a repository of this machine and makes no connection.
+        Without one, git accesses a repository of this machine and makes no connection. ``max_file_bytes`` as
+        in `RunOptions`.
         """
         environment = self._environment | {
             "LC_ALL": "C.UTF-8",
@@ -192,7 +202,7 @@ class Git:
         if lease is not None:
             environment = git_environment(lease, environment)
         self._check_not_stopped()
-        options = RunOptions(seconds=seconds, allow_errors=True)
+        options = RunOptions(seconds=seconds, allow_errors=True, max_file_bytes=max_file_bytes)
         return self._run(
             [*_SAFE_OPTIONS, f"--git-dir={folder}", *arguments], environment, options, is_remote=True
         )
@@ -215,7 +225,7 @@ class Git:
                 stdin.seek(0)
             try:
                 process = subprocess.Popen(
-                    [self._program, *arguments],
+                    [*_limited(options.max_file_bytes), self._program, *arguments],
                     stdin=stdin if isinstance(options.input, bytes) else options.input,
                     stdout=subprocess.PIPE,
                     stderr=complaints,
@@ -254,6 +264,14 @@ class Git:
         if not options.allow_errors and _ERROR.search(text):
             raise RepositoryDamagedError(f"git reports: {text[:500]}")
         return CommandOutput(process.returncode, out)
+
+
+def _limited(max_file_bytes: int) -> Sequence[str]:
+    """Return the command that sets the limit of a file's size and then becomes the command after it."""
+    if not max_file_bytes:
+        return ()
+    # POSIX counts blocks of 512 bytes.
+    return ("/bin/sh", "-c", 'ulimit -f "$0" && exec "$@"', str(max_file_bytes // FILE_BLOCK_BYTES))
 
 
 def _read(

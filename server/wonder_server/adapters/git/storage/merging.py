@@ -94,6 +94,17 @@ def merge_with_resolutions(
     return bare.tree_with(tree, entries), ()
 
 
+def refuse_unneeded(resolutions: Sequence[Change]) -> None:
+    """Raise FIELD_INVALID if there are resolutions, for a merge that has nothing to do."""
+    if resolutions:
+        raise error(
+            Reason.FIELD_INVALID,
+            f"'{resolutions[0].path}' is not in conflict: the target already contains the source. Merge "
+            "without resolutions.",
+            field="resolutions[0].path",
+        )
+
+
 def is_ancestor(bare: BareRepository, older: str, newer: str) -> bool:
     """Return True if ``newer`` contains ``older``."""
     output = bare.git.run(bare.folder, "merge-base", "--is-ancestor", older, newer, options=_MAY_FAIL)

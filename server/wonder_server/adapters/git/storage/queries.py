@@ -108,14 +108,21 @@ def is_text(path: str) -> bool:
 # --- history --------------------------------------------------------------------------------------
 
 
-def history(bare: BareRepository, at: str, paths: Sequence[str], skip: int, limit: int) -> list[Commit]:
+def history(
+    bare: BareRepository, at: str, paths: Sequence[str], skip: int, limit: int, *, current_only: bool = False
+) -> list[Commit]:
     """Return commits, newest first; see the port."""
     head = bare.resolve(at)
     if not head:
         return []
+    # By default git follows only the parent of a merge that has the same files, and omits the merge.
+    # --simplify-merges follows all parents, and lists a merge whose sides both changed the files;
+    # --show-pulls also lists a merge that changed the files of its first parent.
+    sides = [] if current_only or not paths else ["--simplify-merges", "--show-pulls"]
     listed = bare.git.run(
-        bare.folder, "rev-list", "--date-order", f"--skip={skip}", f"--max-count={limit}", head, "--", *paths
-    )
+        bare.folder, "rev-list", "--date-order", *sides, f"--skip={skip}", f"--max-count={limit}", head,
+        "--", *paths,
+    )  # fmt: skip
     return with_paths(bare, bare.commits(listed.text.split()))
 
 

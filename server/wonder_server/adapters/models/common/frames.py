@@ -10,21 +10,27 @@ Frames to the server::
 
     {"ready": true}                             litellm is imported
     {"id": id, "text": "…"}                     a piece of the answer
-    {"id": id}                                  a piece that is not text
+    {"id": id, "reasoning": "…"}                a piece of the reasoning
+    {"id": id, "arguments": {…}}                a piece of a tool call: the fields of `ArgumentsDelta`
+    {"id": id}                                  a sign of life
     {"id": id, "counted": {…}, "letters": n}    the usage so far
-    {"id": id, "result": {…}}                   the answer: the last frame of a call
+    {"id": id, "result": {…}, "images": […]}    the answer: the last frame of a call
     {"id": id, "fault": {…}}                    the error: the last frame of a call
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
+from msgspec import structs
+
+from wonder_server.core.content.answer_images import AnswerImage
 from wonder_server.core.errors import Fault, Reason
 from wonder_server.core.json_types import JsonDict
 from wonder_server.core.model import ModelResult, ToolCall, Usage
+from wonder_server.ports.model import ArgumentsDelta, Finished, ReasoningDelta, TextDelta
 
 _LENGTH = 4
 
@@ -57,11 +63,32 @@ class FrameBuffer:
         del self._received[:start]
 
 
-def result_to_json(result: ModelResult) -> JsonDict:
-    return asdict(result)
+def piece_to_json(piece: TextDelta | ReasoningDelta | ArgumentsDelta) -> JsonDict:
+    """Return the fields of a piece's frame."""
+    if isinstance(piece, ArgumentsDelta):
+        return {"arguments": structs.asdict(piece)}
+    return {"text" if isinstance(piece, TextDelta) else "reasoning": piece.text}
 
 
-def result_from_json(value: JsonDict) -> ModelResult:
+def aside_from_json(message: JsonDict) -> ReasoningDelta | ArgumentsDelta:
+    """Return the piece of a frame with ``reasoning`` or ``arguments``."""
+    if "reasoning" in message:
+        return ReasoningDelta(message["reasoning"])
+    return ArgumentsDelta(**message["arguments"])
+
+
+def finished_to_json(result: ModelResult, images: Sequence[AnswerImage]) -> JsonDict:
+    """Return the fields of the frame with the answer."""
+    return {"result": asdict(result), "images": [structs.asdict(image) for image in images]}
+
+
+def finished_from_json(message: JsonDict) -> Finished:
+    """Return the answer of a frame."""
+    images = tuple(AnswerImage(**image) for image in message["images"])
+    return Finished(_result_from_json(message["result"]), images=images)
+
+
+def _result_from_json(value: JsonDict) -> ModelResult:
     calls = tuple(ToolCall(**call) for call in value["tool_calls"])
     return ModelResult(**{**value, "tool_calls": calls, "usage": Usage(**value["usage"])})
 

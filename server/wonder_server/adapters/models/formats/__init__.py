@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from wonder_server.adapters.models.common import provider_errors
 from wonder_server.adapters.models.formats import anthropic_messages, gemini, openai_chat, openai_responses
-from wonder_server.adapters.models.formats.parts import Accumulator, tool_call
+from wonder_server.adapters.models.formats.parts import Accumulator, Piece, take_pieces, tool_call
 from wonder_server.adapters.models.formats.wire_format import WireFormat
 from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.core.errors import Reason, WonderError, error
@@ -23,11 +23,13 @@ from wonder_server.logs import logger
 __all__ = [
     "FORMATS",
     "Accumulator",
+    "Piece",
     "accumulator",
     "apply_parameters",
     "feed",
     "finish",
     "message",
+    "take_pieces",
     "tool_call",
     "wire_format",
 ]

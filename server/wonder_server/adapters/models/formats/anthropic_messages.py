@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from wonder_server.adapters.models.common.tool_arguments import clean_text, parse_arguments
+from wonder_server.adapters.models.formats.images import GatheredImages
 from wonder_server.adapters.models.formats.parts import (
+    Aside,
     PartialToolCall,
     argument_text,
     finalize_tool_calls,
@@ -18,6 +20,7 @@ from wonder_server.core.errors import WonderError
 from wonder_server.core.json_types import JsonDict, JsonValue
 from wonder_server.core.model import ModelResult, ToolCall, Usage
 from wonder_server.core.request_formats import anthropic_messages
+from wonder_server.ports.model import ReasoningDelta
 
 _STOPS = {
     "end_turn": "end",
@@ -53,8 +56,12 @@ class AnthropicMessages:
         self.has_started = False
         self.ended = False
         self.character_count = 0
+        self.asides: list[Aside] = []
+        self.images = GatheredImages()
         self._blocks: dict[int, JsonDict] = {}
         self._pieces: dict[int, list[str]] = {}
+        self._calls: dict[int, PartialToolCall] = {}
+        """The calls so far, by the index of their block."""
         self._stop = ""
         self._usage: JsonDict = {}
         self._model = ""
@@ -69,6 +76,8 @@ class AnthropicMessages:
                 return self._delta(event["index"], event["delta"])
             case "content_block_start":
                 return self._start(event["index"], dict(event["content_block"]))
+            case "content_block_stop":
+                self._stop_block(event.get("index", -1))
             case "message_start":
                 message = event["message"]
                 self._model = message.get("model") or ""
@@ -88,7 +97,20 @@ class AnthropicMessages:
         initial = clean_text(block.get(kind) or "") if kind in _TEXT_BLOCKS else ""
         self._pieces[index] = [initial]
         self.has_started = self.has_started or kind != "text"
+        if kind == "thinking" and initial:
+            self.asides.append(ReasoningDelta(initial))
+        elif kind == "tool_use":
+            call = PartialToolCall(block.get("id") or "", block.get("name") or "", index=len(self._calls))
+            self._calls[index] = call
+            self.asides.append(call.add(""))
         return initial if kind == "text" else ""
+
+    def _stop_block(self, index: int) -> None:
+        """Stream the arguments of a call that arrived whole, with the start of its block."""
+        call = self._calls.get(index)
+        if call is not None and not any(call.arguments):
+            if arguments := argument_text(self._blocks[index].get("input")):
+                self.asides.append(call.add(arguments))
 
     def _delta(self, index: int, delta: JsonDict) -> str:
         block, pieces = self._blocks[index], self._pieces[index]
@@ -101,9 +123,12 @@ class AnthropicMessages:
             case "input_json_delta":
                 pieces.append(delta["partial_json"])
                 self.character_count += len(pieces[-1])
+                if index in self._calls and pieces[-1]:
+                    self.asides.append(self._calls[index].add(pieces[-1]))
             case "thinking_delta":
                 pieces.append(clean_text(delta["thinking"]))
                 self.character_count += len(pieces[-1])
+                self.asides.append(ReasoningDelta(pieces[-1]))
             case "signature_delta":
                 block["signature"] = block.get("signature", "") + delta["signature"]
             case "citations_delta":
@@ -145,14 +170,13 @@ class AnthropicMessages:
         Anthropic reports cached tokens separately.
         """
         cached = token_count(self._usage, "cache_read_input_tokens")
+        written = token_count(self._usage, "cache_creation_input_tokens")
         return Usage(
-            input_tokens=token_total(
-                token_count(self._usage, "input_tokens"),
-                token_count(self._usage, "cache_creation_input_tokens"),
-                cached,
-            ),
+            input_tokens=token_total(token_count(self._usage, "input_tokens"), written, cached),
             output_tokens=token_count(self._usage, "output_tokens"),
             cached_input_tokens=cached,
+            cache_write_input_tokens=written,
+            reasoning_tokens=token_count(self._usage, "output_tokens_details", "thinking_tokens"),
         )
 
 

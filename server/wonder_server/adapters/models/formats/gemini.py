@@ -8,7 +8,9 @@ from urllib.parse import quote
 
 from wonder_server.adapters.models.common.provider_errors import refused, unavailable
 from wonder_server.adapters.models.common.tool_arguments import clean_text
+from wonder_server.adapters.models.formats.images import GatheredImages
 from wonder_server.adapters.models.formats.parts import (
+    Aside,
     PartialToolCall,
     argument_text,
     finalize_tool_calls,
@@ -23,6 +25,7 @@ from wonder_server.core.errors import WonderError
 from wonder_server.core.json_types import JsonDict, JsonValue
 from wonder_server.core.model import ModelResult, ToolCall, Usage
 from wonder_server.core.request_formats import gemini
+from wonder_server.ports.model import ReasoningDelta
 
 _STOPS = {
     "STOP": "end",
@@ -57,6 +60,9 @@ class Gemini:
         self.has_started = False
         self.ended = False
         self.character_count = 0
+        self.asides: list[Aside] = []
+        self.images = GatheredImages()
+        self._call_count = 0
         self._parts: list[tuple[JsonDict, list[str]]] = []
         """The first piece of each part, and the pieces of its text."""
         self._text: list[str] = []
@@ -93,15 +99,28 @@ class Gemini:
         """
         if not isinstance(part.get("text"), str):
             self.has_started = True
+            image = json_object(part.get("inlineData"))
+            if isinstance(image.get("data"), str):
+                if part.get("thought"):
+                    return ""  # A draft of the image; the next request needs none.
+                place = self.images.add(image["data"], str(image.get("mimeType")))
+                part = {**{name: part[name] for name in part if name != "inlineData"}, **place}
             self.character_count += len(str(part))
             self._parts.append((part, []))
+            if call := part.get("functionCall"):
+                partial = _partial_call(call, self._call_count)
+                self._call_count += 1
+                self.asides.append(partial.add("".join(partial.arguments) or "{}"))
             return ""
         text = clean_text(part["text"])
         thought = bool(part.get("thought"))
+        shown = text if thought else self.images.after_text(text)
         if text:
             self.has_started = True
             self.character_count += len(text) if thought else 0
-            (self._reasoning if thought else self._text).append(text)
+            (self._reasoning if thought else self._text).append(shown)
+            if thought:
+                self.asides.append(ReasoningDelta(text))
         plain = {"text": "", "thought": True} if thought else {"text": ""}
         if part != {**plain, "text": part["text"]}:
             self._parts.append((part, [text]))
@@ -109,7 +128,7 @@ class Gemini:
             self._parts[-1][1].append(text)
         elif text:
             self._parts.append((plain, [text]))
-        return "" if thought else text
+        return "" if thought else shown
 
     def result(self) -> ModelResult:
         stop = _STOPS.get(self._finish, "other")
@@ -150,14 +169,14 @@ class Gemini:
         )
 
 
-def _partial_call(call: JsonDict) -> PartialToolCall:
+def _partial_call(call: JsonDict, index: int = 0) -> PartialToolCall:
     """Return the partial form of a tool call.
 
     A call whose arguments arrive in pieces is malformed: the server does not request such calls.
     """
     partial = call.get("partialArgs") or call.get("willContinue")
     arguments = "{" if partial else argument_text(call.get("args"))
-    return PartialToolCall(call.get("id") or "", call.get("name") or "", arguments)
+    return PartialToolCall(call.get("id") or "", call.get("name") or "", arguments, index)
 
 
 def _path(model: str) -> str:

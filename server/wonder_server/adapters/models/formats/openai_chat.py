@@ -6,17 +6,23 @@ import json
 from collections.abc import Iterable
 
 from wonder_server.adapters.models.common.tool_arguments import clean_text
+from wonder_server.adapters.models.formats.images import GatheredImages
 from wonder_server.adapters.models.formats.parts import (
+    Aside,
     PartialToolCall,
     finalize_tool_calls,
+    first_count,
+    json_object,
+    json_objects,
     reported_fault,
     token_count,
 )
 from wonder_server.adapters.models.formats.wire_format import ProviderApi, WireFormat
 from wonder_server.core.errors import WonderError
-from wonder_server.core.json_types import JsonDict
+from wonder_server.core.json_types import JsonDict, JsonValue
 from wonder_server.core.model import ModelResult, ToolCall, Usage
 from wonder_server.core.request_formats import openai_chat
+from wonder_server.ports.model import ReasoningDelta
 
 _STOPS = {
     "stop": "end",
@@ -25,6 +31,17 @@ _STOPS = {
     "length": "length",
     "content_filter": "refusal",
 }
+
+_CACHE_READS = (
+    ("prompt_tokens_details", "cached_tokens"),
+    ("cache_read_input_tokens",),  # LiteLLM
+    ("prompt_cache_hit_tokens",),  # DeepSeek
+)
+_CACHE_WRITES = (
+    ("prompt_tokens_details", "cache_creation_tokens"),  # LiteLLM
+    ("prompt_tokens_details", "cache_write_tokens"),  # OpenRouter
+    ("cache_creation_input_tokens",),  # LiteLLM
+)
 
 
 def openai_message(
@@ -65,6 +82,8 @@ class OpenAIChat:
         self.has_started = False
         self.ended = False
         self.character_count = 0
+        self.asides: list[Aside] = []
+        self.images = GatheredImages()
         self._text: list[str] = []
         self._refusal: list[str] = []
         self._reasoning: list[str] = []
@@ -84,12 +103,7 @@ class OpenAIChat:
             raise WonderError(reported_fault(event["error"]))
         self._model = event.get("model") or self._model
         if usage := event.get("usage"):
-            self.usage_so_far = Usage(
-                input_tokens=token_count(usage, "prompt_tokens"),
-                output_tokens=token_count(usage, "completion_tokens"),
-                cached_input_tokens=token_count(usage, "prompt_tokens_details", "cached_tokens"),
-                reasoning_tokens=token_count(usage, "completion_tokens_details", "reasoning_tokens"),
-            )
+            self.usage_so_far = _usage(usage)
         text = ""
         for choice in event.get("choices") or ():
             if choice.get("index", 0) == 0:
@@ -105,9 +119,14 @@ class OpenAIChat:
         if isinstance(refusal, str) and refusal:
             self._refusal.append(clean_text(refusal))
             text += self._refusal[-1]
+        text = self.images.after_text(text)
         if text:
             self._text.append(text)
             self.has_started = True
+        # OpenRouter, and LiteLLM for other providers.
+        for image in json_objects(delta.get("images")):
+            self.has_started = True
+            self.images.add_url(json_object(image.get("image_url")).get("url"))
         if calls := delta.get("tool_calls"):
             self.has_started = True
             for call in calls:
@@ -118,6 +137,7 @@ class OpenAIChat:
             if isinstance(thought, str):
                 self.character_count += len(thought)
                 self._reasoning.append(clean_text(thought))
+                self.asides.append(ReasoningDelta(self._reasoning[-1]))
                 self._repeats_reasoning |= "reasoning_content" in delta
         return text
 
@@ -133,15 +153,18 @@ class OpenAIChat:
         elif partial is not None and call_id and partial.id and partial.id != call_id:
             partial = self._with_id(call_id)
         if partial is None:
-            partial = PartialToolCall()
+            partial = PartialToolCall(index=len(self._calls))
             self._calls.append(partial)
         if index is not None:
             self._by_index[index] = partial
         function = delta.get("function") or {}
         partial.id = partial.id or call_id
         partial.name = partial.name or function.get("name") or ""
-        partial.arguments.append(function.get("arguments") or "")
+        is_new = len(partial.arguments) == 1
+        piece = partial.add(function.get("arguments") or "")
         self.character_count += len(partial.arguments[-1])
+        if is_new or piece.text:
+            self.asides.append(piece)
 
     def _with_id(self, call_id: str) -> PartialToolCall | None:
         return next((call for call in self._calls if call.id == call_id), None)
@@ -170,6 +193,17 @@ class OpenAIChat:
             model=self._model,
             reasoning=reasoning,
         )
+
+
+def _usage(reported: JsonValue) -> Usage:
+    """Return the usage of a chunk. Servers other than OpenAI's report caches under several names."""
+    return Usage(
+        input_tokens=token_count(reported, "prompt_tokens"),
+        output_tokens=token_count(reported, "completion_tokens"),
+        cached_input_tokens=first_count(reported, *_CACHE_READS),
+        cache_write_input_tokens=first_count(reported, *_CACHE_WRITES),
+        reasoning_tokens=token_count(reported, "completion_tokens_details", "reasoning_tokens"),
+    )
 
 
 def _stream_body(request: JsonDict, model: str) -> JsonDict:

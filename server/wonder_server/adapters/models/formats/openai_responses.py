@@ -10,8 +10,10 @@ import json
 from collections.abc import Iterable
 
 from wonder_server.adapters.models.common.tool_arguments import clean_text, parse_arguments
+from wonder_server.adapters.models.formats.images import GatheredImages
 from wonder_server.adapters.models.formats.openai_chat import OPENAI
 from wonder_server.adapters.models.formats.parts import (
+    Aside,
     PartialToolCall,
     finalize_tool_calls,
     json_objects,
@@ -23,6 +25,8 @@ from wonder_server.core.errors import WonderError
 from wonder_server.core.json_types import JsonDict, JsonValue
 from wonder_server.core.model import ModelResult, ToolCall, Usage
 from wonder_server.core.request_formats import openai_responses
+from wonder_server.core.request_formats.openai_responses import IMAGE_CALL
+from wonder_server.ports.model import ReasoningDelta
 
 _INCOMPLETE = {"max_output_tokens": "length", "content_filter": "refusal"}
 
@@ -50,6 +54,10 @@ class OpenAIResponses:
         self.has_started = False
         self.ended = False
         self.character_count = 0
+        self.asides: list[Aside] = []
+        self.images = GatheredImages()
+        self._calls: dict[int, PartialToolCall] = {}
+        """The calls so far, by the index of their item."""
         self._items: dict[int, JsonDict] = {}
         self._text: list[str] = []
         self._streamed_items: set[tuple[int, int]] = set()
@@ -74,12 +82,16 @@ class OpenAIResponses:
             case "response.function_call_arguments.delta":
                 self._arguments.setdefault(event["output_index"], []).append(event["delta"])
                 self.character_count += len(event["delta"])
+                if call := self._calls.get(event["output_index"]):
+                    self.asides.append(call.add(event["delta"]))
             case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
                 self.has_started = True
                 self._reasoning.append(clean_text(event["delta"]))
                 self.character_count += len(self._reasoning[-1])
+                self.asides.append(ReasoningDelta(self._reasoning[-1]))
             case "response.reasoning_summary_part.added" if self._reasoning:
                 self._reasoning.append("\n\n")
+                self.asides.append(ReasoningDelta("\n\n"))
             case _:
                 return self._feed_boundary(event)
         return ""
@@ -91,9 +103,11 @@ class OpenAIResponses:
                 # The start of a message contains no answer yet; the start of any other item does.
                 self.has_started = self.has_started or event["item"].get("type") != "message"
                 self._items[event["output_index"]] = dict(event["item"])
+                self._show_call(event["output_index"], event["item"])
             case "response.output_item.done":
                 self.has_started = True
-                self._items[event["output_index"]] = dict(event["item"])
+                self._items[event["output_index"]] = self._without_image(event["item"])
+                self._show_call(event["output_index"], event["item"], complete=True)
                 return self._unstreamed_text(event["output_index"], event["item"])
             case "response.created" | "response.in_progress":
                 self._model = event["response"].get("model") or self._model
@@ -105,8 +119,28 @@ class OpenAIResponses:
                 raise WonderError(reported_fault(event.get("error") or event))
         return ""
 
+    def _show_call(self, index: int, item: JsonDict, *, complete: bool = False) -> None:
+        """Stream the start of a tool call, or the whole of a complete call that did not arrive in deltas."""
+        if item.get("type") != "function_call":
+            return
+        known = self._calls.get(index)
+        call = known or PartialToolCall(
+            item.get("call_id") or "", item.get("name") or "", "", len(self._calls)
+        )
+        self._calls[index] = call
+        arguments = item.get("arguments") or "" if complete and not any(call.arguments) else ""
+        if known is None or arguments:
+            self.asides.append(call.add(arguments))
+
+    def _without_image(self, item: JsonDict) -> JsonDict:
+        """Return an item with a place for the content of its image."""
+        if item.get("type") != IMAGE_CALL or not isinstance(item.get("result"), str):
+            return dict(item)
+        place = self.images.add(item["result"], f"image/{item.get('output_format') or 'png'}")
+        return {**{name: item[name] for name in item if name != "result"}, **place}
+
     def _text_delta(self, event: JsonDict, delta: str) -> str:
-        text = clean_text(delta)
+        text = self.images.after_text(clean_text(delta))
         if text:
             self.has_started = True
             self._streamed_items.add((event["output_index"], event.get("content_index", 0)))
@@ -132,7 +166,8 @@ class OpenAIResponses:
         self._stop = _INCOMPLETE.get(reason, "other") if response.get("status") == "incomplete" else "end"
         found = ""
         for index, item in enumerate(response.get("output") or ()):
-            self._items[index] = dict(item)
+            self._items[index] = self._without_image(item)
+            self._show_call(index, item, complete=True)
             found += self._unstreamed_text(index, item)
         return found
 

@@ -7,12 +7,21 @@ from typing import Protocol
 
 from wonder_server.adapters.models.common.provider_errors import from_status
 from wonder_server.adapters.models.common.tool_arguments import clean_text, is_acceptable, parse_arguments
+from wonder_server.adapters.models.formats.images import GatheredImages
 from wonder_server.core.errors import Fault
 from wonder_server.core.json_types import JsonDict, JsonValue
 from wonder_server.core.model import ModelResult, ToolCall, Usage
+from wonder_server.ports.model import ArgumentsDelta, ReasoningDelta, TextDelta
 
 MAX_COUNT = 2**40
 """Maximum plausible number of tokens of an answer. Larger reported counts are ignored."""
+
+
+Aside = ReasoningDelta | ArgumentsDelta
+"""A piece of an answer that is not its text."""
+
+Piece = TextDelta | Aside
+"""A piece of an answer."""
 
 
 class Accumulator(Protocol):
@@ -23,11 +32,15 @@ class Accumulator(Protocol):
       cut off.
     - ``ended``: no event follows.
     - ``character_count``: the characters received that are not text of the answer.
+    - ``asides``: pieces of reasoning and of tool calls that `take_pieces` has not taken yet.
+    - ``images``: the images that have arrived.
     """
 
     has_started: bool
     ended: bool
     character_count: int
+    asides: list[Aside]
+    images: GatheredImages
 
     @property
     def usage_so_far(self) -> Usage:
@@ -47,15 +60,31 @@ class Accumulator(Protocol):
         """Return the answer after the end of the stream."""
 
 
+def take_pieces(accumulator: Accumulator, text: str) -> list[Piece]:
+    """Return the pieces of one event, and take its asides: reasoning, then ``text``, then tool calls."""
+    asides, accumulator.asides = accumulator.asides, []
+    pieces: list[Piece] = [each for each in asides if isinstance(each, ReasoningDelta)]
+    if text:
+        pieces.append(TextDelta(text))
+    pieces += [each for each in asides if isinstance(each, ArgumentsDelta)]
+    return pieces
+
+
 class PartialToolCall:
-    """A tool call that is not complete yet."""
+    """A tool call that is not complete yet. ``index`` is its position among the calls of the answer."""
 
-    __slots__ = ("arguments", "id", "name")
+    __slots__ = ("arguments", "id", "index", "name")
 
-    def __init__(self, call_id: str = "", name: str = "", arguments: str = "") -> None:
+    def __init__(self, call_id: str = "", name: str = "", arguments: str = "", index: int = 0) -> None:
         self.id = call_id
         self.name = name
         self.arguments = [arguments]
+        self.index = index
+
+    def add(self, text: str) -> ArgumentsDelta:
+        """Add a piece of the arguments, and return it as it is streamed."""
+        self.arguments.append(text)
+        return ArgumentsDelta(self.index, clean_text(self.id), clean_text(self.name), clean_text(text))
 
 
 def finalize_tool_calls(partial_calls: list[PartialToolCall], *, cut: bool = False) -> tuple[ToolCall, ...]:
@@ -101,6 +130,11 @@ def token_count(usage: JsonValue, *path: str) -> int | None:
     for name in path:
         usage = usage.get(name) if isinstance(usage, dict) else None
     return usage if type(usage) is int and 0 <= usage <= MAX_COUNT else None
+
+
+def first_count(usage: JsonValue, *paths: tuple[str, ...]) -> int | None:
+    """Return the number of tokens under the first of ``paths`` that has one, or None."""
+    return next((found for path in paths if (found := token_count(usage, *path)) is not None), None)
 
 
 def token_total(*counts: int | None) -> int | None:

@@ -33,7 +33,7 @@ from wonder_server.core.model import Usage
 from wonder_server.core.network_address import host_port_of
 from wonder_server.core.request_formats import anthropic_messages, openai_chat
 from wonder_server.core.request_formats.parts import all_readable
-from wonder_server.ports.model import Chunk, Finished, TextDelta, UsageUpdate
+from wonder_server.ports.model import Chunk, TextDelta, UsageUpdate
 
 PASSED_ENVIRONMENT = (
     "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PATH", "TMPDIR", "TZ",
@@ -101,10 +101,12 @@ class LiteLLMModel:
                     raise WonderError(fault) from None
                 if "text" in message:
                     yield TextDelta(message["text"])
+                elif "reasoning" in message or "arguments" in message:
+                    yield frames.aside_from_json(message)
                 elif "counted" in message:
                     yield UsageUpdate(Usage(**message["counted"]), message["letters"])
                 elif "result" in message:
-                    yield Finished(frames.result_from_json(message["result"]))
+                    yield frames.finished_from_json(message)
                     return
         finally:
             helper.end_call(call)

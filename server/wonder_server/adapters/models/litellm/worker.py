@@ -32,6 +32,7 @@ from wonder_server.adapters.models.common import frames, provider_errors
 from wonder_server.adapters.models.common.sse import EventDecoder, parse_data
 from wonder_server.adapters.models.litellm.chat_fields import to_arguments
 from wonder_server.adapters.models.litellm.errors import fault_from_exception
+from wonder_server.core.content.answer_images import AnswerImage
 from wonder_server.core.errors import Fault, Reason, WonderError, error
 from wonder_server.core.json_types import JsonDict
 from wonder_server.core.model import ModelResult
@@ -86,8 +87,8 @@ class Worker:
 
     async def _run(self, call_id: int, call: JsonDict) -> None:
         try:
-            result = await self._answer(call_id, call)
-            self._send({"id": call_id, "result": frames.result_to_json(result)})
+            result, images = await self._answer(call_id, call)
+            self._send({"id": call_id, **frames.finished_to_json(result, images)})
         except WonderError as failure:
             self._fail(call_id, failure.fault)
         except Exception as failure:  # LiteLLM raises any exception of its providers' clients.
@@ -95,14 +96,18 @@ class Worker:
             self._fail(call_id, fault_from_exception(failure, call["provider"], endpoint.get("api_base", "")))
         await self._writer.drain()
 
-    async def _answer(self, call_id: int, call: JsonDict) -> ModelResult:
+    async def _answer(self, call_id: int, call: JsonDict) -> tuple[ModelResult, list[AnswerImage]]:
         accumulator = formats.accumulator(call["format"])
         native = call["format"] == anthropic_messages.FORMAT.name
         events = self._anthropic(call) if native else self._chat(call)
         reported = (accumulator.usage_so_far, accumulator.character_count)
         try:
             async for event in events:
-                if text := formats.feed(accumulator, event):
+                text = formats.feed(accumulator, event)
+                if accumulator.asides:
+                    for piece in formats.take_pieces(accumulator, text):
+                        self._send({"id": call_id, **frames.piece_to_json(piece)})
+                elif text:
                     self._send({"id": call_id, "text": text})
                 elif accumulator.has_started:
                     self._send({"id": call_id})
@@ -112,7 +117,7 @@ class Worker:
                     self._send({"id": call_id, "counted": asdict(so_far[0]), "letters": so_far[1]})
         finally:
             await events.aclose()
-        return formats.finish(accumulator)
+        return formats.finish(accumulator), accumulator.images.found
 
     async def _chat(self, call: JsonDict) -> AsyncGenerator[JsonDict, None]:
         """Yield the chunks of a chat completion."""

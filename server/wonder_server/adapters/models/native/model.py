@@ -23,7 +23,7 @@ from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.core.errors import Fault, WonderError
 from wonder_server.core.json_types import JsonDict
 from wonder_server.core.model import Usage
-from wonder_server.ports.model import Chunk, Finished, TextDelta, UsageUpdate
+from wonder_server.ports.model import Chunk, FilledRequest, Finished, TextDelta, UsageUpdate
 
 if TYPE_CHECKING:
     from aiohttp import ClientSession
@@ -64,18 +64,21 @@ class NativeModel:
     async def stream(self, profile: ModelProfile, request: JsonDict) -> AsyncGenerator[Chunk, None]:
         """See `ports.model.Model.stream`."""
         try:
-            call = self._build_request(profile, request)
+            if isinstance(request, FilledRequest):
+                call = await asyncio.to_thread(self._build_request, profile, request)
+            else:
+                call = self._build_request(profile, request)
             exchange = Exchange(await self._session(), call, profile)
             accumulator, decoder, over = formats.accumulator(call.format), EventDecoder(), False
             counted = UsageUpdate(Usage(), 0)
             try:
                 await exchange.open()
                 while not over:
-                    text, over, fault = await _next_text(exchange, decoder, accumulator)
+                    pieces, over, fault = await _next_pieces(exchange, decoder, accumulator)
                     so_far = UsageUpdate(accumulator.usage_so_far, accumulator.character_count)
                     exchange.deadlines.is_paused = True
-                    if text:
-                        yield TextDelta(text)
+                    for piece in pieces:
+                        yield piece
                     if so_far != counted:
                         counted = so_far
                         yield counted
@@ -93,7 +96,7 @@ class NativeModel:
             fault = provider_errors.redacted(problem.fault, secrets)
             self._outages.record(profile.provider, fault)
             raise WonderError(fault) from None
-        yield Finished(result)
+        yield Finished(result, images=tuple(accumulator.images.found))
 
     async def close(self) -> None:
         """Close all connections. Running and later calls fail."""
@@ -127,24 +130,25 @@ class NativeModel:
         )
 
 
-async def _next_text(
+async def _next_pieces(
     exchange: Exchange, decoder: EventDecoder, accumulator: formats.Accumulator
-) -> tuple[str, bool, Fault | None]:
-    """Return the next text of the answer, True if the answer is complete, and the fault after the text.
+) -> tuple[list[formats.Piece], bool, Fault | None]:
+    """Return the next pieces of the answer, True if the answer is complete, and the fault after the pieces.
 
-    It also returns, without text, when the usage or the character count has changed, so that the caller can
+    It also returns, without pieces, when the usage or the character count has changed, so that the caller can
     report them.
     """
-    text, over = "", False
+    pieces: list[formats.Piece] = []
+    over = False
     usage, count = accumulator.usage_so_far, accumulator.character_count
     while (
-        not text and not over and accumulator.character_count == count and accumulator.usage_so_far == usage
+        not pieces and not over and accumulator.character_count == count and accumulator.usage_so_far == usage
     ):
         try:
             received = await exchange.read()
         except WonderError:
             if accumulator.complete:  # Only data after the answer is lost.
-                return "", True, None
+                return [], True, None
             raise
         complete, over = accumulator.complete, not received
         for data in decoder.feed(received):
@@ -152,12 +156,23 @@ async def _next_text(
                 over = True
                 break
             try:
-                text += formats.feed(accumulator, parse_data(data))
+                text = formats.feed(accumulator, parse_data(data))
             except WonderError as problem:
-                return text, False, problem.fault
+                return pieces, False, problem.fault
+            _add_pieces(pieces, accumulator, text)
             if accumulator.has_started:
                 exchange.deadlines.on_chunk()
         over = over or accumulator.ended
         if accumulator.complete and not complete:
             exchange.deadlines.expecting_end()
-    return text, over, None
+    return pieces, over, None
+
+
+def _add_pieces(pieces: list[formats.Piece], accumulator: formats.Accumulator, text: str) -> None:
+    """Add the pieces of one event. Text that arrives together is one piece."""
+    if accumulator.asides:
+        pieces += formats.take_pieces(accumulator, text)
+    elif text and pieces and isinstance(last := pieces[-1], TextDelta):
+        pieces[-1] = TextDelta(last.text + text)
+    elif text:
+        pieces.append(TextDelta(text))

@@ -3,7 +3,8 @@
 It reads a request in any format of the table and gives the same answer to the same request. It is for first
 steps, tests and benchmarks. The first matching rule applies:
 
-1. If tool results follow the last user message, it reports them in words.
+1. If tool results follow the last user message, it reports them in words. Notices of the platform that need
+   no answer are not messages.
 2. Each line of the message that names an offered tool calls it, all in parallel::
 
        use the tool weather with {"city": "Łódź"}     run weather {"city": "Łódź"}
@@ -13,7 +14,7 @@ steps, tests and benchmarks. The first matching rule applies:
    The text after the name is passed unchanged, so ``run weather {"ci`` is a malformed call.
 3. ``remember (that) …`` calls the offered tool ``remember``.
 4. ``what do you remember / know about …``, ``do you know / remember …``, ``what is my …``, ``who is my
-   …``, ``what do I …``, ``where …``, ``when …``: it answers from the system prompt's memories (lines
+   …``, ``what do I …``, ``where …``, ``when …``: it answers from the memories of the request (lines
    ``- text`` under a line ``Memories:``) that share a word with the question. Without such a memory it
    calls the offered tool ``recall``.
 5. ``say 50 words``: it answers with fifty words of one token each.
@@ -41,7 +42,7 @@ from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.core.json_types import JsonDict, JsonValue
 from wonder_server.core.model import ModelResult, ToolCall, Usage
 from wonder_server.core.request_formats import FALLBACK
-from wonder_server.ports.model import Chunk, Finished, TextDelta
+from wonder_server.ports.model import ArgumentsDelta, Chunk, Finished, TextDelta
 
 _TOKENS = re.compile(r"\S+\s*|\s+")
 _TOKENS_PER_CHUNK = 64
@@ -74,6 +75,9 @@ class OfflineModel:
             if position:
                 await asyncio.sleep(delay)
             yield TextDelta("".join(tokens[position : position + chunk_size]))
+        for index, call in enumerate(calls):
+            written = call.malformed or json.dumps(call.arguments, ensure_ascii=False)
+            yield ArgumentsDelta(index, call.id, call.name, written)
         yield Finished(_result(text, calls, cut, reading, len(tokens)))
 
     async def close(self) -> None:

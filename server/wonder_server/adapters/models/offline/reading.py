@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from wonder_server.adapters.models.formats.wire_format import WireFormat
 from wonder_server.core.json_types import JsonDict, JsonValue
 from wonder_server.core.request_formats import anthropic_messages
+from wonder_server.core.request_formats.neutral import ASIDE
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +24,9 @@ class Result:
 class ParsedRequest:
     """The parts of a request.
 
-    - ``user_text`` is the last user message, and ``results`` are the tool results that follow it.
-    - ``memories`` are the memories in the system prompt.
+    - ``user_text`` is the last user message without its speaker's label, and ``results``
+      are the tool results that follow it.
+    - ``memories`` are the memories in the system prompt, and in the context before the last user message.
     - ``tools`` maps names to input schemas; empty if tools are forbidden.
     - ``words`` counts the words of the whole request.
     """
@@ -66,13 +69,14 @@ def read(request: JsonDict, wire_format: WireFormat) -> ParsedRequest:
     if anthropic:
         system.insert(0, _text(request.get("system")))
     user_text, results = _last_exchange(messages)
+    context, user_text = _divide(user_text)
     everything = " ".join(filter(None, (*texts, system[0] if anthropic else "")))
     limit = request.get("max_tokens") or request.get("max_completion_tokens")
     return ParsedRequest(
         format=wire_format.name,
         user_text=user_text,
         results=tuple(results),
-        memories=tuple(memory for text in system for memory in _memories(text)),
+        memories=tuple(memory for text in (*system, context) for memory in _memories(text)),
         tools=_tools(request, anthropic=anthropic),
         message_count=len(messages),
         words=everything.count(" ") + 1 if everything else 0,
@@ -92,8 +96,13 @@ def _text(content: JsonValue) -> str:
     return "\n".join(
         str(block.get("text", ""))
         for block in content
-        if isinstance(block, dict) and block.get("type") == "text"
+        if isinstance(block, dict) and block.get("type") == "text" and not _is_aside(block.get("text"))
     )
+
+
+def _is_aside(text: JsonValue) -> bool:
+    """Return True for a notice of the platform beside the user's message, such as what others said."""
+    return isinstance(text, str) and text.startswith(ASIDE)
 
 
 def _last_exchange(messages: list[JsonDict]) -> tuple[str, list[Result]]:
@@ -113,9 +122,30 @@ def _last_exchange(messages: list[JsonDict]) -> tuple[str, list[Result]]:
     return user_text, results
 
 
+_CONTEXT = "[Context, added by the platform]\n"
+_MESSAGE = "\n[Message]\n"
+_LABEL = re.compile(r"\A\[(?:user|agent|workflow)(?: [^\[\]\n]+)?\]\s+")
+"""A speaker's label before a message (`core.conversation.model.speakers`)."""
+
+
+def _divide(text: str) -> tuple[str, str]:
+    """Return the context that the standard context assembly puts before a message, and the message.
+
+    With several participants the message begins with its speaker, which is not a part of its words.
+    """
+    context, message = "", text
+    if text.startswith(_CONTEXT):
+        context, _, message = text.partition(_MESSAGE)
+    return context, _LABEL.sub("", message)
+
+
 def _is_user_text(message: JsonDict) -> bool:
     """Return True for a message of a user, which may not contain tool results as in some formats."""
-    return message.get("role") == "user" and next(_tool_results(message), None) is None
+    if message.get("role") != "user" or next(_tool_results(message), None) is not None:
+        return False
+    content = message.get("content")
+    first = next(iter(_blocks(message)), {}).get("text") if isinstance(content, list) else content
+    return not _is_aside(first)
 
 
 def _call_names(message: JsonDict) -> Iterator[tuple[str, str]]:

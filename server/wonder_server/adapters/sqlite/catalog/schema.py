@@ -85,4 +85,32 @@ MIGRATIONS: Final = (
             ('answers', EXISTS (SELECT 1 FROM answers));
         """,
     ),
+    (
+        "0003 files",
+        """
+        CREATE TABLE files (
+            id         TEXT PRIMARY KEY,
+            project_id TEXT NOT NULL REFERENCES projects (id) ON DELETE CASCADE,
+            name       TEXT NOT NULL,
+            version    INTEGER NOT NULL,
+            body       TEXT NOT NULL,
+            seal       INTEGER NOT NULL
+        ) WITHOUT ROWID;
+        CREATE INDEX files_by_project ON files (project_id, id);
+
+        -- The objects that hold a file's content.
+        CREATE TABLE file_objects (
+            key     TEXT NOT NULL,
+            file_id TEXT NOT NULL REFERENCES files (id) ON DELETE CASCADE,
+            PRIMARY KEY (key, file_id)
+        ) WITHOUT ROWID;
+        CREATE INDEX file_objects_by_file ON file_objects (file_id);
+
+        -- Objects that are about to be written, or that a deleted file had. Some may have a file again.
+        CREATE TABLE loose_file_objects (
+            key        TEXT PRIMARY KEY,
+            project_id TEXT NOT NULL
+        ) WITHOUT ROWID;
+        """,
+    ),
 )

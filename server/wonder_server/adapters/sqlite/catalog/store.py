@@ -8,23 +8,26 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, TypeAlias, TypeVar
 
+from wonder_server.adapters.sqlite.catalog import files
 from wonder_server.adapters.sqlite.catalog.schema import MIGRATIONS
-from wonder_server.adapters.sqlite.connection import Columns, Row, SqlValue
+from wonder_server.adapters.sqlite.connection import Columns, Row, SqlValue, load_seals
 from wonder_server.adapters.sqlite.database import Database
-from wonder_server.adapters.sqlite.seals import Seals, seal
+from wonder_server.codec.seals import Seals, seal
 from wonder_server.core.definitions.parse import read_record, to_json
 from wonder_server.core.definitions.references import Reference
 from wonder_server.core.definitions.resources import (
     Agent,
     Definition,
+    File,
     Library,
     Project,
     Resource,
 )
 from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.core.idempotency import request_id_reused
 from wonder_server.ports.catalog import ANSWER_TTL_MS, Answer, Change, DefinitionQuery, Put
 
-R = TypeVar("R", Library, Definition, Agent, Project)
+R = TypeVar("R", Library, Definition, Agent, Project, File)
 
 Parameters: TypeAlias = Mapping[str, SqlValue] | Sequence[SqlValue]
 """Bound values of a statement, by name or by position."""
@@ -34,9 +37,10 @@ _TABLES: Final[dict[type, str]] = {
     Definition: "definitions",
     Agent: "agents",
     Project: "projects",
+    File: "files",
 }
 
-SEALED_TABLES: Final = ("libraries", "revisions", "agents", "projects", "answers")
+SEALED_TABLES: Final = ("libraries", "revisions", "agents", "projects", "files", "answers")
 
 
 def catalog_key(table: str, row: Columns) -> tuple[Row, bytes]:
@@ -60,7 +64,11 @@ _REVISION: Final = "definition_id, revision, '', CAST(body AS BLOB), revisions.s
 """The columns of a resource: its key, its content as bytes, its seal."""
 
 _LIBRARY: Final = f"SELECT {_SEALED} FROM libraries WHERE id = :key OR name = :key"
-_LIBRARIES: Final = f"SELECT {_SEALED} FROM libraries WHERE name > ? ORDER BY name LIMIT ?"
+_LIBRARIES: Final = f"""
+    SELECT {_SEALED} FROM libraries
+    WHERE name > :after AND (:among IS NULL OR id IN (SELECT value FROM json_each(:among)))
+    ORDER BY name LIMIT :limit
+"""
 _DEFINITION: Final = f"""
     SELECT {_REVISION} FROM definitions JOIN revisions ON definition_id = id
     WHERE (id = :id OR (:id = '' AND library = :library AND name = :name))
@@ -71,6 +79,7 @@ _DEFINITIONS: Final = f"""
     SELECT {_REVISION} FROM definitions JOIN revisions ON definition_id = id AND revision = version
     WHERE (library, name) > (:after_library, :after_name)
       AND :library_id IN ('', library_id)
+      AND (:libraries IS NULL OR library_id IN (SELECT value FROM json_each(:libraries)))
       AND (:kinds = '[]' OR kind IN (SELECT value FROM json_each(:kinds)))
       AND NOT EXISTS (
           SELECT 1 FROM json_each(:labels) AS wanted
@@ -91,11 +100,25 @@ _AGENTS: Final = f"""
     SELECT {_SEALED} FROM agents
     WHERE (:before = '' OR id < :before)
       AND (:project = '' OR id IN (SELECT agent_id FROM agent_projects WHERE project_id = :project))
+      AND (:among IS NULL OR id IN (
+          SELECT agent_id FROM agent_projects WHERE project_id IN (SELECT value FROM json_each(:among))
+      ))
     ORDER BY id DESC LIMIT :limit
 """
 _PROJECT: Final = f"SELECT {_SEALED} FROM projects WHERE id = :key OR name = :key"
 _PROJECTS: Final = f"""
-    SELECT {_SEALED} FROM projects WHERE (:before = '' OR id < :before) ORDER BY id DESC LIMIT :limit
+    SELECT {_SEALED} FROM projects
+    WHERE (:before = '' OR id < :before)
+      AND (:among IS NULL OR id IN (SELECT value FROM json_each(:among)))
+    ORDER BY id DESC LIMIT :limit
+"""
+_FILE: Final = f"SELECT {_SEALED} FROM files WHERE id = :key"
+_FILES: Final = f"""
+    SELECT {_SEALED} FROM files
+    WHERE (:before = '' OR id < :before)
+      AND (:project = '' OR project_id = :project)
+      AND (:among IS NULL OR project_id IN (SELECT value FROM json_each(:among)))
+    ORDER BY id DESC LIMIT :limit
 """
 _ANSWER: Final = (
     "SELECT request_id, fingerprint, created_ms, CAST(result AS BLOB), seal FROM answers WHERE request_id = ?"
@@ -127,7 +150,7 @@ class SqliteCatalog:
         database = await Database.open(path, MIGRATIONS, must_exist=must_exist)
         try:
             name = database.path.name
-            return cls(database, await database.read(lambda connection: Seals.load(connection, name)))
+            return cls(database, await database.read(lambda connection: load_seals(connection, name)))
         except BaseException:
             await database.close()
             raise
@@ -143,8 +166,10 @@ class SqliteCatalog:
     async def library(self, key: str) -> Library | None:
         return await self._one(Library, _LIBRARY, {"key": key})
 
-    async def libraries(self, after: str, limit: int) -> list[Library]:
-        return await self._many(Library, _LIBRARIES, (after, limit))
+    async def libraries(self, after: str, limit: int, among: frozenset[str] | None = None) -> list[Library]:
+        return await self._many(
+            Library, _LIBRARIES, {"after": after, "limit": limit, "among": _json_list(among)}
+        )
 
     async def definition(self, reference: Reference) -> Definition | None:
         return await self._one(
@@ -166,6 +191,7 @@ class SqliteCatalog:
             "kinds": json.dumps(query.kinds),
             "labels": json.dumps(query.labels),
             "limit": query.limit,
+            "libraries": _json_list(query.libraries),
         }
         return await self._many(Definition, _DEFINITIONS, parameters)
 
@@ -181,14 +207,37 @@ class SqliteCatalog:
         row = await self._database.read(lambda connection: connection.execute(sql, {"key": key}).fetchone())
         return None if row is None else Agent(id=row[0], name=row[1], project_ids=(), version=row[2])
 
-    async def agents(self, project_id: str, before: str, limit: int) -> list[Agent]:
-        return await self._many(Agent, _AGENTS, {"project": project_id, "before": before, "limit": limit})
+    async def agents(
+        self, project_id: str, before: str, limit: int, among: frozenset[str] | None = None
+    ) -> list[Agent]:
+        parameters: dict[str, SqlValue] = {
+            "project": project_id,
+            "before": before,
+            "limit": limit,
+            "among": _json_list(among),
+        }
+        return await self._many(Agent, _AGENTS, parameters)
 
     async def project(self, key: str) -> Project | None:
         return await self._one(Project, _PROJECT, {"key": key})
 
-    async def projects(self, before: str, limit: int) -> list[Project]:
-        return await self._many(Project, _PROJECTS, {"before": before, "limit": limit})
+    async def projects(self, before: str, limit: int, among: frozenset[str] | None = None) -> list[Project]:
+        parameters: dict[str, SqlValue] = {"before": before, "limit": limit, "among": _json_list(among)}
+        return await self._many(Project, _PROJECTS, parameters)
+
+    async def file(self, file_id: str) -> File | None:
+        return await self._one(File, _FILE, {"key": file_id})
+
+    async def files(
+        self, project_id: str, before: str, limit: int, among: frozenset[str] | None = None
+    ) -> list[File]:
+        parameters: dict[str, SqlValue] = {
+            "project": project_id,
+            "before": before,
+            "limit": limit,
+            "among": _json_list(among),
+        }
+        return await self._many(File, _FILES, parameters)
 
     async def commit(self, changes: Sequence[Change], answer: Answer | None = None) -> None:
         def write(connection: sqlite3.Connection) -> None:
@@ -232,15 +281,22 @@ class SqliteCatalog:
             self._seals.raise_damaged(table, tuple(key))
 
 
+def _json_list(among: frozenset[str] | None) -> str | None:
+    """Return a list of ids as one bound value; NULL selects all."""
+    return None if among is None else json.dumps(sorted(among))
+
+
 def _put(connection: sqlite3.Connection, resource: Resource) -> None:
     body = json.dumps(to_json(resource), ensure_ascii=False)
     try:
         if isinstance(resource, Definition):
             _put_definition(connection, resource, body)
+        elif isinstance(resource, File):
+            files.put(connection, resource, body)
         else:
             _put_row(connection, resource, body)
     except sqlite3.IntegrityError:
-        if _name_exists(connection, resource):
+        if not isinstance(resource, File) and _name_exists(connection, resource):
             raise error(
                 Reason.ALREADY_EXISTS,
                 f"The name '{resource.name}' is taken. Choose another one.",
@@ -249,7 +305,7 @@ def _put(connection: sqlite3.Connection, resource: Resource) -> None:
         raise _stale() from None
 
 
-def _name_exists(connection: sqlite3.Connection, resource: Resource) -> bool:
+def _name_exists(connection: sqlite3.Connection, resource: Library | Definition | Agent | Project) -> bool:
     """Return True if another resource has this name."""
     sql = f"SELECT 1 FROM {_TABLES[type(resource)]} WHERE name = :name AND id <> :id"
     parameters = {"name": resource.name, "id": resource.id}
@@ -312,6 +368,8 @@ def _put_row(connection: sqlite3.Connection, resource: Library | Agent | Project
 
 def _delete(connection: sqlite3.Connection, resource: Resource) -> None:
     table = _TABLES[type(resource)]
+    if isinstance(resource, File | Project):
+        files.release_objects(connection, resource)
     deleted = connection.execute(
         f"DELETE FROM {table} WHERE id = ? AND version = ?", (resource.id, resource.version)
     )
@@ -327,11 +385,7 @@ def _store_answer(connection: sqlite3.Connection, answer: Answer) -> None:
     try:
         connection.execute(_INSERT_ANSWER, row)
     except sqlite3.IntegrityError:
-        raise error(
-            Reason.REQUEST_ID_REUSED,
-            f"The request_id '{answer.request_id}' was used before. Choose a new one.",
-            field="request_id",
-        ) from None
+        raise request_id_reused() from None
 
 
 def _stale() -> WonderError:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 from functools import reduce
 from operator import xor
 from pathlib import Path
 
-from wonder_server.adapters.sqlite.connection import UNREADABLE
+from wonder_server.adapters.sqlite.connection import UNREADABLE, Row
 from wonder_server.adapters.sqlite.memory import metadata_index
+from wonder_server.adapters.sqlite.memory.blocks import BLOCK_FIELDS, CHANGE_FIELDS, block_of, change_of
 from wonder_server.adapters.sqlite.memory.rows import FIELDS, STORE, memory_of
-from wonder_server.adapters.sqlite.seals import Seals
-from wonder_server.adapters.sqlite.store_check import CheckResult, check_store, columns_of, rows_of
+from wonder_server.adapters.sqlite.store_check import CheckResult, check_store, columns_of, reading, rows_of
+from wonder_server.codec.seals import Seals
 from wonder_server.core.errors import WonderError
 
 
@@ -31,6 +33,23 @@ def _check_records(connection: sqlite3.Connection, seals: Seals, found: CheckRes
         return
     _check_terms(connection, found, _check_memories(connection, found))
     _check_vectors(connection, seals, found)
+    if columns_of(connection, "memory_blocks"):
+        _check_blocks(connection, found)
+
+
+def _check_blocks(connection: sqlite3.Connection, found: CheckResult) -> None:
+    tables: tuple[tuple[str, str, Callable[[Row], object]], ...] = (
+        ("memory_blocks", BLOCK_FIELDS, block_of),
+        ("memory_block_changes", CHANGE_FIELDS, change_of),
+    )
+    for table, fields, read in tables:
+        with reading(found, STORE, f"table {table}"):
+            for row in connection.execute(f"SELECT {fields} FROM {table}"):
+                found.records += 1
+                try:
+                    read(row)
+                except WonderError as problem:
+                    found.add_problem(problem)
 
 
 def _check_memories(connection: sqlite3.Connection, found: CheckResult) -> dict[int, int]:
@@ -38,7 +57,7 @@ def _check_memories(connection: sqlite3.Connection, found: CheckResult) -> dict[
     key."""
     combined: dict[int, int] = {}
     try:
-        for row in connection.execute(f"SELECT {FIELDS} FROM memories"):
+        for row in connection.execute(f"SELECT {_fields_of(connection)} FROM memories"):
             found.records += 1
             found.unchecked += row[-3] is None
             try:
@@ -53,6 +72,16 @@ def _check_memories(connection: sqlite3.Connection, found: CheckResult) -> dict[
     except UNREADABLE as failure:
         found.add_problem(f"{STORE}: table memories cannot be read to its end: {failure}")
     return combined
+
+
+def _fields_of(connection: sqlite3.Connection) -> str:
+    """Return `FIELDS` for this file. A file that no current server has opened lacks the newest columns."""
+    columns, fields = columns_of(connection, "memories"), FIELDS
+    if "said_ms" not in columns:
+        fields = fields.replace("said_ms, speaker_role", "NULL, ''")
+    if "subject" not in columns:
+        fields = fields.replace("subject, message_id, speaker_id", "'', '', ''")
+    return fields
 
 
 def _check_terms(connection: sqlite3.Connection, found: CheckResult, combined: dict[int, int]) -> None:

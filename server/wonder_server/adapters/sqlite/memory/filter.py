@@ -13,6 +13,7 @@ LIVE: Final = "superseded_by_id = '' AND archived_ms = 0"
 # A list of any length is one bound parameter, a JSON array.
 _TYPES: Final = "type IN (SELECT value FROM json_each(:types))"
 _OTHER_TYPES: Final = "type NOT IN (SELECT value FROM json_each(:other_types))"
+_SAID: Final = "coalesce(said_ms, created_ms)"
 _FIELDS: Final = """key IN (
     SELECT memory_key FROM fields WHERE mark IN (SELECT value FROM json_each(:marks))
     GROUP BY memory_key HAVING count(*) = json_array_length(:marks)
@@ -40,10 +41,17 @@ def conditions(agent_id: str, wanted: Filter) -> tuple[str, dict[str, SqlValue]]
     if wanted.turn_id:
         found.append("turn_id = :turn")
         parameters["turn"] = wanted.turn_id
-    if wanted.start_ms is not None:
-        found.append("created_ms >= :start")
-        parameters["start"] = wanted.start_ms
-    if wanted.end_ms is not None:
-        found.append("created_ms < :end")
-        parameters["end"] = wanted.end_ms
+    if wanted.subject:
+        # SQLite uses the partial index only for a query with its condition.
+        found.append("subject = :subject AND subject != ''")
+        parameters["subject"] = wanted.subject
+    for condition, name, time in (
+        ("created_ms >= :start", "start", wanted.start_ms),
+        ("created_ms < :end", "end", wanted.end_ms),
+        (f"{_SAID} >= :said_start", "said_start", wanted.said_start_ms),
+        (f"{_SAID} < :said_end", "said_end", wanted.said_end_ms),
+    ):
+        if time is not None:
+            found.append(condition)
+            parameters[name] = time
     return " AND ".join(found), parameters

@@ -2,65 +2,55 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
-from collections.abc import Sequence
 from typing import Final
 
-from wonder_server.adapters.sqlite.memory import text_index, writes
+from wonder_server.adapters.sqlite.memory import blocks, text_index, writes
 from wonder_server.adapters.sqlite.memory.store import SqliteMemories
+from wonder_server.adapters.sqlite.unreferenced_objects import ObjectList, SqliteUnreferencedObjects
 from wonder_server.ports.memories import TombstoneStatus
-
-MAX_OBJECTS: Final = 500
-"""Maximum number of unreferenced objects per call."""
 
 MAX_REBUILT: Final = 20_000
 """Maximum number of memories whose index is rebuilt while the server runs: writes wait 0.1 ms for each."""
 
-_ADD_UNREFERENCED: Final = "INSERT OR IGNORE INTO loose_objects (key) SELECT value FROM json_each(?)"
-_REMOVE_UNREFERENCED: Final = "DELETE FROM loose_objects WHERE key IN (SELECT value FROM json_each(?))"
-# A deleted memory records its object as unreferenced even while another memory refers to it.
-_DROP_REFERENCED: Final = """
-    DELETE FROM loose_objects
-    WHERE EXISTS (SELECT 1 FROM memories WHERE content_ref = loose_objects.key)
-"""
-_UNREFERENCED: Final = "SELECT key FROM loose_objects ORDER BY key LIMIT ?"
+REQUEST_TTL_MS: Final = 25 * 3600 * 1000
+"""Time that the requests of a deleted agent stay at least. The contract promises 24 hours."""
+
+_UNREFERENCED: Final = ObjectList(
+    table="loose_objects",
+    owner="agent_id",
+    references="SELECT 1 FROM memories WHERE content_ref = loose_objects.key",
+)
 _OF_AGENT: Final = "SELECT key FROM memories WHERE agent_id = ? ORDER BY key LIMIT ?"
 _ADD_TOMBSTONE: Final = """
     INSERT INTO deleted_agents (agent_id, is_sure) VALUES (?, ?)
     ON CONFLICT (agent_id) DO UPDATE SET is_sure = max(is_sure, excluded.is_sure)
 """
 _REMOVE_TOMBSTONE: Final = "DELETE FROM deleted_agents WHERE agent_id = ? AND NOT is_sure"
+# Requests answer their repetitions after the agent was deleted. The newest request tells the time.
+_DROP_REQUESTS: Final = """
+    DELETE FROM requests
+    WHERE agent_id IN (SELECT agent_id FROM deleted_agents WHERE is_sure)
+        AND created_ms < (SELECT max(created_ms) FROM requests) - ?
+"""
 _TOMBSTONES: Final = """
     SELECT agent_id, is_sure FROM deleted_agents
     WHERE NOT is_sure OR EXISTS (SELECT 1 FROM memories WHERE memories.agent_id = deleted_agents.agent_id)
+        OR EXISTS (
+            SELECT 1 FROM memory_block_changes WHERE memory_block_changes.agent_id = deleted_agents.agent_id
+        )
 """
 
 
-class SqliteMemoryMaintenance:
+class SqliteMemoryMaintenance(SqliteUnreferencedObjects):
     """Implements the ports `MemoryMaintenance` and `IndexResidue` over an open store."""
 
     def __init__(self, memories: SqliteMemories) -> None:
-        self._database = memories.database
+        super().__init__(memories.database, _UNREFERENCED)
         self._memories = memories
         self._merged = -1
         """`SqliteMemories.removal_count` at the start of the last index merge; -1 before the first."""
         self._merging = False
-
-    async def add_unreferenced(self, keys: Sequence[str]) -> None:
-        await self._database.write(lambda connection: _run(connection, _ADD_UNREFERENCED, json.dumps(keys)))
-
-    async def unreferenced(self) -> list[str]:
-        def work(connection: sqlite3.Connection) -> list[str]:
-            connection.execute(_DROP_REFERENCED)
-            return [row[0] for row in connection.execute(_UNREFERENCED, (MAX_OBJECTS,))]
-
-        return await self._database.write(work, frees_space=True)
-
-    async def remove_unreferenced(self, keys: Sequence[str]) -> None:
-        await self._database.write(
-            lambda connection: _run(connection, _REMOVE_UNREFERENCED, json.dumps(keys)), frees_space=True
-        )
 
     async def add_tombstone(self, agent_id: str, status: TombstoneStatus) -> None:
         def work(connection: sqlite3.Connection) -> None:
@@ -82,7 +72,8 @@ class SqliteMemoryMaintenance:
             keys = [row[0] for row in connection.execute(_OF_AGENT, (agent_id, limit))]
             gone = [vector for key in keys for vector in writes.delete(connection, key, 0, alone=False)]
             if len(keys) < limit:
-                connection.execute("DELETE FROM requests WHERE agent_id = ?", (agent_id,))
+                blocks.delete_blocks(connection, agent_id)
+                connection.execute(_DROP_REQUESTS, (REQUEST_TTL_MS,))
                 connection.execute("DELETE FROM counts WHERE agent_id = ? AND memories = 0", (agent_id,))
             return len(keys), gone
 
@@ -114,7 +105,3 @@ class SqliteMemoryMaintenance:
         if await self._database.read(text_index.is_stale):
             self._memories.removal_count += 1
             await self._database.write(work)
-
-
-def _run(connection: sqlite3.Connection, statement: str, value: str) -> None:
-    connection.execute(statement, (value,))

@@ -7,8 +7,8 @@ import sqlite3
 from typing import Final
 
 from wonder_server.adapters.sqlite.connection import Row
-from wonder_server.adapters.sqlite.seals import Seals, damaged_record, seal
-from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.codec.seals import Seals, damaged_record, seal
+from wonder_server.core.errors import Reason, WonderError, error, not_found
 from wonder_server.core.memory.records import Memory, Source
 from wonder_server.ports.blobs import is_key
 
@@ -19,13 +19,13 @@ FIELDS: Final = (
     "(SELECT json_group_array(id) FROM (SELECT other.id FROM contradictions "
     " JOIN memories AS other ON other.key = contradictions.other_key "
     " WHERE contradictions.memory_key = memories.key ORDER BY other.id)), "
-    "idempotency_key, hex(fingerprint), seal, key, (SELECT upto FROM unsealed WHERE name = 'memories')"
+    "idempotency_key, hex(fingerprint), said_ms, speaker_role, subject, message_id, speaker_id, seal, "
+    "key, (SELECT upto FROM unsealed WHERE name = 'memories')"
 )
 """The columns of table ``memories`` that `memory_of` reads."""
 
 STORE: Final = "memory.db"
 
-_NOT_FOUND: Final = "The agent has no memory {id}. It does not exist or was deleted."
 _ETAG_MISMATCH: Final = "Memory {id} has changed meanwhile. Read it again and repeat the change."
 
 
@@ -80,6 +80,7 @@ def recoverable(connection: sqlite3.Connection, key: int) -> Memory:
         source=Source(),
         created_ms=0,
         updated_ms=0,
+        said_ms=0,
         version=0,
         content_ref=reference if is_key(reference) else "",
         supersedes_id=supersedes,
@@ -89,7 +90,12 @@ def recoverable(connection: sqlite3.Connection, key: int) -> Memory:
 
 def _seal_key(row: Row) -> tuple[object, ...]:
     """Return the columns that the seal of a memory covers besides its content."""
-    return *_first_seal_key(row), row[13], row[14], *row[17:20], row[21] or "", row[22]
+    said_ms, role, about = row[23], row[24], row[25:28]
+    # Rows without them have the seals of the versions before these columns. Each combination has a length of
+    # its own.
+    later = (said_ms, role) if said_ms is not None or role else ()
+    later += about if any(about) else ()
+    return *_first_seal_key(row), row[13], row[14], *row[17:20], row[21] or "", row[22], *later
 
 
 def _first_seal_key(row: Row) -> tuple[object, ...]:
@@ -111,19 +117,24 @@ def _memory(row: Row, content: str) -> Memory:
         source=Source(
             conversation_id=row[6],
             turn_id=row[7],
+            message_id=row[26],
             move_id=row[8],
             run_id=row[9],
             speaker=row[10],
+            speaker_id=row[27],
             ordinal=row[11],
+            role=row[24],
         ),
         created_ms=row[12],
         updated_ms=row[13],
+        said_ms=row[12] if row[23] is None else row[23],
         version=row[14],
         content_ref=row[15] or "",
         size_bytes=row[16],
         supersedes_id=row[17],
         superseded_by_id=row[18],
         archived_ms=row[19],
+        subject=row[25],
         contradicts_ids=tuple(json.loads(row[20])),
     )
 
@@ -134,7 +145,8 @@ def locate(connection: sqlite3.Connection, agent_id: str, memory_id: str, versio
         "SELECT key, version FROM memories WHERE agent_id = ? AND id = ?", (agent_id, memory_id)
     ).fetchone()
     if row is None:
-        raise error(Reason.MEMORY_NOT_FOUND, _NOT_FOUND.format(id=memory_id), field="id")
+        place = f" of the agent '{agent_id}'"
+        raise not_found(Reason.MEMORY_NOT_FOUND, memory_id, field="id", place=place)
     if version is not None and row[1] != version:
         raise error(Reason.ETAG_MISMATCH, _ETAG_MISMATCH.format(id=memory_id), field="etag")
     return int(row[0])

@@ -151,4 +151,77 @@ MIGRATIONS: Final = (
         INSERT INTO unsealed SELECT 'embeddings', coalesce(max(key), 0) FROM embeddings;
         """,
     ),
+    (
+        "0005 agents of objects",
+        """
+        -- The agent of an object, whose owner deletes it; '' in rows of earlier versions.
+        ALTER TABLE loose_objects ADD COLUMN agent_id TEXT NOT NULL DEFAULT '';
+        """,
+    ),
+    (
+        "0006 said_ms, speaker_role",
+        """
+        -- The time at which a memory was said, if the writer gave one; else it is created_ms. The side of the
+        -- speaker: user, agent or ''.
+        ALTER TABLE memories ADD COLUMN said_ms INTEGER;
+        ALTER TABLE memories ADD COLUMN speaker_role TEXT NOT NULL DEFAULT '';
+        """,
+    ),
+    (
+        "0007 subject, message_id, speaker_id",
+        """
+        -- The user whom a memory is about, the message that it comes from, and the user or agent who wrote
+        -- that message.
+        ALTER TABLE memories ADD COLUMN subject TEXT NOT NULL DEFAULT '';
+        ALTER TABLE memories ADD COLUMN message_id TEXT NOT NULL DEFAULT '';
+        ALTER TABLE memories ADD COLUMN speaker_id TEXT NOT NULL DEFAULT '';
+        CREATE INDEX memories_by_subject ON memories (agent_id, subject, id) WHERE subject != '';
+        """,
+    ),
+    (
+        "0008 memory blocks",
+        """
+        -- Small texts that stand in every request of an agent; subject is the user whom one is about, or ''.
+        CREATE TABLE memory_blocks (
+            agent_id       TEXT NOT NULL,
+            subject        TEXT NOT NULL,
+            label          TEXT NOT NULL,
+            description    TEXT NOT NULL,
+            max_characters INTEGER NOT NULL,
+            read_only      INTEGER NOT NULL,
+            version        INTEGER NOT NULL,
+            created_ms     INTEGER NOT NULL,
+            updated_ms     INTEGER NOT NULL,
+            content        TEXT NOT NULL,
+            seal           INTEGER NOT NULL,
+            PRIMARY KEY (agent_id, subject, label)
+        ) WITHOUT ROWID;
+
+        -- Their newest changes, each with its author and the content after it.
+        CREATE TABLE memory_block_changes (
+            agent_id        TEXT NOT NULL,
+            subject         TEXT NOT NULL,
+            label           TEXT NOT NULL,
+            version         INTEGER NOT NULL,
+            kind            TEXT NOT NULL,
+            principal       TEXT NOT NULL,
+            user_id         TEXT NOT NULL,
+            conversation_id TEXT NOT NULL,
+            turn_id         TEXT NOT NULL,
+            move_id         TEXT NOT NULL,
+            changed_ms      INTEGER NOT NULL,
+            content         TEXT NOT NULL,
+            seal            INTEGER NOT NULL,
+            PRIMARY KEY (agent_id, subject, label, version)
+        ) WITHOUT ROWID;
+        """,
+    ),
+    (
+        "0009 requests_by_id",
+        """
+        -- A repeated request is found before its agent is resolved. memory_id of a request that writes
+        -- several memories has all ids, separated by spaces; earlier versions stored the first alone.
+        CREATE INDEX requests_by_id ON requests (request_id);
+        """,
+    ),
 )

@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from wonder_server.adapters.sqlite.connection import SqlValue
+from wonder_server.adapters.sqlite.memory.bm25 import Bm25Ranker
 from wonder_server.adapters.sqlite.memory.filter import conditions
-from wonder_server.adapters.sqlite.memory.ranking import Bm25Ranker
-from wonder_server.core.memory.records import Candidate, Filter
+from wonder_server.core.memory.queries import MemoryQuery
+from wonder_server.core.memory.ranking import Candidate
+from wonder_server.core.memory.records import Filter
 
 _TOP_FACTOR: Final = 4
 """With a filter, read this multiple of the wanted candidates before evaluating the filter for all
@@ -28,7 +30,9 @@ _NEAR: Final = """
     WHERE +embeddings.agent_id = :agent
 """
 _WANTED: Final = """
-    SELECT memories.key, memories.id, significance, updated_ms
+    SELECT memories.key, memories.id, significance,
+        CASE WHEN updated_ms > created_ms THEN max(updated_ms, coalesce(said_ms, 0))
+             ELSE coalesce(said_ms, created_ms) END
     FROM (SELECT value AS found FROM json_each(:keys)) CROSS JOIN memories ON memories.key = found
     WHERE {conditions}
 """
@@ -39,7 +43,7 @@ class RecallQuery:
     """The arguments of `Memories.recall`. ``near`` maps vector keys to cosines."""
 
     agent_id: str
-    text: str
+    query: MemoryQuery
     near: Mapping[int, float]
     wanted: Filter
     limit: int
@@ -49,7 +53,7 @@ def recall(connection: sqlite3.Connection, ranker: Bm25Ranker, query: RecallQuer
     """Return the candidates for a query; see `Memories.recall`."""
     wanted, limit = query.wanted, query.limit
     where, parameters = conditions(query.agent_id, wanted)
-    scored = ranker.score(connection, query.agent_id, query.text)
+    scored = ranker.score(connection, query.agent_id, query.query)
     parameters["keys"] = json.dumps(list(query.near))
     cosines: dict[int, float] = {}
     for vector_key, key in connection.execute(_NEAR, parameters):
@@ -70,12 +74,12 @@ def recall(connection: sqlite3.Connection, ranker: Bm25Ranker, query: RecallQuer
         Candidate(
             id=memory_id,
             significance=significance,
-            updated_ms=updated_ms,
+            recent_ms=recent_ms,
             text=score,
             words=length,
             vector=cosines.get(key, 0.0),
         )
-        for (key, memory_id, significance, updated_ms), (score, length) in zip(rows, scores, strict=True)
+        for (key, memory_id, significance, recent_ms), (score, length) in zip(rows, scores, strict=True)
     ]
 
 

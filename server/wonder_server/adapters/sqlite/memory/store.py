@@ -6,23 +6,27 @@ import asyncio
 import dataclasses
 import json
 import sqlite3
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
 
+from wonder_server.adapters.sqlite.connection import Row, load_seals
 from wonder_server.adapters.sqlite.database import Database
 from wonder_server.adapters.sqlite.memory import metadata_index, search, text_index, tokenizer, writes
+from wonder_server.adapters.sqlite.memory.bm25 import Bm25Ranker
 from wonder_server.adapters.sqlite.memory.filter import conditions
-from wonder_server.adapters.sqlite.memory.ranking import Bm25Ranker
 from wonder_server.adapters.sqlite.memory.rows import FIELDS, STORE, locate, memory_of, recoverable
 from wonder_server.adapters.sqlite.memory.schema import MIGRATIONS
 from wonder_server.adapters.sqlite.memory.writes import IndexedText
-from wonder_server.adapters.sqlite.seals import Seals
+from wonder_server.codec.seals import Seals
 from wonder_server.core.errors import WonderError
-from wonder_server.core.memory.records import EVERYTHING, Candidate, Filter, Memory
+from wonder_server.core.idempotency import IdempotencyKey
+from wonder_server.core.memory.queries import MemoryQuery
+from wonder_server.core.memory.ranking import Candidate
+from wonder_server.core.memory.records import EVERYTHING, Filter, Memory
 from wonder_server.logs import logger
-from wonder_server.ports.memories import Entry, Request, Stored, StoredText
+from wonder_server.ports.memories import AnsweredRequest, Entry, Stored, StoredText
 from wonder_server.ports.vectors import NO_LIMIT, Vector
 
 _log = logger("memory")
@@ -31,6 +35,9 @@ _OFF_LOOP_CHARACTERS: Final = 20_000
 """Texts of more characters are tokenized in a thread."""
 _MAX_EMPTY_AGENTS: Final = 100_000
 """Maximum number of agents in the cache of those without memories. A full cache is cleared."""
+
+_MAX_SKIPPED: Final = 10_000
+"""Maximum number of damaged records that the log names."""
 
 _GET: Final = f"""
     SELECT {FIELDS} FROM memories
@@ -59,6 +66,9 @@ class SqliteMemories:
         """Increases with every write of new memories, before the write is queued."""
         self._empty_agents: set[str] = set()
         """Agents without memories and without queued writes of new ones."""
+        self._skipped: set[str] = set()
+        """Messages about damaged records that searches omitted, which are in the log. Only the writer thread
+        uses them."""
 
     @classmethod
     async def open(cls, path: Path | str, *, must_exist: bool = False) -> SqliteMemories:
@@ -66,7 +76,7 @@ class SqliteMemories:
         database, ranker = await Database.open(path, MIGRATIONS, must_exist=must_exist), Bm25Ranker()
         await database.read(lambda connection: text_index.install_functions(connection, ranker.mark_changed))
         await database.write(_rebuild_outdated)
-        seals = await database.read(lambda connection: Seals.load(connection, STORE))
+        seals = await database.read(lambda connection: load_seals(connection, STORE))
         return cls(database, ranker, seals)
 
     @property
@@ -84,34 +94,39 @@ class SqliteMemories:
 
     # --- records ------------------------------------------------------------------------------
 
+    async def answered(self, request: IdempotencyKey) -> AnsweredRequest | None:
+        return await self._database.read(partial(writes.answered_request, request=request))
+
     async def add(
         self,
         agent_id: str,
         entries: Sequence[Entry],
         embedder: str,
         now_ms: int,
-        request: Request | None = None,
+        request: IdempotencyKey | None = None,
     ) -> list[Stored]:
         words = await _indexed_texts(agent_id, [entry.text for entry in entries])
 
         def work(connection: sqlite3.Connection) -> list[Stored]:
             earlier = writes.find_request(connection, agent_id, request)
-            if earlier is not None:
+            if earlier is not None and len(entries) == 1:
                 key = locate(connection, agent_id, earlier, None)
                 return [Stored(memory=writes.read(connection, key), written=False)]
             paired = list(zip(entries, words, strict=True))
             stored = writes.add(connection, agent_id, paired, embedder, now_ms)
-            writes.record_request(connection, agent_id, request, stored[0].memory.id, now_ms)
+            if earlier is None:
+                written_ids = " ".join(item.memory.id for item in stored)
+                writes.record_request(connection, agent_id, request, written_ids, now_ms)
             return stored
 
         self._add_count += 1
         self._empty_agents.discard(agent_id)
         return await self._database.write(work)
 
-    async def get(self, agent_id: str, ids: Sequence[str]) -> list[Memory]:
+    async def get(self, agent_id: str, ids: Sequence[str], *, lenient: bool = False) -> list[Memory]:
         def work(connection: sqlite3.Connection) -> list[Memory]:
             rows = connection.execute(_GET, (agent_id, json.dumps(ids)))
-            found = {row[0]: memory_of(row) for row in rows}
+            found = self._intact(rows) if lenient else {row[0]: memory_of(row) for row in rows}
             return [found[memory_id] for memory_id in ids if memory_id in found]
 
         return await self._database.read(work)
@@ -133,7 +148,7 @@ class SqliteMemories:
         expected_version: int,
         text: StoredText | None,
         embedder: str,
-        request: Request | None = None,
+        request: IdempotencyKey | None = None,
     ) -> Stored:
         [words] = await _indexed_texts(memory.agent_id, [text]) if text else [None]
         self.removal_count += text is not None
@@ -156,7 +171,7 @@ class SqliteMemories:
         memory_id: str,
         expected_version: int | None,
         now_ms: int,
-        request: Request | None = None,
+        request: IdempotencyKey | None = None,
     ) -> Stored | None:
         def work(connection: sqlite3.Connection) -> Stored | None:
             if writes.find_request(connection, agent_id, request) is not None:
@@ -175,7 +190,7 @@ class SqliteMemories:
     async def recall(
         self,
         agent_id: str,
-        query: str,
+        query: MemoryQuery,
         near: Mapping[int, float],
         wanted: Filter,
         limit: int,
@@ -191,7 +206,7 @@ class SqliteMemories:
             if read is None:
                 return found
             rows = connection.execute(_GET, (agent_id, json.dumps(list(read(found)))))
-            memories = {row[0]: memory_of(row) for row in rows}
+            memories = self._intact(rows)
             return [
                 dataclasses.replace(each, memory=memories[each.id]) if each.id in memories else each
                 for each in found
@@ -204,6 +219,18 @@ class SqliteMemories:
             if len(self._empty_agents) >= _MAX_EMPTY_AGENTS:
                 self._empty_agents.clear()
             self._empty_agents.add(agent_id)
+        return found
+
+    def _intact(self, rows: Iterable[Row]) -> dict[str, Memory]:
+        """Return the memories of the rows that are not damaged, by id. Log each damaged one once."""
+        found: dict[str, Memory] = {}
+        for row in rows:
+            try:
+                found[row[0]] = memory_of(row)
+            except WonderError as problem:
+                if str(problem) not in self._skipped and len(self._skipped) < _MAX_SKIPPED:
+                    self._skipped.add(str(problem))
+                    _log.error("damaged_record_skipped", problem=str(problem))
         return found
 
     def is_empty(self, agent_id: str) -> bool:

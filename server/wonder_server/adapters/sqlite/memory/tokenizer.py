@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-import unicodedata
 from typing import Final
+
+from wonder_server.core.content.normal_text import nfkc
 
 MAX_QUERY_CHARACTERS: Final = 8_000
 MAX_QUERY_WORDS: Final = 64
@@ -50,7 +51,7 @@ def query_words(agent_id: str, query: str) -> list[str]:
 
 def words_of(text: str) -> list[str]:
     """Return the words of a text: runs of letters and digits, in lower case."""
-    return _WORD.findall(unicodedata.normalize("NFKC", text).lower())
+    return _WORD.findall(nfkc(text).lower())
 
 
 def agent_prefix(agent_id: str) -> str:

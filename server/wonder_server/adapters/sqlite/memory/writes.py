@@ -22,11 +22,12 @@ from wonder_server.adapters.sqlite.memory.rows import (
     recoverable,
     row_seal,
 )
-from wonder_server.adapters.sqlite.seals import seal
-from wonder_server.core.errors import Reason, error
-from wonder_server.core.memory.records import Memory, fingerprint
+from wonder_server.codec.seals import seal
+from wonder_server.core.errors import Reason, error, not_found
+from wonder_server.core.idempotency import IdempotencyKey, check_fingerprint
+from wonder_server.core.memory.records import Draft, Memory, fingerprint
 from wonder_server.logs import logger
-from wonder_server.ports.memories import Entry, Request, Stored, StoredText
+from wonder_server.ports.memories import AnsweredRequest, Entry, Stored, StoredText
 
 _log = logger("memory")
 
@@ -34,8 +35,8 @@ _INSERT: Final = """
     INSERT INTO memories (
         id, agent_id, type, content, significance, metadata, conversation_id, turn_id, move_id, run_id,
         speaker, ordinal, idempotency_key, fingerprint, created_ms, updated_ms, version,
-        content_ref, size_bytes, supersedes_id, seal
-    ) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?, ?, ?, ?)
+        content_ref, size_bytes, supersedes_id, said_ms, speaker_role, subject, message_id, speaker_id, seal
+    ) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 _EMBED: Final = (
     "INSERT INTO embeddings (memory_key, agent_id, embedder, passage, vector, seal) VALUES (?, ?, ?, ?, ?, ?)"
@@ -48,7 +49,7 @@ _KNOWN: Final = f"""
 """
 _CHANGE: Final = """
     UPDATE memories SET type = ?, significance = ?, metadata = ?, fingerprint = ?, updated_ms = ?,
-        version = ?, archived_ms = ?
+        version = ?, archived_ms = ?, said_ms = ?, subject = ?
     WHERE key = ?
 """
 _CHANGE_TEXT: Final = "UPDATE memories SET content = ?, content_ref = ?, size_bytes = ? WHERE key = ?"
@@ -116,16 +117,20 @@ def change(
             memory.type,
             memory.significance,
             json.dumps(memory.metadata),
-            fingerprint(memory.type, memory.content),
+            fingerprint(memory.type, memory.content, memory.subject),
             memory.updated_ms,
             memory.version,
             memory.archived_ms,
+            None if memory.said_ms == memory.created_ms else memory.said_ms,
+            memory.subject,
             key,
         ),
     )
     link(connection, memory.agent_id, key, memory.contradicts_ids)
     if text is None or words is None:
         _seal(connection, key)
+        if memory.said_ms != old.said_ms:
+            text_index.mark_changed(connection, memory.agent_id, key)
         return Stored(memory=read(connection, key))
     text_index.remove(connection, key)
     _add_unreferenced(connection, old)
@@ -213,38 +218,43 @@ def check_agent_not_deleted(connection: sqlite3.Connection, agent_id: str) -> No
     """Raise AGENT_NOT_FOUND if the agent was deleted."""
     deleted = "SELECT 1 FROM deleted_agents WHERE agent_id = ? AND is_sure"
     if connection.execute(deleted, (agent_id,)).fetchone():
-        raise error(Reason.AGENT_NOT_FOUND, f"Agent {agent_id} was deleted.", field="agent_id")
+        raise not_found(Reason.AGENT_NOT_FOUND, agent_id, field="agent_id", place=": it was deleted")
 
 
-def find_request(connection: sqlite3.Connection, agent_id: str, request: Request | None) -> str | None:
-    """Return the result of an earlier request with this id (a memory's id, or ''), or None.
+def answered_request(connection: sqlite3.Connection, request: IdempotencyKey) -> AnsweredRequest | None:
+    """Return the request with this id and fingerprint; see `AnsweredRequests.answered`."""
+    row = connection.execute(
+        "SELECT agent_id, memory_id, created_ms FROM requests WHERE request_id = ? AND fingerprint = ?",
+        (request.qualified_id, request.fingerprint),
+    ).fetchone()
+    return None if row is None else AnsweredRequest(row[0], tuple(row[1].split()), row[2])
+
+
+def find_request(connection: sqlite3.Connection, agent_id: str, request: IdempotencyKey | None) -> str | None:
+    """Return the result of an earlier request with this id (the ids of memories, or ''), or None.
     REQUEST_ID_REUSED."""
     if request is None:
         return None
     row = connection.execute(
-        "SELECT fingerprint, memory_id FROM requests WHERE agent_id = ? AND request_id = ?",
-        (agent_id, request.id),
+        "SELECT fingerprint, memory_id FROM requests WHERE agent_id = ?1"
+        " AND (request_id = ?2 OR request_id = ?3 AND fingerprint = '') ORDER BY request_id = ?2 DESC",
+        (agent_id, request.qualified_id, request.earlier_id),
     ).fetchone()
     if row is None:
         return None
-    if row[0] != request.fingerprint:
-        raise error(
-            Reason.REQUEST_ID_REUSED,
-            f"The request_id '{request.id}' was used for another request. Choose a new one.",
-            field="request_id",
-        )
+    check_fingerprint(row[0], request)
     return str(row[1])
 
 
 def record_request(
-    connection: sqlite3.Connection, agent_id: str, request: Request | None, memory_id: str, now_ms: int
+    connection: sqlite3.Connection, agent_id: str, request: IdempotencyKey | None, memory_id: str, now_ms: int
 ) -> None:
     """Store the result of a request."""
     if request is not None:
         connection.execute(
             "INSERT INTO requests (agent_id, request_id, fingerprint, memory_id, created_ms)"
             " VALUES (?, ?, ?, ?, ?)",
-            (agent_id, request.id, request.fingerprint, memory_id, now_ms),
+            (agent_id, request.qualified_id, request.fingerprint, memory_id, now_ms),
         )
 
 
@@ -256,8 +266,12 @@ def _known(connection: sqlite3.Connection, agent_id: str, entry: Entry) -> Memor
     if draft.idempotency_key:
         row = connection.execute(_BY_REQUEST, (agent_id, draft.idempotency_key)).fetchone()
     if row is None and draft.unless_known:
-        row = connection.execute(_KNOWN, (agent_id, fingerprint(draft.type, draft.content))).fetchone()
+        row = connection.execute(_KNOWN, (agent_id, _fingerprint(draft))).fetchone()
     return memory_of(row) if row else None
+
+
+def _fingerprint(draft: Draft) -> bytes:
+    return fingerprint(draft.type, draft.content, draft.subject)
 
 
 def _insert(connection: sqlite3.Connection, agent_id: str, entry: Entry, now_ms: int) -> int:
@@ -265,14 +279,15 @@ def _insert(connection: sqlite3.Connection, agent_id: str, entry: Entry, now_ms:
     source = draft.source
     content, reference, size = _content_columns(entry.text)
     metadata = json.dumps(draft.metadata)
-    digest, request = fingerprint(draft.type, draft.content), draft.idempotency_key or None
+    digest, request = _fingerprint(draft), draft.idempotency_key or None
     body = (entry.id, agent_id, draft.type, content.encode(), draft.significance, metadata)
     origin = (
         *(source.conversation_id, source.turn_id, source.move_id, source.run_id),
         *(source.speaker, source.ordinal),
     )
     links = (reference, size, entry.supersedes_id, "", 0, "[]")
-    row = (*body, *origin, now_ms, now_ms, 1, *links, request, digest.hex().upper())
+    later = (draft.said_ms, source.role, draft.subject, source.message_id, source.speaker_id)
+    row = (*body, *origin, now_ms, now_ms, 1, *links, request, digest.hex().upper(), *later)
     key = connection.execute(
         _INSERT,
         (
@@ -295,6 +310,7 @@ def _insert(connection: sqlite3.Connection, agent_id: str, entry: Entry, now_ms:
             reference,
             size,
             entry.supersedes_id,
+            *later,
             row_seal(row),
         ),
     ).lastrowid
@@ -308,7 +324,8 @@ def _index(connection: sqlite3.Connection, new: dict[int, IndexedText]) -> None:
     text_index.refresh_neighbours(connection, new, indexed=False)
     for key, words in new.items():
         text_index.add(connection, key, words.indexed)
-    near = {other for key in new for other in text_index.neighbours(connection, key)}
+    limit = text_index.MAX_UPDATED_NEIGHBOURS
+    near = {other for key in new for other in text_index.neighbours(connection, key, limit)}
     text_index.refresh_neighbours(connection, sorted(near - new.keys()))
 
 
@@ -414,7 +431,8 @@ def _contradicted_key(
 
 def _add_unreferenced(connection: sqlite3.Connection, memory: Memory) -> None:
     if memory.content_ref:
-        connection.execute("INSERT OR IGNORE INTO loose_objects (key) VALUES (?)", (memory.content_ref,))
+        values = memory.content_ref, memory.agent_id
+        connection.execute("INSERT OR IGNORE INTO loose_objects (key, agent_id) VALUES (?, ?)", values)
 
 
 def _remove_unreferenced(connection: sqlite3.Connection, text: StoredText) -> None:

@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Iterable, Sequence
 from functools import partial
 from typing import Final
 
-from wonder_server.adapters.sqlite.seals import Seals
-from wonder_server.adapters.sqlite.shard.row_seals import WITH_ROW_ID, check, with_seal
-from wonder_server.adapters.sqlite.shard.schema import MIGRATIONS, ROW_TABLES
+from wonder_server.adapters.sqlite.shard import archive_objects
+from wonder_server.adapters.sqlite.shard.row_seals import WITH_ROW_ID, check, packed, unpacked, with_seal
+from wonder_server.adapters.sqlite.shard.schema import MIGRATIONS
 from wonder_server.adapters.sqlite.shard.shard import SqliteShard
 from wonder_server.adapters.sqlite.shard.shards import SqliteShards
-from wonder_server.ports.archives import ArchivedRow
+from wonder_server.codec.seals import Seals
+from wonder_server.codec.tables import ROW_TABLES
+from wonder_server.ports.archives import ArchivedRow, RegisteredObject
 
 PAGE: Final = 200
 """Rows per read, so that writes of other actors do not wait long."""
 
 _KEYS: Final = {
+    "actors": ("id", "id"),
     **dict.fromkeys(ROW_TABLES, ("actor", "id")),
     "entries": ("actor", "sequence"),
     "events": ("actor", "sequence"),
     "requests_answered": ("actor", ""),
     "parts": ("root", "hash"),
-    "actors": ("id", "id"),
 }
 """By table: the column that names the owner of a row, and the column for paging; empty reads all rows at
 once."""
@@ -45,25 +48,58 @@ class SqliteArchives:
                 async for page in _pages(shard, table, owner):
                     yield page
 
-    async def restore(self, actor_id: str, lines: Iterable[ArchivedRow]) -> None:
+    async def restore(self, actor_id: str, lines: Iterable[ArchivedRow], epoch: int) -> None:
+        shard = self._shards.of(actor_id)
+
         def write(connection: sqlite3.Connection) -> None:
+            shard.check_epoch(actor_id, epoch)
             known = {table: _columns(connection, table) for table in _KEYS}
             for table, row in lines:
-                row = with_seal(table, row)
+                row = with_seal(table, packed(table, row))
                 columns = [column for column in row if column in known[table]]
+                # The archived answer of a request is the first one. It replaces the copy that belonged to the
+                # conversation meanwhile, and a second answer, which earlier versions stored after archiving.
+                conflict = "REPLACE" if table == "requests_answered" else "IGNORE"
                 connection.execute(
-                    f"INSERT OR IGNORE INTO {table} ({', '.join(columns)})"
+                    f"INSERT OR {conflict} INTO {table} ({', '.join(columns)})"
                     f" VALUES ({', '.join('?' * len(columns))})",
                     [row[column] for column in columns],
                 )
 
-        await self._shards.of(actor_id).database.write(write)
+        await shard.database.write(write)
+
+    async def register(self, registered: RegisteredObject) -> None:
+        shard = self._shards.of(registered.conversation_id)
+
+        def write(connection: sqlite3.Connection) -> None:
+            shard.check_epoch(registered.conversation_id, registered.epoch)
+            archive_objects.insert(connection, registered)
+
+        # Archiving frees space on a full disk.
+        await shard.database.write(write, frees_space=True)
+
+    async def registered(self, conversation_id: str = "") -> list[RegisteredObject]:
+        shards = [self._shards.of(conversation_id)] if conversation_id else self._shards.files
+        found = await asyncio.gather(*(_registered(shard, conversation_id) for shard in shards))
+        return [each for registrations in found for each in registrations]
+
+    async def unregister(self, registered: RegisteredObject) -> None:
+        shard = self._shards.of(registered.conversation_id)
+        await shard.database.write(partial(archive_objects.delete, registered=registered), frees_space=True)
+
+
+async def _registered(shard: SqliteShard, conversation_id: str) -> list[RegisteredObject]:
+    seals = Seals(shard.name, shard.unsealed)
+    return await shard.database.read(
+        lambda connection: archive_objects.intact(connection, seals, conversation_id)
+    )
 
 
 async def _pages(shard: SqliteShard, table: str, owner: str) -> AsyncIterator[list[ArchivedRow]]:
     after: str | int = ""
+    seals = Seals(shard.name, shard.unsealed)
     while True:
-        page = await shard.database.read(partial(_page, shard.seals, table=table, owner=owner, after=after))
+        page = await shard.database.read(partial(_page, seals, table=table, owner=owner, after=after))
         if page:
             yield page
         order = _KEYS[table][1]
@@ -91,7 +127,7 @@ def _page(
     for place, *columns in found.fetchall():
         row = dict(zip(names, columns, strict=True))
         check(seals, table, row, place)
-        lines.append((table, row))
+        lines.append((table, unpacked(table, row)))
     return lines
 
 

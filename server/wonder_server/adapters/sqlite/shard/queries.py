@@ -3,38 +3,44 @@ parameters."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Final
 
-from wonder_server.adapters.sqlite.codec.stored_names import stored_event, stored_path
 from wonder_server.adapters.sqlite.connection import SqlValue
-from wonder_server.adapters.sqlite.shard.schema import COLUMNS, FEW, OPEN
-from wonder_server.core.actor.planner import Planner
-from wonder_server.ports.records import EventQuery, Query
+from wonder_server.adapters.sqlite.shard.schema import FEW, OPEN
+from wonder_server.ports.record_store import EventSelection, RowSelection
+from wonder_server.ports.records import Query
+
+_NO_LIMIT: Final = -1
 
 EVENT_COLUMNS: Final = (
     "actor, sequence, at_ms, name, kind, turn_id, message_id, CAST(data AS BLOB), seal, rowid"
 )
-ROW_COLUMNS: Final = "actor, id, parent, ordinal, status, alias, live, CAST(data AS BLOB), seal, rowid"
+_DATA: Final = "CAST(data AS BLOB)"
+ROW_COLUMNS: Final = f"actor, id, parent, ordinal, status, alias, live, {_DATA}, seal, rowid"
 """The data is read as bytes, so that invalid text reaches the seal check and is reported as damage."""
 
 
-def rows_sql(query: Query, row_type: type) -> tuple[str, list[SqlValue]]:
-    """Return the statement for one page of rows and its values. ``row_type`` is the class of the table's
-    values."""
+def rows_sql(selection: RowSelection) -> tuple[str, list[SqlValue]]:
+    """Return the statement for one page of rows and its values."""
+    query = selection.query
+    if query.text is not None:
+        return _searched_rows_sql(selection)
     where = _Where()
     for column in ("id", "actor", "parent", "alias"):
         where.equals(column, getattr(query, column))
+    where.among("actor", query.actors)
     where.among("status", query.statuses)
-    _add_fields(where, query, row_type)
-    for path, wanted in query.members:
+    _add_columns(where, query, selection.columns)
+    for path, wanted in selection.members:
         where.add(
             "EXISTS (SELECT 1 FROM json_each(data, ?) WHERE json_extract(value, '$.id') = ?)",
-            f"$.{stored_path(row_type, path)}",
+            f"$.{path}",
             wanted,
         )
-    for path, wanted in query.allowed:
-        stored = f"$.{stored_path(row_type, path)}"
+    for path, wanted in selection.allowed:
+        stored = f"$.{path}"
         where.add(
             "(coalesce(json_array_length(data, ?), 0) = 0"
             " OR EXISTS (SELECT 1 FROM json_each(data, ?) WHERE value = ?))",
@@ -43,9 +49,14 @@ def rows_sql(query: Query, row_type: type) -> tuple[str, list[SqlValue]]:
             wanted,
         )
     where.between("created_ms", query.start_ms, query.end_ms)
+    _add_projects(where, query.table, query.projects)
+    if query.by_id:
+        return _rows_by_id(where, selection)
     order = "ordinal" if query.by_ordinal else "created_ms"
-    if query.actor and query.statuses and set(query.statuses) <= set(FEW.get(query.table, ())):
-        # The plus keeps SQLite from using the index of the order, which would read all rows of the actor.
+    is_few = query.actor and query.statuses and set(query.statuses) <= set(FEW.get(query.table, ()))
+    if query.actors or is_few:
+        # The plus keeps SQLite from using the index of the order, which would read all rows of the actor, or
+        # of all actors.
         order = f"+{order}"
     if query.after is not None:
         where.add(f"({order}, id) {'<' if query.newest_first else '>'} (?, ?)", *query.after)
@@ -54,44 +65,105 @@ def rows_sql(query: Query, row_type: type) -> tuple[str, list[SqlValue]]:
         f"SELECT {order}, {ROW_COLUMNS} FROM {query.table} WHERE {where} "
         f"ORDER BY {order} {direction}, id {direction} LIMIT ?"
     )
-    return sql, [*where.values, query.limit]
+    return sql, [*where.values, selection.limit or _NO_LIMIT]
 
 
-def _add_fields(where: _Where, query: Query, row_type: type) -> None:
-    """Add the conditions for fields of the value, and the one that selects the index of open rows."""
+def _rows_by_id(where: _Where, selection: RowSelection) -> tuple[str, list[SqlValue]]:
+    """Return the statement for a page in the order of ids, which the index of ids has."""
+    query = selection.query
+    if query.after is not None:
+        where.add(f"id {'<' if query.newest_first else '>'} ?", query.after[1])
+    sql = (
+        f"SELECT 0, {ROW_COLUMNS} FROM {query.table} WHERE {where} "
+        f"ORDER BY id {'DESC' if query.newest_first else 'ASC'} LIMIT ?"
+    )
+    return sql, [*where.values, selection.limit or _NO_LIMIT]
+
+
+def _searched_rows_sql(selection: RowSelection) -> tuple[str, list[SqlValue]]:
+    """Return the statement for the rows of an actor or of all in which a text is searched.
+
+    A row that other filters exclude has no data instead of being left out. So the limit is one of rows read:
+    a filter that few rows meet would make one statement read all rows.
+    """
+    query = selection.query
+    wanted, place = _Where(), _Where()
+    for column in ("id", "parent", "alias"):
+        wanted.equals(column, getattr(query, column))
+    wanted.among("status", query.statuses)
+    wanted.between("created_ms", query.start_ms, query.end_ms)
+    _add_projects(wanted, query.table, query.projects)
+    place.equals("actor", query.actor)
+    place.among("actor", query.actors)
+    order = "0" if query.by_id else "ordinal" if query.by_ordinal else "created_ms"
+    sign, direction = ("<", "DESC") if query.newest_first else (">", "ASC")
+    if query.after is not None and query.by_id:
+        place.add(f"id {sign} ?", query.after[1])
+    elif query.after is not None:
+        place.add(f"({order}, id) {sign} (?, ?)", *query.after)
+    columns = ROW_COLUMNS.replace(_DATA, f"CASE WHEN {wanted} THEN {_DATA} END")
+    ordered = f"id {direction}" if query.by_id else f"{order} {direction}, id {direction}"
+    sql = f"SELECT {order}, {columns} FROM {query.table} WHERE {place} ORDER BY {ordered} LIMIT ?"
+    return sql, [*wanted.values, *place.values, selection.limit or _NO_LIMIT]
+
+
+def _add_columns(where: _Where, query: Query, columns: Sequence[tuple[str, str | tuple[str, ...]]]) -> None:
+    """Add the conditions for filter columns, and the one that selects the index of open rows."""
     still_open = OPEN.get(query.table, ())
     is_open = bool(query.statuses) and set(query.statuses) <= set(still_open)
     if is_open:
         # SQLite uses a partial index only for a condition with the text of the index.
         where.add(f"status IN ({', '.join(map(repr, still_open))})")
-    columns = COLUMNS.get(query.table, {})
-    for path, wanted in query.fields:
+    for column, wanted in columns:
         if isinstance(wanted, tuple):
-            column = columns.get(path, f"json_extract(data, '$.{stored_path(row_type, path)}')")
             where.among(column, wanted)
             where.add(f"{column} <> ''")
-        elif path in columns and wanted and not is_open:
-            where.equals(columns[path], wanted)
-        elif path in columns:
-            # The plus disables the column's index: either few rows are open, or nearly all rows match.
-            where.add(f"+{columns[path]} = ?", wanted)
+        elif wanted and not is_open:
+            where.equals(column, wanted)
+        elif not wanted and not is_open:
+            # SQLite uses a partial index only for a condition with the text of the index.
+            where.add(f"{column} = ''")
         else:
-            where.add("coalesce(json_extract(data, ?), '') = ?", f"$.{stored_path(row_type, path)}", wanted)
+            # The plus disables the column's index: few rows are open.
+            where.add(f"+{column} = ?", wanted)
 
 
-def events_sql(planner: Planner, query: EventQuery) -> tuple[str, list[SqlValue]]:
+_PROJECT_COLUMNS: Final = {"conversations": "parent", "gates": "parent", "runs": "project_id"}
+"""Tables whose rows name their project, and the column. Other rows belong to the project of their actor."""
+
+
+def _add_projects(where: _Where, table: str, projects: frozenset[str] | None) -> None:
+    """Require that the row or event belongs to one of these projects. The list is one bound value, since an
+    access scope can have more projects than a statement can have values."""
+    if projects is None:
+        return
+    wanted, listed = json.dumps(sorted(projects)), "IN (SELECT value FROM json_each(?))"
+    if table in _PROJECT_COLUMNS:
+        where.add(f"{_PROJECT_COLUMNS[table]} {listed}", wanted)
+        return
+    owners = (
+        f"EXISTS (SELECT 1 FROM {owner} AS owner WHERE owner.actor = {table}.actor"
+        f" AND owner.id = owner.actor AND owner.{_PROJECT_COLUMNS[owner]} {listed})"
+        for owner in ("conversations", "runs")
+    )
+    where.add(f"({' OR '.join(owners)})", wanted, wanted)
+
+
+def events_sql(selection: EventSelection) -> tuple[str, list[SqlValue]]:
     """Return the statement for one page of events and its values."""
+    query, prefix = selection.query, selection.prefix
     where = _Where()
     where.equals("actor", query.actor)
     if not query.actor:
         # SQLite uses a partial index only for a condition with the text of the index, so no value is bound.
-        where.add(f"substr(actor, 1, {len(planner.prefix) + 1}) = '{planner.prefix}_'")
+        where.add(f"substr(actor, 1, {len(prefix)}) = '{prefix}'")
     if query.after_sequence:
         where.add("sequence > ?", query.after_sequence)
-    where.among("name", [stored_event(planner.kind, name)[0] for name in query.names])
+    where.among("name", selection.names)
     where.equals("turn_id", query.turn_id)
     if query.project_id:
         where.add("actor IN (SELECT actor FROM conversations WHERE parent = ?)", query.project_id)
+    _add_projects(where, "events", query.projects)
     where.between("at_ms", query.start_ms, query.end_ms)
     if query.actor:
         if query.after is not None:
@@ -106,11 +178,17 @@ def events_sql(planner: Planner, query: EventQuery) -> tuple[str, list[SqlValue]
 
 
 def heads_sql(actors: Sequence[str]) -> tuple[str, list[SqlValue]]:
-    """Return the statement for the heads of these actors (id, sequence, time, executions) and its values."""
+    """Return the statement for the heads of these actors (id, sequence, time, executions) and its values.
+
+    A compact run has neither events nor executions yet. Its last journal entry ended it and has the time of
+    its last event, and its row has the number of its executions as ordinal.
+    """
     sql = (
         "SELECT id, event_head,"
-        " coalesce((SELECT at_ms FROM events WHERE actor = actors.id AND sequence = event_head), 0),"
-        " coalesce((SELECT max(ordinal) FROM executions WHERE actor = actors.id), 0)"
+        " coalesce(iif(brief, (SELECT at_ms FROM entries WHERE actor = actors.id AND sequence = entry_head),"
+        " (SELECT at_ms FROM events WHERE actor = actors.id AND sequence = event_head)), 0),"
+        " coalesce(iif(brief, (SELECT ordinal FROM runs WHERE actor = actors.id AND id = actors.id),"
+        " (SELECT max(ordinal) FROM executions WHERE actor = actors.id)), 0)"
         f" FROM actors WHERE id IN ({', '.join('?' * len(actors))})"
     )
     return sql, list(actors)

@@ -1,58 +1,25 @@
 """The schema of a shard: ``shards/NN.db``.
 
-All row tables have the same columns, so one statement writes them all: the owner (``actor``), the parent row
-(``parent``), another name (``alias``), the position (``ordinal``, ``created_ms``), and the value as JSON.
-Other fields that queries filter by have columns of their own (`COLUMNS`).
+`codec.tables` describes the columns that a commit writes. Migrations add indexes, the
+epochs of shards and the accounts of agents.
 
 A released migration never changes, because data folders have applied it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
-from wonder_server.adapters.sqlite.shard.usage_seals import COLUMNS as _SUMS
-from wonder_server.adapters.sqlite.shard.usage_seals import PRIME, SUM_OF_NEW, SUM_OF_ROW
-
-_FIRST_TABLES = (
-    "conversations",
-    "turns",
-    "messages",
-    "moves",
-    "works",
-    "requests",
-    "operations",
-    "runs",
-    "tokens",
-    "executions",
-    "context",
+from wonder_server.codec.tables import (
+    FIRST_TABLES,
+    SEALED,
+    SEALED_BY_KEY,
+    TABLES_OF_ACCOUNTS,
+    TABLES_OF_WORKFLOWS,
 )
-_TABLES_OF_WORKFLOWS = ("forks", "gates", "signals")
-_TABLES_OF_ACCOUNTS = ("charges",)
-
-ROW_TABLES: Final = (*_FIRST_TABLES, *_TABLES_OF_WORKFLOWS, *_TABLES_OF_ACCOUNTS)
-
-INTERNED_TABLES: Final = frozenset(
-    {"works", "requests", "operations", "runs", "executions", "context", "forks", "signals"}
-)
-"""Tables whose long values are stored as parts (see `codec.interning`)."""
-
-SHARED: Final = ""
-"""The root of parts that every root may refer to: those of the pinned definitions of runs. Runs are many, and
-each is its own root. Conversations keep their own parts, so that an archive of one is complete."""
-
-COLUMNS: Final[dict[str, dict[str, str]]] = {
-    "runs": {
-        "scope.project_id": "project_id",
-        "workflow_id": "workflow_id",
-        "workflow_ref": "workflow_ref",
-        "parent.actor_id": "parent_actor",
-    },
-    "conversations": {"called_by": "called_by"},
-    "charges": {name: name for name in _SUMS},
-}
-"""Additional columns of a table, by the path of their value in the row's value. The first write of a row sets
-them; they never change."""
+from wonder_server.codec.usage_seals import COLUMNS, PRIME, sum_sql
+from wonder_server.codec.usage_seals import FIRST_COLUMNS as _SUMS
 
 OPEN: Final[dict[str, tuple[str, ...]]] = {"runs": ("running", "waiting"), "gates": ("pending",)}
 """Statuses of open rows, for tables where few of many rows are open. These rows have an index of their
@@ -299,14 +266,6 @@ CREATE INDEX events_by_time ON events (at_ms, actor, sequence) WHERE substr(acto
 same few pages. In key order each row changed a page of its own, and rows above a quarter of a page had
 overflow pages. The change halved the cost of SQLite per turn."""
 
-SEALED: Final = (*_FIRST_TABLES, *_TABLES_OF_WORKFLOWS, "entries", "events")
-"""Tables whose rows have a seal (see `seals`) and a rowid that decides whether they may lack one. Charges are
-never kept, parts are named by the hash of their content, and accounts have another kind of seal
-(`usage_seals`)."""
-
-SEALED_BY_KEY: Final = ("actors", "requests_answered")
-"""Tables in key order. If such a table has rows older than seals, each of its rows may lack one."""
-
 _SEALS = f"""
 {"".join(f"ALTER TABLE {table} ADD COLUMN seal INTEGER;" for table in (*SEALED, *SEALED_BY_KEY))}
 CREATE TABLE unsealed (name TEXT PRIMARY KEY, upto INTEGER NOT NULL) WITHOUT ROWID;
@@ -318,31 +277,100 @@ CREATE TABLE unsealed (name TEXT PRIMARY KEY, upto INTEGER NOT NULL) WITHOUT ROW
 }
 """
 
-_SEALED_ACCOUNTS = f"""
-ALTER TABLE accounts ADD COLUMN seal INTEGER;
-UPDATE accounts SET seal = (seal_of('accounts', agent) + {SUM_OF_ROW}) % {PRIME};
-ALTER TABLE charges ADD COLUMN seal INTEGER;
+
+def _sealing_trigger(sums: Sequence[str]) -> str:
+    """Return the trigger that adds a charge to the sums of its account and to its seal."""
+    more = sum_sql("NEW.", sums)
+    return f"""
 DROP TRIGGER charges_add_up;
 CREATE TRIGGER charges_add_up BEFORE INSERT ON charges BEGIN
-    INSERT INTO accounts (agent, {", ".join(_SUMS)}, seal)
-    VALUES (NEW.parent, {", ".join(f"NEW.{name}" for name in _SUMS)}, (NEW.seal + {SUM_OF_NEW}) % {PRIME})
+    INSERT INTO accounts (agent, {", ".join(sums)}, seal)
+    VALUES (NEW.parent, {", ".join(f"NEW.{name}" for name in sums)}, (NEW.seal + {more}) % {PRIME})
     ON CONFLICT (agent) DO UPDATE SET
-        {", ".join(f"{name} = {name} + excluded.{name}" for name in _SUMS)},
-        seal = (seal + {SUM_OF_NEW}) % {PRIME};
+        {", ".join(f"{name} = {name} + excluded.{name}" for name in sums)},
+        seal = (seal + {more}) % {PRIME};
     SELECT RAISE(IGNORE);
 END;
+"""
+
+
+_SEALED_ACCOUNTS = f"""
+ALTER TABLE accounts ADD COLUMN seal INTEGER;
+UPDATE accounts SET seal = (seal_of('accounts', agent) + {sum_sql("", _SUMS)}) % {PRIME};
+ALTER TABLE charges ADD COLUMN seal INTEGER;
+{_sealing_trigger(_SUMS)}
 """
 """A charge is added to the seal of its account together with the sums. No seal is computed from stored sums,
 so a damaged account stays recognizable after the next charge."""
 
+_ROOT_RUNS = """
+CREATE INDEX runs_root ON runs (created_ms, id) WHERE parent_actor = '';
+CREATE INDEX runs_root_by_project ON runs (project_id, created_ms, id) WHERE parent_actor = '';
+"""
+"""Runs without a parent, which lists show unless a client asks for others. Each turn starts two runs, so a
+list of 48,000 runs read them all to find none without a parent: 36 ms."""
+
+_EPOCHS = """
+ALTER TABLE entries ADD COLUMN epoch INTEGER NOT NULL DEFAULT 0;
+CREATE TABLE epochs (
+    shard INTEGER PRIMARY KEY,
+    epoch INTEGER NOT NULL
+);
+"""
+"""The epoch of each shard in this file, and of each journal entry the epoch under which it was written.
+Entries of earlier versions have epoch 0."""
+
+
+_PACKED = "SELECT 1;"
+"""Changes nothing. Values may be packed from here on (see `codec.packing`), and the entries of a
+commit are one row of the journal (see `codec.journal_rows`). Versions that cannot read them refuse the
+store."""
+
+_REFERRING = "SELECT 1;"
+"""Changes nothing. Values may refer to messages from here on (see `codec.message_texts`). Versions that
+cannot resolve the references refuse the store."""
+
+_ARCHIVE_OBJECTS = """
+CREATE TABLE archive_objects (
+    key           TEXT    NOT NULL,
+    epoch         INTEGER NOT NULL,
+    conversation  TEXT    NOT NULL,
+    archived_ms   INTEGER NOT NULL,
+    registered_ms INTEGER NOT NULL,
+    seal          INTEGER NOT NULL,
+    PRIMARY KEY (key, epoch)
+) WITHOUT ROWID;
+"""
+"""Objects that archiving is about to write (see `archive_objects`). An object without a conversation that
+names it is found here."""
+
+_ITEMIZED = f"""
+{
+    "".join(
+        f"ALTER TABLE {table} ADD COLUMN {name} INTEGER NOT NULL DEFAULT 0;"
+        for table in ("accounts", "charges")
+        for name in COLUMNS[len(_SUMS) :]
+    )
+}
+{_sealing_trigger(COLUMNS)}
+"""
+"""Sums of cached and reasoning tokens. Those of older usage are 0, which changes no seal. Code of this
+version names all columns, so earlier versions, which would leave the new ones out, refuse the store."""
+
 MIGRATIONS: tuple[tuple[str, str], ...] = (
-    ("0001_shard", _rows(_FIRST_TABLES) + _INDEXES + _REST),
-    ("0002_workflows", _rows(_TABLES_OF_WORKFLOWS) + _WORKFLOWS),
+    ("0001_shard", _rows(FIRST_TABLES) + _INDEXES + _REST),
+    ("0002_workflows", _rows(TABLES_OF_WORKFLOWS) + _WORKFLOWS),
     ("0003_rooms", _LIFECYCLE),
     ("0004_listed_events", _LISTED_EVENTS),
-    ("0005_accounts", _rows(_TABLES_OF_ACCOUNTS) + _ACCOUNTS),
+    ("0005_accounts", _rows(TABLES_OF_ACCOUNTS) + _ACCOUNTS),
     ("0006_brief", _COMPACT_RUNS),
     ("0007_appended", _APPENDED),
     ("0008_seals", _SEALS),
     ("0009_sealed_accounts", _SEALED_ACCOUNTS),
+    ("0010_root_runs", _ROOT_RUNS),
+    ("0011_epochs", _EPOCHS),
+    ("0012_packed", _PACKED),
+    ("0013_message_references", _REFERRING),
+    ("0014_archive_objects", _ARCHIVE_OBJECTS),
+    ("0015_itemized_accounts", _ITEMIZED),
 )

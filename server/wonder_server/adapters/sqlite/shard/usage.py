@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 from wonder_server.adapters.sqlite.shard.shard import SqliteShard
 from wonder_server.adapters.sqlite.shard.shards import SqliteShards
-from wonder_server.adapters.sqlite.shard.usage_seals import COLUMNS, verified_account
+from wonder_server.codec.seals import Seals
+from wonder_server.codec.usage_seals import COLUMNS, verified_account
 from wonder_server.core.budget import Account, add_accounts
 from wonder_server.core.errors import WonderError
-from wonder_server.core.ids import in_shard
 from wonder_server.logs import logger
 
 _log = logger("store")
@@ -24,8 +24,7 @@ class SqliteAccounts:
         self._shards = shards
 
     async def accounts(self, agent_ids: Sequence[str], *, lenient: bool = False) -> dict[str, Account]:
-        shards = (self._shards.of(in_shard("conv_0", index)) for index in range(self._shards.count))
-        found = await asyncio.gather(*(_read_accounts(shard, agent_ids) for shard in shards))
+        found = await asyncio.gather(*(_read_accounts(shard, agent_ids) for shard in self._shards.files))
         parts = [part for each in found for part in each]
         lost: set[str] = set()
         for agent_id, part in parts:
@@ -50,11 +49,13 @@ async def _read_accounts(
         f" WHERE agent IN ({', '.join('?' * len(agent_ids))})"
     )
 
+    seals = Seals(shard.name, shard.unsealed)
+
     def read(connection: sqlite3.Connection) -> list[tuple[str, Account | WonderError]]:
         found: list[tuple[str, Account | WonderError]] = []
         for agent_id, seal, *sums in connection.execute(sql, list(agent_ids)).fetchall():
             try:
-                found.append((agent_id, verified_account(shard.seals, agent_id, sums, seal)))
+                found.append((agent_id, verified_account(seals, agent_id, sums, seal)))
             except WonderError as problem:
                 found.append((agent_id, problem))
         return found

@@ -11,6 +11,8 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from wonder_server.core.content.parts import files_in
+from wonder_server.core.conversation.context.result_excerpts import excerpt_text
 from wonder_server.core.conversation.context.tool_output import without_copies
 from wonder_server.core.conversation.model.values import ToolResult
 from wonder_server.core.json_types import JsonDict, JsonValue
@@ -32,8 +34,9 @@ class Dialect:
 
     - ``resume(request, raw, results)`` appends the assistant's message and the results of its tool calls.
       Without results a notice follows.
-    - ``notice(request, text)`` appends a notice about an asynchronous result.
-    - ``wrap_up(request, note)`` forbids tools and appends a note.
+    - ``notice(request, text)`` appends a notice of the platform, with the role of the user: many providers
+      accept a system message only at the beginning.
+    - ``forbid_tools(request)`` keeps the tools and forbids their use.
     - ``insert_notice(request, head, text)`` adds a notice after the first ``head`` messages, or to the
       instructions if the format has a field for them.
     """
@@ -41,7 +44,7 @@ class Dialect:
     format: RequestFormat
     resume: Callable[[Request, JsonDict, Sequence[ToolResult]], Request]
     notice: Callable[[Request, str], Request]
-    wrap_up: Callable[[Request, str], Request]
+    forbid_tools: Callable[[Request], Request]
     insert_notice: Callable[[Request, int, str], Request]
 
     @property
@@ -54,9 +57,24 @@ class Dialect:
         messages = request.get(self.messages)
         return isinstance(messages, list) and all(isinstance(each, dict) for each in messages)
 
+    def wrap_up(self, request: Request, note: str) -> Request:
+        """Return the request with tools forbidden and with ``note`` as its last notice."""
+        return self.forbid_tools(self.notice(request, note))
+
 
 def result_text(result: ToolResult) -> str:
-    """Return a tool's result as text for the model."""
+    """Return a tool's result as text for the model: all of it, or its excerpt."""
+    text = whole_result_text(result)
+    return text if result.excerpt is None else excerpt_text(text, result.excerpt)
+
+
+def result_files(result: ToolResult) -> list[JsonDict]:
+    """Return the images and files in a tool's result, which the model gets beside the text."""
+    return files_in(result.result) if result.success else []
+
+
+def whole_result_text(result: ToolResult) -> str:
+    """Return a tool's result as text, however large."""
     if result.success:
         value = without_copies(result.result)
         return value if isinstance(value, str) else _json(value)
@@ -69,23 +87,22 @@ def _json(value: JsonValue) -> str:
 
 def _openai_resume(request: Request, raw: JsonDict, results: Sequence[ToolResult]) -> Request:
     answers = [
-        {"role": "tool", "tool_call_id": result.tool_call_id, "content": result_text(result)}
+        {
+            "role": "tool",
+            "tool_call_id": result.tool_call_id,
+            "content": openai_chat.FORMAT.write_result(result_text(result), result_files(result)),
+        }
         for result in results
     ]
     return {**request, "messages": [*request.get("messages", []), raw, *answers]}
 
 
 def _openai_notice(request: Request, text: str) -> Request:
-    # Use the user's role: many providers accept a system message only at the beginning.
     return {**request, "messages": [*request.get("messages", []), {"role": "user", "content": text}]}
 
 
-def _openai_wrap_up(request: Request, note: str) -> Request:
-    messages = [*request.get("messages", []), {"role": "system", "content": note}]
-    wrapped = {**request, "messages": messages}
-    if wrapped.get("tools"):
-        wrapped["tool_choice"] = "none"
-    return wrapped
+def _openai_forbid_tools(request: Request) -> Request:
+    return {**request, "tool_choice": "none"} if request.get("tools") else request
 
 
 def _anthropic_resume(request: Request, raw: JsonDict, results: Sequence[ToolResult]) -> Request:
@@ -93,7 +110,7 @@ def _anthropic_resume(request: Request, raw: JsonDict, results: Sequence[ToolRes
         {
             "type": "tool_result",
             "tool_use_id": result.tool_call_id,
-            "content": result_text(result),
+            "content": anthropic_messages.FORMAT.write_result(result_text(result), result_files(result)),
             **({} if result.success else {"is_error": True}),
         }
         for result in results
@@ -118,12 +135,9 @@ def _anthropic_notice(request: Request, text: str) -> Request:
     return {**request, "messages": messages}
 
 
-def _anthropic_wrap_up(request: Request, note: str) -> Request:
-    wrapped = _anthropic_notice(request, note)
-    if wrapped.get("tools"):
-        # Keep the tools: the provider rejects a request whose history uses missing tools.
-        wrapped["tool_choice"] = {"type": "none"}
-    return wrapped
+def _anthropic_forbid_tools(request: Request) -> Request:
+    # Keep the tools: the provider rejects a request whose history uses missing tools.
+    return {**request, "tool_choice": {"type": "none"}} if request.get("tools") else request
 
 
 def _responses_resume(request: Request, raw: JsonDict, results: Sequence[ToolResult]) -> Request:
@@ -131,7 +145,11 @@ def _responses_resume(request: Request, raw: JsonDict, results: Sequence[ToolRes
     if request.get("store") is False:
         items = _unstored(items)
     answers = [
-        {"type": "function_call_output", "call_id": result.tool_call_id, "output": result_text(result)}
+        {
+            "type": "function_call_output",
+            "call_id": result.tool_call_id,
+            "output": openai_responses.FORMAT.write_result(result_text(result), result_files(result)),
+        }
         for result in results
     ]
     return {**request, "input": [*_input(request), *items, *answers]}
@@ -151,13 +169,6 @@ def _unstored(items: list[JsonValue]) -> list[JsonValue]:
 
 def _responses_notice(request: Request, text: str) -> Request:
     return {**request, "input": [*_input(request), {"role": "user", "content": text}]}
-
-
-def _responses_wrap_up(request: Request, note: str) -> Request:
-    wrapped = {**request, "input": [*_input(request), {"role": "system", "content": note}]}
-    if wrapped.get("tools"):
-        wrapped["tool_choice"] = "none"
-    return wrapped
 
 
 def _input(request: Request) -> list[JsonValue]:
@@ -180,13 +191,19 @@ def _function_response(calls: list[JsonDict], position: int, result: ToolResult)
     by_id = (call for call in calls if call.get("id") == result.tool_call_id)
     # Calls without ids are matched by position: results have the order of the calls.
     call = next(by_id, calls[position] if position < len(calls) else {})
-    failure = {"code": result.code, "message": result.message, "retriable": result.retriable}
+    shown: JsonValue
+    if result.excerpt is not None:
+        shown = result_text(result)
+    elif result.success:
+        shown = without_copies(result.result)
+    else:
+        shown = {"code": result.code, "message": result.message, "retriable": result.retriable}
     response = {
         **({"id": call["id"]} if call.get("id") else {}),
         "name": call.get("name", ""),
-        "response": {"output": without_copies(result.result)} if result.success else {"error": failure},
+        "response": {"output" if result.success else "error": shown},
     }
-    return {"functionResponse": response}
+    return {"functionResponse": gemini.with_files(response, result_files(result))}
 
 
 def _gemini_notice(request: Request, text: str) -> Request:
@@ -195,11 +212,10 @@ def _gemini_notice(request: Request, text: str) -> Request:
     return {**request, "contents": [*_list(request.get("contents")), notice]}
 
 
-def _gemini_wrap_up(request: Request, note: str) -> Request:
-    wrapped = _gemini_notice(request, note)
-    if wrapped.get("tools"):
-        wrapped["toolConfig"] = {"functionCallingConfig": {"mode": "NONE"}}
-    return wrapped
+def _gemini_forbid_tools(request: Request) -> Request:
+    if not request.get("tools"):
+        return request
+    return {**request, "toolConfig": {"functionCallingConfig": {"mode": "NONE"}}}
 
 
 def _list(value: JsonValue) -> list[JsonValue]:
@@ -233,23 +249,33 @@ DIALECTS: dict[str, Dialect] = {
     each.format.name: each
     for each in (
         Dialect(
-            openai_chat.FORMAT, _openai_resume, _openai_notice, _openai_wrap_up, _insert_in_list("messages")
+            openai_chat.FORMAT,
+            _openai_resume,
+            _openai_notice,
+            _openai_forbid_tools,
+            _insert_in_list("messages"),
         ),
         Dialect(
             openai_responses.FORMAT,
             _responses_resume,
             _responses_notice,
-            _responses_wrap_up,
+            _openai_forbid_tools,
             _insert_in_list("input"),
         ),
         Dialect(
             anthropic_messages.FORMAT,
             _anthropic_resume,
             _anthropic_notice,
-            _anthropic_wrap_up,
+            _anthropic_forbid_tools,
             _anthropic_insert,
         ),
-        Dialect(gemini.FORMAT, _gemini_resume, _gemini_notice, _gemini_wrap_up, _gemini_insert),
+        Dialect(
+            gemini.FORMAT,
+            _gemini_resume,
+            _gemini_notice,
+            _gemini_forbid_tools,
+            _gemini_insert,
+        ),
     )
 }
 """The dialect of each request format, by the format's name."""
@@ -260,3 +286,19 @@ def dialect_of(request_format: str) -> Dialect:
     accept it.
     """
     return DIALECTS.get(request_format, DIALECTS[FALLBACK.name])
+
+
+def wrap_up_by_system_message(request: Request, request_format: str, note: str) -> Request:
+    """Return the request with tools forbidden and with ``note``, as turns with the rules 0 have it: in the
+    formats of OpenAI the note is a system message at the end.
+    """
+    dialect = dialect_of(request_format)
+    if dialect.format is openai_responses.FORMAT:
+        messages = _input(request)
+    elif dialect.format is openai_chat.FORMAT:
+        messages = request.get("messages", [])
+    else:
+        return dialect.wrap_up(request, note)
+    return dialect.forbid_tools(
+        {**request, dialect.messages: [*messages, {"role": "system", "content": note}]}
+    )

@@ -7,17 +7,21 @@ a workflow need not know the format of its request. A workflow may also give the
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from wonder_server.core.content.parts import stand_in
 from wonder_server.core.json_types import JsonDict, JsonValue
-from wonder_server.core.token_estimates import text_tokens
+from wonder_server.core.token_estimates import FILE_KEY, file_tokens, text_tokens
 
 SOURCES = ("persona", "memory", "turn", "artifact", "repository", "tool", "active_turn", "message")
 MAX_BLOCKS = 2000
 EXCERPT = 200
-_TEXT_KEYS = frozenset({"content", "text", "system", "instructions", "input", "description"})
+_TEXT_KEYS = frozenset({"content", "text", "system", "instructions", "input", "description", FILE_KEY})
 """Keys of text for the model. Other keys hold settings or ids."""
+
+_TOOL = re.compile(r"/tools/\d+/")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +37,18 @@ class Block:
     source_id: str
     excerpt: str
     tokens: int
+
+
+def with_turn_ids(hook_input: JsonDict) -> JsonDict:
+    """Return the input of an assembly whose messages in threads name their turns, for ``sources``.
+
+    The input of a turn lacks them: its messages are then those of the request, and are stored once.
+    """
+    turns = [
+        {**turn, "thread": [{**message, "turn_id": turn["turn_id"]} for message in turn["thread"]]}
+        for turn in hook_input["recent_turns"]
+    ]
+    return {**hook_input, "recent_turns": turns}
 
 
 def blocks(request: JsonDict, sources: JsonValue) -> list[Block]:
@@ -67,10 +83,38 @@ def blocks(request: JsonDict, sources: JsonValue) -> list[Block]:
     for path, text in texts:
         is_content = text and path.rpartition("/")[2] in _TEXT_KEYS and path not in covered
         if is_content and len(found) < MAX_BLOCKS:
+            kind, source_id = _tool_of(path, found)
             found.append(
-                Block(path=path, source="", source_id="", excerpt=text[:EXCERPT], tokens=text_tokens(text))
+                Block(
+                    path=path,
+                    source=kind,
+                    source_id=source_id,
+                    excerpt=text[:EXCERPT],
+                    tokens=_tokens(request, path, text),
+                )
             )
     return found
+
+
+def _tokens(request: JsonDict, path: str, text: str) -> int:
+    """Return the estimated tokens of the text, or of the file, at ``path``."""
+    if not path.endswith(f"/{FILE_KEY}"):
+        return text_tokens(text)
+    value: JsonValue = request
+    for step in path.split("/")[1:]:
+        value = (
+            value[int(step)] if isinstance(value, list) else value[step.replace("~1", "/").replace("~0", "~")]
+        )
+    return file_tokens(value)
+
+
+def _tool_of(path: str, found: list[Block]) -> tuple[str, str]:
+    """Return the source of a text inside a tool, such as a parameter's description; two "" for others."""
+    if (inside := _TOOL.match(path)) is not None:
+        for block in found:
+            if block.source == "tool" and block.path.startswith(inside[0]):
+                return block.source, block.source_id
+    return "", ""
 
 
 def _path_of(texts: list[tuple[str, str]], text: str, used: set[str]) -> str | None:
@@ -85,6 +129,8 @@ def _path_of(texts: list[tuple[str, str]], text: str, used: set[str]) -> str | N
 def _texts(value: JsonValue, path: str) -> Iterator[tuple[str, str]]:
     if isinstance(value, str):
         yield path, value
+    elif isinstance(value, dict) and isinstance(value.get(FILE_KEY), dict):
+        yield f"{path}/{FILE_KEY}", stand_in(value[FILE_KEY])
     elif isinstance(value, dict):
         for key, item in value.items():
             yield from _texts(item, f"{path}/{key.replace('~', '~0').replace('/', '~1')}")

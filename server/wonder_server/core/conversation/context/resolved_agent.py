@@ -144,4 +144,5 @@ def _overhead_tokens(agent: PinnedAgent) -> int:
         + sum(
             text_tokens(tool.spec.description) + json_tokens(tool.spec.input_schema) for tool in agent.tools
         )
+        + (json_tokens(persona.output_schema) if persona.output_schema else 0)
     )

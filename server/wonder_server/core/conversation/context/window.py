@@ -2,9 +2,9 @@
 
 The limit of a request is `ContextWindow.threshold` of the model's context window. Three steps enforce it:
 
-    before assembly   `truncate_history` keeps the newest messages that fit; with the strategy ``summarize``,
+    before assembly   `context.history` keeps the newest turns that fit; with the strategy ``summarize``,
                       a summary replaces the omitted ones (`planning.summarization`)
-    before each call  `trim_request`, since an assembly may add more and tool results enlarge a request
+    before each call  `context.fitting`, since an assembly may add more and tool results enlarge a request
     after rejection   the provider counts differently and rejects the request as too long: one retry with
                       `RETRY_SHARE` of its size
 
@@ -13,14 +13,17 @@ Counts are estimates (`core/token_estimates.py`). If the model's limit is unknow
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
 
+from wonder_server.core.content.parts import content_tokens
 from wonder_server.core.conversation.context.dialects import dialect_of
 from wonder_server.core.conversation.context.resolved_agent import resolve_agent
+from wonder_server.core.conversation.model.event_payloads import HistoryTruncation
 from wonder_server.core.conversation.model.state import ConversationState
-from wonder_server.core.conversation.model.values import HistoryTruncation, Message, Summary, Turn
+from wonder_server.core.conversation.model.values import Message, Summary, Turn
 from wonder_server.core.definitions.specs import PinnedAgent, WindowStrategy
 from wonder_server.core.errors import Fault
 from wonder_server.core.json_types import JsonDict, JsonValue
@@ -48,12 +51,23 @@ def earlier_messages(state: ConversationState, turn: Turn, agent: PinnedAgent) -
     """Return the messages of the recent turns, oldest first, that the agent sees and no summary covers."""
     limit = agent.persona.recent_turns_limit
     after = reset_ordinal(state)
-    turns = [each for each in state.turns.values() if after < each.ordinal < turn.ordinal]
+    turns = [each for each in turns_of_earlier_builds(state) if after < each.ordinal < turn.ordinal]
     turns = [each for each in turns if state.messages.get(each.id)][-limit:] if limit > 0 else []
     covered = covered_ordinal(state, agent)
     messages = [m for each in turns for m in state.messages[each.id] if m.ordinal > covered]
     # Messages of concurrent turns interleave.
     return sorted(messages, key=lambda message: message.ordinal)
+
+
+EARLIER_RECENT_TURNS = 50
+"""Number of recent turns in the state of earlier builds."""
+
+
+def turns_of_earlier_builds(state: ConversationState) -> list[Turn]:
+    """Return the turns that the state of an earlier build had: fewer recent ones, and those with work."""
+    turns = list(state.turns.values())
+    older = [each for each in turns[:-EARLIER_RECENT_TURNS] if each.id in state.turn_work]
+    return [*older, *turns[-EARLIER_RECENT_TURNS:]]
 
 
 def reset_ordinal(state: ConversationState) -> int:
@@ -85,7 +99,7 @@ def truncate_history(state: ConversationState, turn: Turn, agent: PinnedAgent) -
     if used + state.character_count + PER_MESSAGE * state.message_count <= limit:
         return None
     messages = earlier_messages(state, turn, agent)
-    sizes = [text_tokens(message.content) + PER_MESSAGE for message in messages]
+    sizes = [content_tokens(message.content, message.parts) + PER_MESSAGE for message in messages]
     if used + sum(sizes) <= limit:
         return None
     hard = max(limit, int(agent.profile.spec.context_window_tokens * HARD_SHARE))
@@ -114,9 +128,15 @@ def overhead_tokens(state: ConversationState, turn: Turn, agent: PinnedAgent) ->
     return (
         resolve_agent(agent).overhead_tokens
         + (text_tokens(summary.text) if summary is not None else 0)
-        + text_tokens(turn.input)
+        + message_tokens(state, turn)
         + 10 * PER_MESSAGE
     )
+
+
+def message_tokens(state: ConversationState, turn: Turn) -> int:
+    """Return the tokens of the turn's own message."""
+    own = state.messages.get(turn.id)
+    return content_tokens(turn.input, own[0].parts if own else ())
 
 
 def uses_summary(agent: PinnedAgent) -> bool:
@@ -137,7 +157,8 @@ class TrimmedRequest(NamedTuple):
 
 
 def trim_request(body: Request, request_format: str, limit: int) -> TrimmedRequest | None:
-    """Return ``body`` without its oldest messages, as few as possible, and with a notice.
+    """Return ``body`` without its oldest messages, as few as possible, and with a notice, in a turn that an
+    earlier build began.
 
     Returns None if the body fits or nothing can be omitted. System messages stay. Everything from the last
     plain message on stays, since the turn's calls and their results belong together.
@@ -152,11 +173,9 @@ def trim_request(body: Request, request_format: str, limit: int) -> TrimmedReque
     messages = body.get(dialect.messages)
     if not isinstance(messages, list):
         return None
-    head = 0
-    while head < len(messages) and _role(messages[head]) in ("system", "developer"):
-        head += 1
+    head = head_length(messages)
     # Cut only before a plain message, never between a call and its result.
-    starts = [i for i in range(head + 1, len(messages)) if _is_plain_message(messages[i])]
+    starts = [i for i in range(head + 1, len(messages)) if is_plain_message(messages[i])]
     if not starts:
         return None
     dropped, at = 0, head
@@ -170,18 +189,28 @@ def trim_request(body: Request, request_format: str, limit: int) -> TrimmedReque
     return TrimmedRequest(smaller, at - head, before, json_tokens(smaller))
 
 
+def head_length(messages: Sequence[JsonValue]) -> int:
+    """Return the number of system messages at the beginning of a request."""
+    head = 0
+    while head < len(messages) and role_of(messages[head]) in ("system", "developer"):
+        head += 1
+    return head
+
+
 def is_too_long(fault: Fault) -> bool:
     """Return True if a provider rejected the request as longer than the model's context window."""
     return fault.metadata.get("kind") == "context_length"
 
 
-def _role(message: JsonValue) -> str:
+def role_of(message: JsonValue) -> str:
+    """Return the role of a message; "" without one."""
     role = message.get("role") if isinstance(message, dict) else None
     return role if isinstance(role, str) else ""
 
 
-def _is_plain_message(message: JsonValue) -> bool:
-    if _role(message) != "user":
+def is_plain_message(message: JsonValue) -> bool:
+    """Return True for a message of the user that has no tool results."""
+    if role_of(message) != "user":
         return False
     parts: JsonValue = message.get("content", message.get("parts"))
     if not isinstance(parts, list):

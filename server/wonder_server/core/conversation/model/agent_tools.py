@@ -7,7 +7,8 @@ name keeps it, and its mode cannot be selected.
 
 from __future__ import annotations
 
-from wonder_server.core.conversation.model.values import AgentCall, Operation
+from wonder_server.core.conversation.model.event_payloads import AgentCall
+from wonder_server.core.conversation.model.values import Operation
 from wonder_server.core.definitions.specs import PinnedTool
 from wonder_server.core.errors import Fault
 from wonder_server.core.json_types import JsonDict, JsonValue
@@ -68,9 +69,13 @@ def split_mode(tool: PinnedTool, arguments: JsonDict) -> tuple[str, JsonDict, st
 
 
 def result_of(operation: Operation, output: JsonValue) -> JsonDict:
-    """Return the tool result for the answer of the called agent's turn (`agent_calls.answer`)."""
+    """Return the tool result for the answer of the called agent's turn (`agent_calls.answer`).
+
+    A parsed answer stands in place of its text.
+    """
     answer = output if isinstance(output, dict) else {}
-    fields = {name: answer[name] for name in ("text", "agent_id", "turn_id") if name in answer}
+    said = "output" if "output" in answer else "text"
+    fields = {name: answer[name] for name in (said, "agent_id", "turn_id") if name in answer}
     if operation.mode != LOOP_IN:
         return fields
     return {

@@ -1,19 +1,26 @@
-"""Decisions of the conversation planner, as frozen values with the specification's names.
+"""Decisions of the conversation planner, as frozen values.
 
-A decision carries whole new values, so applying it requires no computation from old ones.
+A decision carries whole new values, so applying it requires no computation from old ones. Only of a turn,
+decisions after its start carry what can change: its `TurnProgress`.
 """
 
 from __future__ import annotations
 
 from wonder_server.core.actor.commands import Parent
-from wonder_server.core.conversation.model.lifecycle_decisions import LifecycleDecision
-from wonder_server.core.conversation.model.values import (
+from wonder_server.core.conversation.model.event_payloads import (
     AgentCall,
     ContextReduction,
-    Conversation,
     HookOutcome,
-    Invocation,
     Limit,
+    MemoryRefusal,
+    OutputRejection,
+    WorkflowRun,
+)
+from wonder_server.core.conversation.model.lifecycle_decisions import LifecycleDecision
+from wonder_server.core.conversation.model.turn_progress import TurnProgress
+from wonder_server.core.conversation.model.values import (
+    Conversation,
+    Invocation,
     Message,
     Move,
     Operation,
@@ -21,7 +28,6 @@ from wonder_server.core.conversation.model.values import (
     Summary,
     Turn,
     TurnWork,
-    WorkflowRun,
 )
 from wonder_server.core.errors import Fault
 from wonder_server.core.frozen import Value
@@ -56,7 +62,7 @@ class DispatchWorkflow(Value, frozen=True, kw_only=True):
 class ContextAssembled(Value, frozen=True, kw_only=True):
     """Record that context assembly has succeeded."""
 
-    turn: Turn
+    turn: TurnProgress
     operation_id: str
     outcome: HookOutcome
 
@@ -79,7 +85,7 @@ class DispatchModel(Value, frozen=True, kw_only=True):
 class RecordMove(Value, frozen=True, kw_only=True):
     """Record the model's answer as a move. The results of its tool calls are pending."""
 
-    turn: Turn
+    turn: TurnProgress
     move: Move
     operation_id: str
 
@@ -91,7 +97,7 @@ class ChargeTurn(Value, frozen=True, kw_only=True):
     ``operation`` is the hook that the usage belongs to. Its later usage is charged when it occurs.
     """
 
-    turn: Turn
+    turn: TurnProgress
     operation: Operation | None = None
 
 
@@ -141,7 +147,7 @@ class AsyncOperationCompleted(Value, frozen=True, kw_only=True):
     ``move`` is the move that called it. The model receives the result with its next request.
     """
 
-    turn: Turn
+    turn: TurnProgress
     move: Move
     invocation: Invocation
     operation_id: str
@@ -157,7 +163,7 @@ class MarkWaiting(Value, frozen=True, kw_only=True):
 class ResumeFromTool(Value, frozen=True, kw_only=True):
     """Record the result of a tool call. ``operation_id`` is empty if the call was refused before dispatch."""
 
-    turn: Turn
+    turn: TurnProgress
     move: Move
     invocation: Invocation
     operation_id: str
@@ -168,6 +174,15 @@ class LimitReached(Value, frozen=True, kw_only=True):
 
     turn_id: str
     limit: Limit
+
+
+class RejectOutput(Value, frozen=True, kw_only=True):
+    """Record that an answer does not satisfy the turn's output schema. A repair is requested, or the turn
+    fails.
+    """
+
+    turn_id: str
+    rejection: OutputRejection
 
 
 class ReduceContext(Value, frozen=True, kw_only=True):
@@ -208,25 +223,32 @@ class CancelOperation(Value, frozen=True, kw_only=True):
 class CompleteTurn(Value, frozen=True, kw_only=True):
     """Complete the turn."""
 
-    turn: Turn
+    turn: TurnProgress
 
 
 class FailTurn(Value, frozen=True, kw_only=True):
     """Fail the turn."""
 
-    turn: Turn
+    turn: TurnProgress
 
 
 class EndTurnByCancel(Value, frozen=True, kw_only=True):
     """Cancel the turn."""
 
-    turn: Turn
+    turn: TurnProgress
 
 
 class WriteMemory(Value, frozen=True, kw_only=True):
     """Execute one memory operation that extraction returned as data (feature D4)."""
 
     operation: Operation
+
+
+class RefuseMemoryOperations(Value, frozen=True, kw_only=True):
+    """Record that some of the memory operations that extraction returned are not applied."""
+
+    turn_id: str
+    refusal: MemoryRefusal
 
 
 class MemoryWritten(Value, frozen=True, kw_only=True):
@@ -241,7 +263,7 @@ class ExtractionEnded(Value, frozen=True, kw_only=True):
     failure.
     """
 
-    turn: Turn
+    turn: TurnProgress
     operation_id: str
     outcome: HookOutcome
 
@@ -255,13 +277,13 @@ class ReleaseTurn(Value, frozen=True, kw_only=True):
 class RepeatAnswer(Value, frozen=True, kw_only=True):
     """Repeat the answer of an ended turn to a parent that asks again."""
 
-    turn: Turn
+    turn: TurnProgress
 
 
 class AdoptTurn(Value, frozen=True, kw_only=True):
     """Answer the parent's new attempt with the turn that its earlier attempt started."""
 
-    turn: Turn
+    turn: TurnProgress
 
 
 class RefuseCall(Value, frozen=True, kw_only=True):
@@ -298,6 +320,7 @@ Decision = (
     | MarkWaiting
     | ResumeFromTool
     | LimitReached
+    | RejectOutput
     | ReduceContext
     | HistorySummarized
     | RetryOperation
@@ -307,6 +330,7 @@ Decision = (
     | FailTurn
     | EndTurnByCancel
     | WriteMemory
+    | RefuseMemoryOperations
     | MemoryWritten
     | ExtractionEnded
     | ReleaseTurn

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from wonder_server.core.actor.commands import Parent
 from wonder_server.core.budget import Budget
+from wonder_server.core.content.parts import Parts
 from wonder_server.core.conversation.model.lifecycle_inputs import LifecycleInput
-from wonder_server.core.conversation.model.values import Caller, Conversation
+from wonder_server.core.conversation.model.values import Caller, Conversation, Quote
 from wonder_server.core.definitions.specs import PinnedAgent
 from wonder_server.core.errors import Fault
 from wonder_server.core.frozen import Value, field
@@ -32,12 +33,16 @@ MAX_CONTENT_BYTES = 1 << 20
 class Send(Value, frozen=True, kw_only=True):
     """A message for an agent, which starts a turn.
 
-    ``seed`` is the seed of the turn's ids. ``trace_id`` is the caller's trace.
+    ``seed`` is the seed of the turn's ids. ``trace_id`` is the caller's trace. ``principal`` is the
+    authenticated caller, or the principal of the work that calls the agent; as in `Scope`.
 
     A ``parent`` waits for the turn's end, and gets an answer even if the turn is rejected. ``loop_in``: the
-    agent joins the conversation unless it participates already. ``depth``, ``call_chain`` and ``budget``
-    are those of `Turn`. ``max_depth`` is the caller's limit of nested agent calls. ``unaffordable`` is the
-    reason why the agent's budget allows no further turn.
+    agent joins the conversation unless it participates already. ``quote`` is the message with the id
+    ``reply_to_message_id``, which the state may no longer hold. ``depth``, ``call_chain``, ``budget`` and
+    ``output_schema`` are those of `Turn`. ``max_depth`` is the caller's limit of nested agent calls.
+    ``parts`` are those of the message; empty for a text.
+    ``unaffordable`` is the reason why the agent's budget allows no further turn. ``rules`` are those of
+    `TurnWork`.
     """
 
     seed: str
@@ -54,39 +59,49 @@ class Send(Value, frozen=True, kw_only=True):
     call_chain: tuple[str, ...] = field(default=(), name="callers")
     unaffordable: Fault | None = field(default=None, name="poor")
     trace_id: str = ""
+    principal: str = ""
+    output_schema: JsonDict = field(default_factory=dict)
+    quote: Quote | None = None
+    rules: int = 0
+    parts: Parts = ()
 
 
 class CancelTurn(Value, frozen=True, kw_only=True):
     """Cancel a turn.
 
-    ``partial_text`` is the text that its message had streamed when the cancel arrived. ``reason`` is a
-    sentence for people; empty for the default.
+    ``partial_text`` is the text that its message has streamed. The loop adds it as it plans the input.
+    ``reason`` is a sentence for people; empty for the default. ``principal`` is the authenticated caller that
+    cancels it, as in `Scope`.
     """
 
     turn_id: str
     partial_text: str = field(default="", name="spoken")
     reason: str = ""
+    principal: str = ""
 
 
 class CancelCall(Value, frozen=True, kw_only=True):
     """Cancel the turn that a parent's operation started, since the parent no longer waits for it.
 
-    ``partial_text`` is the text that its message had streamed.
+    ``partial_text`` and ``principal`` as in `CancelTurn`.
     """
 
     operation_id: str
     partial_text: str = field(default="", name="spoken")
+    principal: str = ""
 
 
 class ModelAnswered(Value, frozen=True, kw_only=True):
     """A model call has ended.
 
     ``full_result`` is the uncut answer if ``result`` was cut to the limits. Only the journal keeps it.
+    ``parts`` are the texts and stored images of an answer with an image.
     """
 
     operation_id: str
     result: ModelResult
     full_result: ModelResult | None = field(default=None, name="whole")
+    parts: Parts = ()
 
 
 class Succeeded(Value, frozen=True, kw_only=True):
@@ -144,7 +159,7 @@ class ModelUsageReported(Value, frozen=True, kw_only=True):
 class TimerFired(Value, frozen=True, kw_only=True):
     """An operation's ``wake_ms`` has passed: its deadline, or the time of its next attempt.
 
-    ``partial_text`` is the text that a model has streamed so far.
+    ``partial_text`` as in `CancelTurn`, for the operation of a model.
     """
 
     operation_id: str

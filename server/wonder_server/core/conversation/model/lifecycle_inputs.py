@@ -1,7 +1,8 @@
 """Inputs about the conversation as a whole: participants, properties, completion, archiving, deletion.
 
 ``version`` is the etag that the conversation must have; 0 accepts any. ``partial_texts`` are the texts that
-messages had streamed when the input arrived, by turn id.
+messages have streamed, by turn id. The loop adds them as it plans the input. ``principal`` is the
+authenticated caller that makes the change, as in `Scope`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ class Join(Value, frozen=True, kw_only=True):
     """Add a participant. A participant that is present already stays unchanged."""
 
     participant: Participant
+    principal: str = ""
 
 
 class Leave(Value, frozen=True, kw_only=True):
@@ -24,6 +26,7 @@ class Leave(Value, frozen=True, kw_only=True):
     type: str
     id: str
     partial_texts: dict[str, str] = field(default_factory=dict, name="spoken")
+    principal: str = ""
 
 
 class Update(Value, frozen=True, kw_only=True):
@@ -37,12 +40,14 @@ class Update(Value, frozen=True, kw_only=True):
     expire_ms: int | None = None
     version: int = 0
     budget: Budget | None = None
+    principal: str = ""
 
 
 class ReportMerge(Value, frozen=True, kw_only=True):
     """Record that the conversation's branch was merged."""
 
     merge: BranchMerge
+    principal: str = ""
 
 
 class Complete(Value, frozen=True, kw_only=True):
@@ -54,29 +59,35 @@ class Complete(Value, frozen=True, kw_only=True):
     cancel_turns: bool = False
     version: int = 0
     partial_texts: dict[str, str] = field(default_factory=dict, name="spoken")
+    principal: str = ""
 
 
 class Reopen(Value, frozen=True, kw_only=True):
     """Reopen the conversation. An open conversation stays unchanged."""
 
     version: int = 0
+    principal: str = ""
 
 
 class Reset(Value, frozen=True, kw_only=True):
     """Hide all earlier turns from the agents.
 
     ``keep_system_message``: the agents keep the system messages in ``prompts``, one for each agent.
+    ``rules`` are those of turns (`TURN_RULES`): a replay of a reset without them decides as it did.
     """
 
     keep_system_message: bool = field(default=False, name="keep")
     prompts: tuple[PromptSnapshot, ...] = ()
     version: int = 0
+    principal: str = ""
+    rules: int = 0
 
 
 class BeginDeletion(Value, frozen=True, kw_only=True):
     """Cancel all work of the conversation and reject further inputs, before its record is removed."""
 
     version: int = 0
+    principal: str = ""
 
 
 class FinishDeletion(Value, frozen=True, kw_only=True):
@@ -116,6 +127,16 @@ class ReleaseArchiveObject(Value, frozen=True, kw_only=True):
     archive_object: str = field(name="spent")
 
 
+class ReleaseExternalRef(Value, frozen=True, kw_only=True):
+    """Take the external reference away from an expired conversation, so that a new one can have it.
+
+    A conversation that has not expired, has work in progress, or has another reference stays unchanged.
+    """
+
+    external_ref: str
+    principal: str = ""
+
+
 LifecycleInput = (
     Join
     | Leave
@@ -130,4 +151,5 @@ LifecycleInput = (
     | CompleteArchiving
     | RestoreArchived
     | ReleaseArchiveObject
+    | ReleaseExternalRef
 )

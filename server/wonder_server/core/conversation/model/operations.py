@@ -13,12 +13,13 @@ from wonder_server.core.conversation.model.decisions import (
     WorkflowEnded,
     WorkflowStarted,
 )
+from wonder_server.core.conversation.model.event_payloads import HookOutcome, WorkflowRun
 from wonder_server.core.conversation.model.inputs import ModelUsageReported
 from wonder_server.core.conversation.model.state import ConversationState
+from wonder_server.core.conversation.model.turn_progress import progress_of
 from wonder_server.core.conversation.model.usage import add_usage, of_call, reported_usage
 from wonder_server.core.conversation.model.values import (
     Conversation,
-    HookOutcome,
     Message,
     Operation,
     OperationKind,
@@ -26,7 +27,6 @@ from wonder_server.core.conversation.model.values import (
     Role,
     Turn,
     TurnStatus,
-    WorkflowRun,
 )
 from wonder_server.core.definitions.specs import PinnedWorkflow
 from wonder_server.core.errors import Fault, Reason
@@ -34,7 +34,7 @@ from wonder_server.core.frozen import replace
 from wonder_server.core.ids import Minter
 
 HOOK_ATTEMPTS, HOOK_BACKOFF_MS, HOOK_TIMEOUT_MS = 3, 100, 30_000
-"""Defaults for context assembly and memory extraction (from the specification)."""
+"""Defaults for context assembly and memory extraction."""
 
 _HOOKS = (OperationKind.ASSEMBLY, OperationKind.EXTRACTION, OperationKind.SUMMARY)
 
@@ -140,7 +140,7 @@ def charge_hook(turn: Turn, operation: Operation, output: object) -> tuple[Turn,
     if usage is None:
         return turn, ()
     charged = add_usage(turn, usage)
-    return charged, (ChargeTurn(turn=charged),)
+    return charged, (ChargeTurn(turn=progress_of(charged)),)
 
 
 def charge_model_usage(state: ConversationState, event: ModelUsageReported) -> Decisions:
@@ -148,14 +148,18 @@ def charge_model_usage(state: ConversationState, event: ModelUsageReported) -> D
     turn, run_id = state.turns.get(event.turn_id), event.run_id
     if turn is None or state.conversation is None or state.conversation.deleted_ms:
         return ()
-    charged = add_usage(turn, of_call(event.usage, event.calls, settles=event.settles))
+    charged = add_usage(
+        turn, of_call(event.usage, event.calls, itemized=turn.itemized, settles=event.settles)
+    )
     hooks = (op for op in state.operations.values() if op.run_id == run_id and op.kind in _HOOKS)
     own = next(hooks, None) if run_id else None
     if own is None:
-        return (ChargeTurn(turn=charged),)
+        return (ChargeTurn(turn=progress_of(charged)),)
     if not event.metered:
         return ()
-    return (ChargeTurn(turn=charged, operation=None if own.metered else replace(own, metered=True)),)
+    return (
+        ChargeTurn(turn=progress_of(charged), operation=None if own.metered else replace(own, metered=True)),
+    )
 
 
 def hook_outcome(
@@ -197,4 +201,4 @@ def agent_message(
 def fail_turn(turn: Turn, fault: Fault, now: int) -> Decisions:
     """Return the decisions that fail the turn and release its work."""
     failed = replace(turn, status=TurnStatus.FAILED, fault=fault, completed_ms=now)
-    return (FailTurn(turn=failed), ReleaseTurn(turn_id=turn.id))
+    return (FailTurn(turn=progress_of(failed)), ReleaseTurn(turn_id=turn.id))

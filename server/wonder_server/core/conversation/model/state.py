@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from wonder_server.core.content.parts import character_count
+from wonder_server.core.conversation.model.exchange import Exchange, exchanges_bytes
 from wonder_server.core.conversation.model.history_entry import HistoryEntry
+from wonder_server.core.conversation.model.past_turn import PastTurn
 from wonder_server.core.conversation.model.usage import AccountCharge
 from wonder_server.core.conversation.model.values import (
     Conversation,
@@ -21,8 +24,11 @@ from wonder_server.core.conversation.model.values import (
     TurnWork,
 )
 
-RECENT_TURNS = 50
-"""Number of recent turns in the state. A persona's ``recent_turns_limit`` may not exceed it."""
+RECENT_TURNS = 201
+"""Number of recent turns in the state: the longest ``recent_turns_limit`` of a persona, and the new turn."""
+
+EXCHANGES_BYTES = 4 << 20
+"""Maximum size of the tool calls and results of ended turns in the state."""
 
 
 @dataclass(slots=True)
@@ -35,6 +41,8 @@ class ConversationState:
     """Messages of the turns in the state, by turn id."""
     moves: dict[str, list[Move]] = field(default_factory=dict)
     """Moves of turns with unfinished work, by turn id."""
+    exchanges: dict[str, tuple[Exchange, ...]] = field(default_factory=dict)
+    """Moves of turns with tool calls whose work has ended, by turn id: the newest up to `EXCHANGES_BYTES`."""
     turn_work: dict[str, TurnWork] = field(default_factory=dict)
     requests: dict[str, Request] = field(default_factory=dict)
     operations: dict[str, Operation] = field(default_factory=dict)
@@ -42,6 +50,8 @@ class ConversationState:
     """Number of messages in the state."""
     character_count: int = field(default=0, repr=False)
     """Number of characters of these messages."""
+    past_cache: dict[str, PastTurn] = field(default_factory=dict, compare=False, repr=False)
+    """Earlier turns with their sizes that the last selection of a history saw, by turn id."""
     history_cache: dict[str, HistoryEntry] = field(default_factory=dict, compare=False, repr=False)
     """Entries of earlier turns that the last assembly received, by turn id."""
     status_changed: bool = field(default=False, compare=False, repr=False)
@@ -66,4 +76,13 @@ class ConversationState:
         """Add a message of a turn in the state."""
         self.messages.setdefault(message.turn_id, []).append(message)
         self.message_count += 1
-        self.character_count += len(message.content)
+        self.character_count += character_count(message.content, message.parts)
+
+    def drop_old_exchanges(self) -> None:
+        """Remove the oldest exchanges beyond `EXCHANGES_BYTES`."""
+        left = EXCHANGES_BYTES
+        for turn_id in reversed(self.turns) if self.exchanges else ():
+            exchanges = self.exchanges.get(turn_id, ())
+            left -= exchanges_bytes(exchanges)
+            if left < 0 and exchanges:
+                del self.exchanges[turn_id]

@@ -10,11 +10,16 @@ import json
 from typing import Protocol, TypeVar
 
 from wonder_server.core.budget import Account, add_accounts
+from wonder_server.core.conversation.model.turn_progress import TurnProgress
 from wonder_server.core.conversation.model.values import Conversation, Turn
 from wonder_server.core.errors import Fault
 from wonder_server.core.frozen import Value, replace
 from wonder_server.core.json_types import JsonDict, JsonObject, JsonValue
 from wonder_server.core.model import Usage
+from wonder_server.core.schema.json_nesting import check_nesting
+
+RULES_OF_ITEMIZED_USAGE = 2
+"""Version of `TURN_RULES` from which on the usage of a turn counts cached and reasoning tokens."""
 
 
 class UsageDelta(Value, frozen=True, kw_only=True):
@@ -22,7 +27,8 @@ class UsageDelta(Value, frozen=True, kw_only=True):
 
     ``cost_micros`` is the known part of the cost in millionths of a US dollar. ``unpriced_calls`` counts
     the calls of ``model_calls`` without a known price. It is negative when the price of a call that was
-    counted at its start becomes known.
+    counted at its start becomes known. Cached and written input tokens and reasoning tokens are parts of the
+    others (`wonder_server.core.model.Usage`).
     """
 
     input_tokens: int = 0
@@ -30,6 +36,9 @@ class UsageDelta(Value, frozen=True, kw_only=True):
     cost_micros: int = 0
     model_calls: int = 0
     unpriced_calls: int = 0
+    cached_input_tokens: int = 0
+    cache_write_input_tokens: int = 0
+    reasoning_tokens: int = 0
 
 
 class AccountCharge(Value, frozen=True, kw_only=True):
@@ -60,22 +69,39 @@ class Spender(Protocol):
     @property
     def unpriced_calls(self) -> int: ...
 
+    @property
+    def cached_input_tokens(self) -> int: ...
 
-S = TypeVar("S", Turn, Conversation)
+    @property
+    def cache_write_input_tokens(self) -> int: ...
+
+    @property
+    def reasoning_tokens(self) -> int: ...
 
 
-def of_call(usage: Usage, attempts: int, *, settles: bool = False) -> UsageDelta:
+S = TypeVar("S", Turn, TurnProgress, Conversation)
+
+
+def of_call(usage: Usage, attempts: int, *, itemized: bool, settles: bool = False) -> UsageDelta:
     """Return the usage of one model call; failed attempts count as calls.
 
     An estimated cost counts, but the call is unpriced. ``settles``: the call was counted at its start as
-    unpriced.
+    unpriced. ``itemized``: count cached and reasoning tokens too (`Turn.itemized`).
     """
-    return UsageDelta(
+    counted = UsageDelta(
         input_tokens=usage.input_tokens or 0,
         output_tokens=usage.output_tokens or 0,
         cost_micros=usage.cost_micros or 0,
         model_calls=attempts,
         unpriced_calls=int(usage.cost_micros is None or usage.estimated) - settles,
+    )
+    if not itemized:
+        return counted
+    return replace(
+        counted,
+        cached_input_tokens=usage.cached_input_tokens or 0,
+        cache_write_input_tokens=usage.cache_write_input_tokens or 0,
+        reasoning_tokens=usage.reasoning_tokens or 0,
     )
 
 
@@ -88,6 +114,9 @@ def add_usage(spender: S, spent: UsageDelta, **changes: int) -> S:
         cost_micros=spender.cost_micros + spent.cost_micros,
         model_calls=spender.model_calls + spent.model_calls,
         unpriced_calls=max(0, spender.unpriced_calls + spent.unpriced_calls),
+        cached_input_tokens=spender.cached_input_tokens + spent.cached_input_tokens,
+        cache_write_input_tokens=spender.cache_write_input_tokens + spent.cache_write_input_tokens,
+        reasoning_tokens=spender.reasoning_tokens + spent.reasoning_tokens,
         **changes,
     )
 
@@ -100,6 +129,9 @@ def difference(before: Turn, after: Turn) -> UsageDelta | None:
         cost_micros=after.cost_micros - before.cost_micros,
         model_calls=after.model_calls - before.model_calls,
         unpriced_calls=after.unpriced_calls - before.unpriced_calls,
+        cached_input_tokens=after.cached_input_tokens - before.cached_input_tokens,
+        cache_write_input_tokens=after.cache_write_input_tokens - before.cache_write_input_tokens,
+        reasoning_tokens=after.reasoning_tokens - before.reasoning_tokens,
     )
     return None if spent == UsageDelta() else spent
 
@@ -112,6 +144,9 @@ def charge(turn: Turn, spent: UsageDelta) -> AccountCharge:
         cost_micros=spent.cost_micros,
         model_calls=spent.model_calls,
         unpriced_calls=spent.unpriced_calls,
+        cached_input_tokens=spent.cached_input_tokens,
+        cache_write_input_tokens=spent.cache_write_input_tokens,
+        reasoning_tokens=spent.reasoning_tokens,
     )
     # Calls or tokens grow with each usage; if neither grows, the charge can only settle calls.
     charge_id = f"{turn.id}/{turn.model_calls}/{total_tokens(turn)}"
@@ -149,6 +184,9 @@ def as_usage(spender: Spender) -> JsonDict:
         "output_tokens": spender.output_tokens,
         "model_calls": spender.model_calls,
         "cost_micros": known_cost(spender),
+        "cached_input_tokens": spender.cached_input_tokens,
+        "cache_write_input_tokens": spender.cache_write_input_tokens,
+        "reasoning_tokens": spender.reasoning_tokens,
     }
 
 
@@ -166,6 +204,9 @@ def from_usage(usage: JsonObject) -> UsageDelta:
         cost_micros=_count(cost),
         model_calls=calls,
         unpriced_calls=0 if known else calls,
+        cached_input_tokens=_count(usage.get("cached_input_tokens")),
+        cache_write_input_tokens=_count(usage.get("cache_write_input_tokens")),
+        reasoning_tokens=_count(usage.get("reasoning_tokens")),
     )
 
 
@@ -174,8 +215,10 @@ def reported_usage(output: JsonValue, fault: Fault | None) -> UsageDelta | None:
     usage = output.get("usage") if isinstance(output, dict) else None
     if fault is not None:
         try:
-            usage = json.loads(fault.metadata.get("usage", "null"))
-        except (ValueError, RecursionError):
+            text = fault.metadata.get("usage", "null")
+            check_nesting(text)
+            usage = json.loads(text)
+        except ValueError:
             usage = None
     return from_usage(usage) if isinstance(usage, dict) else None
 

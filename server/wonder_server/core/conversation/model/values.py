@@ -1,4 +1,4 @@
-"""Rows of a conversation's record, as frozen values (the names are the specification's).
+"""Rows of a conversation's record, as frozen values.
 
 Times are milliseconds since 1970 UTC; 0 means "not yet". A field with its default value is not stored, so a
 default never changes (`wonder_server.core.frozen`).
@@ -10,6 +10,7 @@ from enum import StrEnum
 
 from wonder_server.core.actor.commands import MAX_DEPTH, Parent
 from wonder_server.core.budget import NO_BUDGET, Budget
+from wonder_server.core.content.parts import Parts
 from wonder_server.core.definitions.specs import PinnedAgent
 from wonder_server.core.errors import Fault
 from wonder_server.core.frozen import Value, field
@@ -27,9 +28,7 @@ class ConversationStatus(StrEnum):
 
 
 class TurnStatus(StrEnum):
-    """Status of a turn. ``cancelled`` is the specification's ``failed`` with a cause that needs no
-    investigation (B9).
-    """
+    """Status of a turn. ``cancelled`` differs from ``failed``: its cause needs no investigation (B9)."""
 
     ACTIVE = "active"
     COMPLETED = "completed"
@@ -45,7 +44,7 @@ class Role(StrEnum):
 
 
 class ToolErrorCode(StrEnum):
-    """The seven error codes that a model can receive (from the specification)."""
+    """The seven error codes that a model can receive."""
 
     EXECUTION_FAILED = "EXECUTION_FAILED"
     TIMEOUT = "TIMEOUT"
@@ -83,8 +82,14 @@ class Conversation(Value, frozen=True, kw_only=True):
     the conversation was restored from. ``deleted_ms`` is the time at which deletion began; reads no longer
     find the conversation.
 
-    Agents do not see turns up to ``reset_ordinal``. ``prompts`` replace their personas' system messages
-    since that reset.
+    Agents do not see turns up to ``reset_ordinal``, which have ``reset_messages`` messages. ``prompts``
+    replace their personas' system messages since that reset.
+
+    ``created_by`` and ``updated_by`` are the principals that created the conversation and changed it last, as
+    in `Scope`; "" in records of earlier versions. Messages are no changes.
+
+    ``former_external_ref`` is the external reference that the conversation had until it expired and a new
+    conversation took it; "" if it lost none.
 
     ``budget`` limits the sum of all turns. ``busy_ms`` is the time in which turns were active, and
     ``busy_since_ms`` the start of the current active time (0: no turn is active). Both are counted only if
@@ -119,9 +124,16 @@ class Conversation(Value, frozen=True, kw_only=True):
     stale_archive: str = field(default="", name="spent")
     deleted_ms: int = 0
     reset_ordinal: int = 0
+    reset_messages: int = 0
     prompts: tuple[PromptSnapshot, ...] = ()
     summary: Summary | None = None
     branch: str = ""
+    created_by: str = ""
+    updated_by: str = ""
+    former_external_ref: str = ""
+    cached_input_tokens: int = 0
+    cache_write_input_tokens: int = 0
+    reasoning_tokens: int = 0
 
 
 class Summary(Value, frozen=True, kw_only=True):
@@ -174,16 +186,39 @@ class Caller(Value, frozen=True, kw_only=True):
     turn_id: str = ""
 
 
+class Quote(Value, frozen=True, kw_only=True):
+    """The message that a turn's message replies to, as it was when the turn started.
+
+    ``kind``, ``author`` and ``name`` are the speaker's; the name only if the author is an agent. ``text`` is
+    the beginning of the content. ``turn_ordinal`` is the ordinal of the quoted message's turn.
+    """
+
+    kind: str
+    author: str
+    name: str = ""
+    text: str
+    turn_ordinal: int
+
+
 class Turn(Value, frozen=True, kw_only=True):
     """One unit of agent work: an input, the agent's moves, an outcome.
 
     ``parent`` is the actor that waits for the turn; None without one. ``depth`` counts the nested agent
     calls, and ``max_depth`` is their limit. ``call_chain`` lists the calling agents, outermost first.
-    ``output`` is the answer of a delegated turn to its caller.
+    ``output`` is the answer of a delegated turn to its caller, as text. With an output schema it is the
+    parsed answer of any turn. ``output_schema`` is the schema that the caller set; empty for that of the
+    persona.
+    ``quote`` is the message with the id ``reply_to_message_id``; None if agents no longer see it, and in
+    records of earlier versions. ``history_start`` is the ordinal of the first turn in the history of the
+    turn's requests; 0 for all of the recent turns.
 
     Tokens, calls and the known part of the cost are the turn's usage
     (`wonder_server.core.conversation.model.usage`). ``budget`` is the caller's limit. ``trace_id`` is the
-    caller's trace; "" for the turn's own (`wonder_server.core.actor.trace`).
+    caller's trace; "" for the turn's own (`wonder_server.core.actor.trace`). ``principal`` is the
+    authenticated caller that started the turn or the work around it, as in `Scope`. ``caller`` is what that
+    caller said about itself. ``cancelled_by`` is the principal that cancelled the turn; "" if the turn was
+    not cancelled, or by an earlier version. ``itemized``: the usage counts cached and reasoning tokens, as
+    turns of earlier rules do not (`TURN_RULES`).
     """
 
     id: str
@@ -215,12 +250,21 @@ class Turn(Value, frozen=True, kw_only=True):
     depth: int = 0
     max_depth: int = MAX_DEPTH
     call_chain: tuple[str, ...] = field(default=(), name="callers")
-    output: str | None = None
+    output: JsonValue = None
     trace_id: str = ""
+    principal: str = ""
+    cancelled_by: str = ""
+    output_schema: JsonDict = field(default_factory=dict)
+    quote: Quote | None = None
+    cached_input_tokens: int = 0
+    cache_write_input_tokens: int = 0
+    reasoning_tokens: int = 0
+    itemized: bool = False
+    history_start: int = 0
 
 
 class Message(Value, frozen=True, kw_only=True):
-    """One text from a user or an agent.
+    """A message of a user or an agent: a text, or ``parts`` with the text of the text parts as ``content``.
 
     ``partial``: a cancel or a limit cut the text off. ``whole_bytes`` is the size of the uncut text; 0 if
     ``content`` is complete.
@@ -237,6 +281,19 @@ class Message(Value, frozen=True, kw_only=True):
     partial: bool = False
     created_ms: int = 0
     whole_bytes: int = 0
+    parts: Parts = ()
+
+
+class ResultExcerpt(Value, frozen=True, kw_only=True):
+    """The part of a large result that the model gets: at most ``max_bytes`` of its text, with a notice.
+
+    ``result_id`` names the result for the action ``history.read_result``. ``reader`` is the agent's tool that
+    calls it; "" if the agent has none.
+    """
+
+    max_bytes: int
+    result_id: str
+    reader: str = ""
 
 
 class ToolResult(Value, frozen=True, kw_only=True):
@@ -244,6 +301,7 @@ class ToolResult(Value, frozen=True, kw_only=True):
 
     ``created_ms`` is the time of the result, ``attempts`` and ``duration_ms`` its effort; all are 0 if
     nothing ran. ``fault`` is the complete fault behind ``code`` and ``message``; the model does not see it.
+    ``excerpt`` is set if the model gets only a part of the result. The record has all of it.
     """
 
     tool_call_id: str
@@ -256,12 +314,15 @@ class ToolResult(Value, frozen=True, kw_only=True):
     attempts: int = 0
     duration_ms: int = 0
     fault: Fault | None = None
+    excerpt: ResultExcerpt | None = None
 
 
 class Invocation(Value, frozen=True, kw_only=True):
     """A tool call of a move with its result. ``result`` is None while it runs.
 
     ``is_async``: the move does not wait for the result. A later notice reports it to the model.
+    ``tool_id`` is the pin of the tool, ``library/name@revision``; before `TURN_RULES` 3 the id of its
+    definition.
     """
 
     call: ToolCall
@@ -327,14 +388,16 @@ class Operation(Value, frozen=True, kw_only=True):
     restarts.
 
     ``message_id`` is the message of a model call. ``tool_call_id`` and ``tool_name`` identify the tool
-    call. ``target`` is the pin or agent id that the tool is bound to. ``mode`` is the mode of an agent
-    call. ``run_id`` is the run or delegated conversation that executes the attempt; each attempt has a new
-    one. A looped-in agent has the conversation of the turn.
+    call, and ``tool_id`` is the pin of its tool, as in `Invocation`. ``target`` is the pin or agent id that
+    the tool is bound to. ``mode`` is the mode of an agent call. ``run_id`` is the run or delegated
+    conversation that executes the attempt; each attempt has a new one. A looped-in agent has the conversation
+    of the turn.
 
     ``is_async``: the turn does not wait for the operation. ``reports`` are the asynchronous operations
     whose results a model call's request contains. ``repeatable``: the operation can be executed again after
     a crash (feature I4). ``metered``: a hook's usage was charged as it occurred, so the usage in its output
-    does not count.
+    does not count. ``through``: the assembly is not the turn's first, and its input contains the messages up
+    to this ordinal.
     """
 
     id: str
@@ -359,13 +422,29 @@ class Operation(Value, frozen=True, kw_only=True):
     repeatable: bool = True
     metered: bool = False
     created_ms: int = 0
+    through: int = 0
+    tool_id: str = ""
+
+
+TURN_RULES = 3
+"""Version of the rules that new turns follow.
+
+    1   requests have a stable beginning, tool calls in their history, and grow by what others say meanwhile
+    2   turns count cached and reasoning tokens
+    3   tool calls name the pinned revision of their tool
+"""
 
 
 class TurnWork(Value, frozen=True, kw_only=True):
-    """Data of an unfinished turn beyond its row: the agent, pinned at the start of the turn."""
+    """Data of an unfinished turn beyond its row: the agent, pinned at the start of the turn.
+
+    ``rules`` is the version of the planner's rules that the turn follows (`TURN_RULES`), so that a turn of an
+    earlier build goes on and replays as that build decided; 0 before rules had versions.
+    """
 
     turn_id: str
     agent: PinnedAgent
+    rules: int = 0
 
 
 class Request(Value, frozen=True, kw_only=True):
@@ -373,77 +452,14 @@ class Request(Value, frozen=True, kw_only=True):
 
     The store keeps each of its messages once, however many requests repeat it. ``wrap_up`` is the limit
     because of which the request asks the model to finish; None if it does not. ``shortened``: the provider
-    rejected the request once as too long.
+    rejected the request once as too long. ``repair``: it asks for a valid answer after an invalid one.
+    ``through`` is the ordinal of the newest message of the conversation that the request contains, as history
+    or in a notice; later messages of other turns come with the next request. 0 in turns with the rules 0.
     """
 
     turn_id: str
     body: JsonDict
     wrap_up: Fault | None = None
     shortened: bool = False
-
-
-class HistoryTruncation(Value, frozen=True, kw_only=True):
-    """The part of the history that a turn's assembly omits: messages before the ordinal ``first``.
-
-    It has ``omitted_messages`` messages with ``tokens`` tokens. ``summarized``: the conversation's summary
-    covers them.
-    """
-
-    first: int
-    omitted_messages: int = 0
-    tokens: int = 0
-    summarized: bool = False
-
-
-class ContextReduction(Value, frozen=True, kw_only=True):
-    """Reduction of a request. The token counts are estimates."""
-
-    messages_left_out: int
-    summarized: bool
-    tokens_before: int
-    tokens_after: int
-
-
-class HookOutcome(Value, frozen=True, kw_only=True):
-    """Outcome of a hook: the payload of the events ``context_assembly.*`` and ``memory_extraction.*``."""
-
-    run_id: str
-    workflow: str
-    attempts: int
-    duration_ms: int
-    fault: Fault | None = None
-
-
-class AgentCall(Value, frozen=True, kw_only=True):
-    """A call of another agent: the payload of the events ``agent_call_*``.
-
-    ``turn_id`` is the turn that the call started; empty at the start of the call, and for a call that
-    started none.
-    """
-
-    agent_id: str
-    mode: str
-    operation_id: str
-    turn_id: str = ""
-    fault: Fault | None = None
-    duration_ms: int = 0
-
-
-class WorkflowRun(Value, frozen=True, kw_only=True):
-    """A run that a tool call started: the payload of the events ``workflow_*``.
-
-    Each attempt of the call is a run of its own. ``duration_ms`` covers all attempts; it is 0 at the start.
-    """
-
-    run_id: str
-    workflow: str
-    operation_id: str
-    fault: Fault | None = None
-    duration_ms: int = 0
-
-
-class Limit(Value, frozen=True, kw_only=True):
-    """A limit that was reached. ``enforced``: the turn ends; else the model is asked to finish."""
-
-    fault: Fault
-    enforced: bool
+    repair: bool = False
+    through: int = 0

@@ -76,7 +76,7 @@ HANDLERS: Final[Mapping[type, DecisionHandlers[ConversationState, Any]]] = decis
         decisions.AppendMessage, apply=state_changes.append_message, record=record.message_appended
     ),
     DecisionHandlers(decisions.ChargeTurn, apply=state_changes.charge_turn, record=record.turn_charged),
-    DecisionHandlers(decisions.AdoptTurn, apply=state_changes.put_turn, record=record.turn_row),
+    DecisionHandlers(decisions.AdoptTurn, apply=state_changes.put_turn, record=record.turn_adopted),
     DecisionHandlers(
         decisions.CompleteTurn,
         apply=state_changes.end_turn,
@@ -166,6 +166,7 @@ HANDLERS: Final[Mapping[type, DecisionHandlers[ConversationState, Any]]] = decis
     DecisionHandlers(decisions.WorkflowStarted, record=record.workflow_started),
     DecisionHandlers(decisions.WorkflowEnded, record=record.workflow_ended),
     DecisionHandlers(decisions.LimitReached, record=record.limit_reached),
+    DecisionHandlers(decisions.RejectOutput, record=record.output_rejected),
     DecisionHandlers(decisions.ReduceContext, record=record.context_reduced),
     # Hooks.
     DecisionHandlers(
@@ -181,6 +182,7 @@ HANDLERS: Final[Mapping[type, DecisionHandlers[ConversationState, Any]]] = decis
         apply=state_changes.summarize_history,
         record=record.history_summarized,
     ),
+    DecisionHandlers(decisions.RefuseMemoryOperations, record=record.memory_operations_refused),
     DecisionHandlers(
         decisions.MemoryWritten,
         apply=state_changes.remove_operation,

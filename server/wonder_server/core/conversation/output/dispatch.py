@@ -22,12 +22,14 @@ from wonder_server.core.actor.commands import (
     Scope,
     Stop,
 )
+from wonder_server.core.conversation.context.cache_breakpoints import with_breakpoints
 from wonder_server.core.conversation.context.hook_inputs import assembly_input, extraction_input
 from wonder_server.core.conversation.model.agent_tools import LOOP_IN, attempt_id
 from wonder_server.core.conversation.model.decisions import CancelOperation, RefuseCall, RetryOperation
+from wonder_server.core.conversation.model.speakers import user_of
 from wonder_server.core.conversation.model.state import ConversationState
 from wonder_server.core.conversation.model.values import Operation, OperationKind, Turn
-from wonder_server.core.conversation.output.state_changes import WithOperation, WithTurn
+from wonder_server.core.conversation.output.state_changes import WithOperation, WithProgress
 from wonder_server.core.conversation.planning.agent_calls import answer
 from wonder_server.core.conversation.planning.limits import delegate_budget, is_last_call
 from wonder_server.core.conversation.planning.summarization import history_truncation, summary_input
@@ -48,10 +50,12 @@ def stop_failed_attempt(_: ConversationState, decision: RetryOperation) -> Seque
     return (Stop(operation_id=decision.operation.id, child_id=decision.run_id),)
 
 
-def answer_parent(_: ConversationState, decision: WithTurn) -> Sequence[Command]:
+def answer_parent(state: ConversationState, decision: WithProgress) -> Sequence[Command]:
     # The answer does not wait for memory extraction.
-    turn = decision.turn
-    return () if turn.parent is None else (answer(turn, turn.parent),)
+    turn, conversation = decision.turn, state.conversation
+    if turn.parent is None or conversation is None:
+        return ()
+    return (answer(turn, conversation.id, turn.parent),)
 
 
 def refuse_call(_: ConversationState, decision: RefuseCall) -> Sequence[Command]:
@@ -87,7 +91,8 @@ def _hook_command(state: ConversationState, operation: Operation, turn: Turn) ->
     agent = state.turn_work[turn.id].agent
     if operation.kind is OperationKind.ASSEMBLY:
         workflow: PinnedWorkflow | None = agent.assembly
-        run_input = assembly_input(state, turn, agent, history_truncation(operation))
+        truncation = history_truncation(operation)
+        run_input = assembly_input(state, turn, agent, operation.created_ms, truncation, operation.through)
     elif operation.kind is OperationKind.SUMMARY:
         workflow, run_input = agent.summary, summary_input(state, turn, agent, operation)
     else:
@@ -106,18 +111,24 @@ def _hook_command(state: ConversationState, operation: Operation, turn: Turn) ->
 
 
 def _model_command(state: ConversationState, operation: Operation, turn: Turn) -> CallModel:
-    agent = state.turn_work[turn.id].agent
+    work = state.turn_work[turn.id]
+    agent, request = work.agent, state.requests[turn.id].body
+    if work.rules:
+        request = with_breakpoints(request, agent.profile.spec.format)
     return CallModel(
         operation_id=operation.id,
         turn_id=turn.id,
         message_id=operation.message_id,
         dispatches=operation.dispatches,
         profile=agent.profile.spec,
-        request=state.requests[turn.id].body,
+        request=request,
         agent_id=agent.agent_id,
         budget=agent.budget,
         is_last=agent.budget is not None and is_last_call(state, turn, agent),
         trace_id=turn.trace_id,
+        shows_reasoning=agent.persona.show_reasoning,
+        project_id="" if state.conversation is None else state.conversation.project_id,
+        principal=turn.principal,
     )
 
 
@@ -161,6 +172,7 @@ def _agent_command(state: ConversationState, operation: Operation, turn: Turn) -
             child_id=attempt_id(operation) if operation.mode == LOOP_IN else "",
         ),
         dispatches=operation.dispatches,
+        output_schema=_tool(state, operation).spec.output_schema,
     )
 
 
@@ -186,6 +198,8 @@ def _scope(state: ConversationState, operation: Operation, turn: Turn) -> Scope:
         call_chain=(*turn.call_chain, agent.agent_id),
         branch=branch,
         trace_id=turn.trace_id,
+        principal=turn.principal,
+        user_id=user_of(turn.caller),
     )
 
 

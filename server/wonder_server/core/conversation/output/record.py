@@ -28,6 +28,8 @@ from wonder_server.core.conversation.model.decisions import (
     MemoryWritten,
     RecordMove,
     ReduceContext,
+    RefuseMemoryOperations,
+    RejectOutput,
     ReleaseTurn,
     ResumeFromTool,
     StartConversation,
@@ -35,11 +37,10 @@ from wonder_server.core.conversation.model.decisions import (
     WorkflowEnded,
     WorkflowStarted,
 )
+from wonder_server.core.conversation.model.event_payloads import AgentCall, HookOutcome
 from wonder_server.core.conversation.model.state import ConversationState
 from wonder_server.core.conversation.model.values import (
     TOOL_KINDS,
-    AgentCall,
-    HookOutcome,
     Message,
     Move,
     Operation,
@@ -110,10 +111,10 @@ def operation_removed(state: ConversationState, decision: MemoryWritten) -> Chan
 
 
 def context_assembled(state: ConversationState, decision: ContextAssembled) -> Changes:
-    turn = decision.turn
+    turn_id = decision.turn.id
     closed = Delete("operations", decision.operation_id)
-    outcome = _hook_event("context_assembly", decision.outcome, turn.id)
-    return (closed, outcome) if state.turn_unchanged else (put_turn(turn), closed, outcome)
+    outcome = _hook_event("context_assembly", decision.outcome, turn_id)
+    return (closed, outcome) if state.turn_unchanged else (turn_row(state, turn_id), closed, outcome)
 
 
 def assembly_failed(state: ConversationState, decision: AssemblyFailed) -> Changes:
@@ -128,7 +129,7 @@ def history_summarized(state: ConversationState, decision: HistorySummarized) ->
 def extraction_ended(state: ConversationState, decision: ExtractionEnded) -> Changes:
     turn, outcome = decision.turn, decision.outcome
     closed = Delete("operations", decision.operation_id)
-    changes: Changes = (closed,) if state.turn_unchanged else (put_turn(turn), closed)
+    changes: Changes = (closed,) if state.turn_unchanged else (turn_row(state, turn.id), closed)
     if outcome.fault is None and turn.memory_extraction_failed:
         return changes
     return (*changes, _hook_event("memory_extraction", outcome, turn.id))
@@ -138,7 +139,7 @@ def move_recorded(state: ConversationState, decision: RecordMove) -> Changes:
     move = decision.move
     return (
         *conversation_rows(state),
-        put_turn(decision.turn),
+        turn_row(state, move.turn_id),
         put_move(move),
         Delete("operations", decision.operation_id),
         Emit("move.recorded", move, move.turn_id, move.message_id),
@@ -148,15 +149,15 @@ def move_recorded(state: ConversationState, decision: RecordMove) -> Changes:
 def tool_call_completed(
     state: ConversationState, decision: ResumeFromTool | AsyncOperationCompleted
 ) -> Changes:
-    turn, move, result = decision.turn, decision.move, decision.invocation.result
-    changes: list[Change] = [put_turn(turn), put_move(move)]
+    move, result = decision.move, decision.invocation.result
+    changes: list[Change] = [turn_row(state, move.turn_id), put_move(move)]
     if decision.operation_id:
         changes.append(Delete("operations", decision.operation_id))
     end = "completed" if result is not None and result.success else "failed"
-    changes.append(Emit(f"tool.{end}", decision.invocation, turn.id))
+    changes.append(Emit(f"tool.{end}", decision.invocation, move.turn_id))
     if move.completed_ms and isinstance(decision, ResumeFromTool):
         # The move is complete now: emit it again with all results.
-        changes.append(Emit("move.recorded", move, turn.id))
+        changes.append(Emit("move.recorded", move, move.turn_id))
     return changes
 
 
@@ -181,13 +182,21 @@ def limit_reached(state: ConversationState, decision: LimitReached) -> Changes:
     return (Emit("limit.reached", decision.limit, decision.turn_id),)
 
 
+def memory_operations_refused(_: ConversationState, decision: RefuseMemoryOperations) -> Changes:
+    return (Emit("memory_operations.refused", decision.refusal, decision.turn_id),)
+
+
+def output_rejected(state: ConversationState, decision: RejectOutput) -> Changes:
+    return (Emit("output.rejected", decision.rejection, decision.turn_id),)
+
+
 def turn_charged(state: ConversationState, decision: ChargeTurn) -> Changes:
-    changes = (*conversation_rows(state), put_turn(decision.turn))
+    changes = (*conversation_rows(state), turn_row(state, decision.turn.id))
     return changes if decision.operation is None else (*changes, put_operation(decision.operation))
 
 
-def turn_row(state: ConversationState, decision: AdoptTurn) -> Changes:
-    return (put_turn(decision.turn),)
+def turn_adopted(state: ConversationState, decision: AdoptTurn) -> Changes:
+    return (turn_row(state, decision.turn.id),)
 
 
 _TURN_END_EVENTS = {
@@ -198,7 +207,7 @@ _TURN_END_EVENTS = {
 
 
 def turn_ended(state: ConversationState, decision: CompleteTurn | FailTurn | EndTurnByCancel) -> Changes:
-    turn = decision.turn
+    turn = state.turns[decision.turn.id]
     changes = (put_turn(turn), Emit(_TURN_END_EVENTS[turn.status], turn, turn.id))
     # The end counts busy time if a budget limits it, and charges calls that were abandoned.
     timed = state.conversation is not None and state.conversation.budget.max_duration_ms > 0
@@ -217,6 +226,11 @@ def turn_released(state: ConversationState, decision: ReleaseTurn) -> Changes:
 def conversation_rows(state: ConversationState) -> Changes:
     """Return the row of the conversation in the state, if there is one."""
     return () if state.conversation is None else (put_conversation(state.conversation),)
+
+
+def turn_row(state: ConversationState, turn_id: str) -> Put:
+    """Return the row of a turn in the state."""
+    return put_turn(state.turns[turn_id])
 
 
 def put_turn(turn: Turn) -> Put:

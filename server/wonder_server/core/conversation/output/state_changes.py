@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from wonder_server.core.content.parts import character_count
+from wonder_server.core.conversation.context.transcript import exchanges_of
 from wonder_server.core.conversation.model.decisions import (
     AppendMessage,
     AsyncOperationCompleted,
@@ -24,6 +26,7 @@ from wonder_server.core.conversation.model.decisions import (
 from wonder_server.core.conversation.model.lifecycle_decisions import EraseRecord
 from wonder_server.core.conversation.model.state import RECENT_TURNS, ConversationState
 from wonder_server.core.conversation.model.status import conversation_status
+from wonder_server.core.conversation.model.turn_progress import TurnProgress, with_progress
 from wonder_server.core.conversation.model.usage import add_usage, charge, charge_of_time, difference
 from wonder_server.core.conversation.model.values import Conversation, Move, Operation, Turn, TurnStatus
 from wonder_server.core.frozen import replace
@@ -50,18 +53,18 @@ class WithOperationId(Protocol):
     def operation_id(self) -> str: ...
 
 
-class WithTurn(Protocol):
-    """A decision that carries the changed turn."""
+class WithProgress(Protocol):
+    """A decision that carries the changed progress of a turn."""
 
     @property
-    def turn(self) -> Turn: ...
+    def turn(self) -> TurnProgress: ...
 
 
 def update_status(state: ConversationState) -> None:
     """Set the conversation's status from its turns and pending operations."""
     conversation = state.conversation
     if conversation is not None:
-        status = conversation_status(conversation, state.turns.values(), state.operations.values())
+        status = conversation_status(conversation, state.active_turns(), state.operations.values())
         if status is not conversation.status:
             state.conversation, state.status_changed = replace(conversation, status=status), True
 
@@ -71,20 +74,26 @@ def put_conversation(state: ConversationState, decision: WithConversation) -> No
 
 
 def erase_record(state: ConversationState, decision: EraseRecord) -> None:
+    if decision.conversation is not None:
+        # Archived: the record comes back before the next turn, so a replay must know it.
+        state.conversation = decision.conversation
+        return
     state.turns.clear()
     state.messages.clear()
     state.moves.clear()
+    state.exchanges.clear()
     state.turn_work.clear()
     state.requests.clear()
     state.operations.clear()
     state.message_count = state.character_count = 0
     state.history_cache.clear()
-    state.conversation = decision.conversation
+    state.past_cache.clear()
+    state.conversation = None
 
 
 def start_turn(state: ConversationState, decision: StartTurn) -> None:
     turn = decision.turn
-    _put_turn(state, turn)
+    state.turns[turn.id] = turn
     state.turn_work[turn.id] = decision.work
     state.messages.setdefault(turn.id, [])
     state.moves[turn.id] = []
@@ -133,13 +142,13 @@ def end_hook(state: ConversationState, decision: ContextAssembled | ExtractionEn
     state.operations.pop(decision.operation_id, None)
 
 
-def put_turn(state: ConversationState, decision: WithTurn) -> None:
+def put_turn(state: ConversationState, decision: WithProgress) -> None:
     _put_turn(state, decision.turn)
 
 
-def end_turn(state: ConversationState, decision: WithTurn) -> None:
+def end_turn(state: ConversationState, decision: WithProgress) -> None:
     _put_turn(state, decision.turn)
-    _track_busy_time(state, decision.turn)
+    _track_busy_time(state, state.turns[decision.turn.id])
 
 
 def summarize_history(state: ConversationState, decision: HistorySummarized) -> None:
@@ -158,15 +167,18 @@ def release_turn(state: ConversationState, decision: ReleaseTurn) -> None:
     turn_id = decision.turn_id
     state.turn_work.pop(turn_id, None)
     state.requests.pop(turn_id, None)
-    state.moves.pop(turn_id, None)
+    exchanges = exchanges_of(state.moves.pop(turn_id, ()))
+    if exchanges:
+        state.exchanges[turn_id] = exchanges
+        state.drop_old_exchanges()
     _evict_old_turns(state)
 
 
-def _put_turn(state: ConversationState, turn: Turn) -> None:
-    before = state.turns.get(turn.id)
-    state.turn_unchanged = before is turn or before == turn
-    state.turns[turn.id] = turn
-    spent = difference(before, turn) if before is not None and not state.turn_unchanged else None
+def _put_turn(state: ConversationState, progress: TurnProgress) -> None:
+    before = state.turns[progress.id]
+    turn = state.turns[progress.id] = with_progress(before, progress)
+    state.turn_unchanged = before == turn
+    spent = None if state.turn_unchanged else difference(before, turn)
     if spent is not None and state.conversation is not None:
         state.conversation = add_usage(state.conversation, spent)
         state.charge = charge(turn, spent)
@@ -220,6 +232,9 @@ def _evict_old_turns(state: ConversationState) -> None:
     for turn_id in list(state.turns)[:-RECENT_TURNS] if len(state.turns) > RECENT_TURNS else ():
         if turn_id not in state.turn_work:
             del state.turns[turn_id]
+            state.exchanges.pop(turn_id, None)
             evicted = state.messages.pop(turn_id, ())
             state.message_count -= len(evicted)
-            state.character_count -= sum([len(message.content) for message in evicted])
+            state.character_count -= sum(
+                [character_count(message.content, message.parts) for message in evicted]
+            )

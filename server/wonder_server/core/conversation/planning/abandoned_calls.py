@@ -15,6 +15,7 @@ from wonder_server.core.conversation.model.decisions import (
 )
 from wonder_server.core.conversation.model.lifecycle_decisions import EndConversation, MarkDeleted
 from wonder_server.core.conversation.model.state import ConversationState
+from wonder_server.core.conversation.model.turn_progress import progress_of
 from wonder_server.core.conversation.model.usage import UsageDelta, add_usage
 from wonder_server.core.conversation.model.values import OperationKind, OperationStatus
 from wonder_server.core.frozen import replace
@@ -43,8 +44,8 @@ def charge_abandoned_calls(state: ConversationState, decisions: Decisions) -> De
                     conversation = add_usage(conversation, each)
                 counted.append(replace(decision, conversation=conversation))
             case CancelOperation() if _attempts(decision) and decision.operation.turn_id not in ended:
-                turn = state.turns[decision.operation.turn_id]
-                counted += [decision, ChargeTurn(turn=add_usage(turn, spent[turn.id]))]
+                progress = progress_of(state.turns[decision.operation.turn_id])
+                counted += [decision, ChargeTurn(turn=add_usage(progress, spent[progress.id]))]
             case _:
                 counted.append(decision)
     return tuple(counted)

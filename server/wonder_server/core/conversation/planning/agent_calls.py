@@ -10,12 +10,16 @@ import dataclasses
 import json
 
 from wonder_server.core.actor.commands import Answer, Parent
+from wonder_server.core.content.parts import readable
+from wonder_server.core.conversation.context.output_requests import output_schema_of
 from wonder_server.core.conversation.model.decisions import AdoptTurn, AppendMessage, RepeatAnswer
 from wonder_server.core.conversation.model.inputs import Send
 from wonder_server.core.conversation.model.operations import Decisions
 from wonder_server.core.conversation.model.state import ConversationState
+from wonder_server.core.conversation.model.turn_progress import TurnProgress, progress_of
 from wonder_server.core.conversation.model.usage import as_usage
 from wonder_server.core.conversation.model.values import Role, Turn, TurnStatus
+from wonder_server.core.conversation.planning.output_checks import output_text
 from wonder_server.core.errors import Fault, Reason
 from wonder_server.core.frozen import replace
 from wonder_server.core.json_types import JsonDict
@@ -43,16 +47,21 @@ def check_repeated_call(state: ConversationState, event: Send) -> Decisions | No
     turn = called_turn(state, event.parent.operation_id) if event.parent is not None else None
     if turn is None or not is_final(turn):
         return None
-    adopted = replace(turn, parent=event.parent)
+    adopted = progress_of(replace(turn, parent=event.parent))
     if turn.status is not TurnStatus.ACTIVE:
         return (RepeatAnswer(turn=adopted),)
     # A crash lost the end of the attempt that started the turn: the turn answers this attempt now.
-    return () if turn == adopted else (AdoptTurn(turn=adopted),)
+    return () if turn.parent == event.parent else (AdoptTurn(turn=adopted),)
 
 
 def declined(state: ConversationState, turn: Turn, result: ModelResult) -> Fault | None:
-    """Return the fault of a called turn whose model refused the request; None if it did not."""
-    if result.stop_reason != "refusal" or not _is_called(state, turn):
+    """Return the fault of a turn whose model refused the request; None if it did not.
+
+    In a turn of a person without an output schema, a refusal is an answer.
+    """
+    if result.stop_reason != "refusal":
+        return None
+    if not _is_called(state, turn) and not output_schema_of(turn, state.turn_work[turn.id].agent):
         return None
     text = f": {result.text[:500]}" if result.text else "."
     return Fault(
@@ -73,7 +82,7 @@ def with_output(state: ConversationState, turn: Turn, message_decisions: Decisio
         *state.messages[turn.id],
         *(d.message for d in message_decisions if isinstance(d, AppendMessage)),
     ]
-    texts = [message.content for message in messages if message.role is Role.AGENT]
+    texts = [readable(message.content, message.parts) for message in messages if message.role is Role.AGENT]
     return replace(turn, output=texts[-1] if texts else "")
 
 
@@ -82,21 +91,22 @@ def _is_called(state: ConversationState, turn: Turn) -> bool:
     return turn.parent is not None or bool(state.conversation and state.conversation.called_by)
 
 
-def answer(turn: Turn, parent: Parent) -> Answer:
-    """Return the outcome of ``turn`` for its parent.
+def answer(turn: TurnProgress, conversation_id: str, parent: Parent) -> Answer:
+    """Return the outcome of a turn of this conversation for its parent.
 
-    The output is ``{text, agent_id, conversation_id, turn_id, usage}``. The metadata of a fault names the
-    same ids.
+    The output is ``{text, agent_id, conversation_id, turn_id, usage}``, with ``output`` if the answer
+    satisfies an output schema. The metadata of a fault names the same ids.
     """
-    child = parent.child_id or turn.conversation_id
-    ids = {"agent_id": turn.agent_id, "conversation_id": turn.conversation_id, "turn_id": turn.id}
+    child = parent.child_id or conversation_id
+    ids = {"agent_id": turn.agent_id, "conversation_id": conversation_id, "turn_id": turn.id}
     if turn.fault is not None:
         usage = {"usage": json.dumps(as_usage(turn))} if turn.model_calls else {}
         fault = dataclasses.replace(turn.fault, metadata={**turn.fault.metadata, **ids, **usage})
         return Answer(parent=parent, run_id=child, output={}, fault=fault)
     output: JsonDict = {
-        "text": turn.output or "",
+        "text": output_text(turn.output),
         **ids,
         "usage": as_usage(turn),
+        **({"output": turn.output} if isinstance(turn.output, dict) else {}),
     }
     return Answer(parent=parent, run_id=child, output=output)

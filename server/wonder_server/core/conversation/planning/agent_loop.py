@@ -7,14 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from wonder_server.core.conversation.context.dialects import dialect_of
-from wonder_server.core.conversation.context.window import (
-    RETRY_SHARE,
-    TrimmedRequest,
-    context_limit,
-    is_too_long,
-    trim_request,
-)
+from wonder_server.core.conversation.context.output_requests import ask_for_repair, output_schema_of
 from wonder_server.core.conversation.model import agent_tools
 from wonder_server.core.conversation.model.agent_tools import LOOP_IN
 from wonder_server.core.conversation.model.decisions import (
@@ -25,17 +18,17 @@ from wonder_server.core.conversation.model.decisions import (
     CompleteTurn,
     Decision,
     DispatchAgent,
-    DispatchModel,
     DispatchTask,
     DispatchWorkflow,
     LimitReached,
     MarkWaiting,
     RecordMove,
-    ReduceContext,
+    RejectOutput,
     ReleaseTurn,
     ResumeFromTool,
     TrackAsyncOperation,
 )
+from wonder_server.core.conversation.model.event_payloads import Limit, OutputRejection
 from wonder_server.core.conversation.model.inputs import ModelAnswered
 from wonder_server.core.conversation.model.operations import (
     Decisions,
@@ -46,185 +39,31 @@ from wonder_server.core.conversation.model.operations import (
     run_started,
 )
 from wonder_server.core.conversation.model.state import ConversationState
+from wonder_server.core.conversation.model.turn_progress import progress_of
 from wonder_server.core.conversation.model.usage import add_usage, of_call, reported_usage
 from wonder_server.core.conversation.model.values import (
-    ContextReduction,
     Conversation,
-    HistoryTruncation,
-    Limit,
     Move,
     Operation,
     OperationKind,
-    Request,
     ToolResult,
     Turn,
     TurnStatus,
 )
-from wonder_server.core.conversation.planning import async_tools, limits, tool_calls
+from wonder_server.core.conversation.planning import assembly, async_tools, limits, output_checks, tool_calls
 from wonder_server.core.conversation.planning.agent_calls import declined, with_output
+from wonder_server.core.conversation.planning.large_results import bounded
+from wonder_server.core.conversation.planning.model_requests import PreparedRequest, call_model
 from wonder_server.core.definitions.specs import PinnedAgent
 from wonder_server.core.errors import Fault, Reason
 from wonder_server.core.frozen import replace
 from wonder_server.core.ids import Minter
 from wonder_server.core.json_types import JsonDict, JsonValue
 from wonder_server.core.model import ModelResult
-from wonder_server.core.token_estimates import json_tokens
-from wonder_server.core.truncation import utf8_size
+from wonder_server.core.schema.truncation import utf8_size
 
-MODEL_BACKOFF_MS = 500
-
-WRAP_UP = (
-    "You have reached the limit of moves for this turn. Do not call tools any more: "
-    "answer now with what you have, and say what is missing."
-)
-"""Note for the model with the last move of a turn."""
-
-
-@dataclass(frozen=True, slots=True)
-class PreparedRequest:
-    """A request body, the history that its assembly omitted, and the asynchronous operations in it."""
-
-    body: JsonDict
-    truncation: HistoryTruncation | None = None
-    reports: tuple[str, ...] = ()
-
-
-def call_model(
-    state: ConversationState, turn: Turn, agent: PinnedAgent, prepared: PreparedRequest, ids: Minter, now: int
-) -> Decisions:
-    """Call the model with the request, trimmed to fit the model.
-
-    The request forbids tools if a limit allows only this call.
-    """
-    reduced, body = _within_window(turn, agent, prepared.body, prepared.truncation)
-    limited, request = _within_limits(state, turn, agent, body, now)
-    return (*reduced, *limited, _dispatch_model(agent, request, ids, now, prepared.reports))
-
-
-def request_of(output: JsonValue, agent: PinnedAgent) -> JsonDict | Fault:
-    """Return the request in an assembly's output; a fault if it is invalid in the agent's format."""
-    request = output.get("request") if isinstance(output, dict) else None
-    dialect = dialect_of(agent.profile.spec.format)
-    if isinstance(request, dict) and dialect.fits(request):
-        return request
-    return Fault(
-        reason=Reason.CONTEXT_ASSEMBLY_FAILED,
-        message="The output of the context-assembly workflow has no `request` object with a list of "
-        f"`{dialect.messages}`.",
-    )
-
-
-def first_request(
-    state: ConversationState, turn: Turn, agent: PinnedAgent, output: JsonValue, now: int
-) -> JsonDict | Fault:
-    """Return the first request of ``turn`` to the model, for the assembly's ``output``; a fault if it is
-    invalid.
-    """
-    request = request_of(output, agent)
-    if isinstance(request, Fault):
-        return request
-    decided = call_model(state, turn, agent, PreparedRequest(request), Minter(turn.id, now), now)
-    return next((each.request.body for each in decided if isinstance(each, DispatchModel)), request)
-
-
-def retry_shortened(
-    state: ConversationState, operation: Operation, fault: Fault, ids: Minter, now: int
-) -> Decisions:
-    """Call the model with a shorter request, if the provider rejected this one as too long for the first
-    time.
-
-    Returns no decisions if the request cannot be retried or shortened.
-    """
-    turn, request = state.turns[operation.turn_id], state.requests[operation.turn_id]
-    agent = state.turn_work[turn.id].agent
-    if request.shortened or not is_too_long(fault):
-        return ()
-    limit = max(1, int(json_tokens(request.body) * RETRY_SHARE))
-    smaller = trim_request(request.body, agent.profile.spec.format, limit)
-    if smaller is None:
-        return ()
-    request = replace(request, body=smaller.body, shortened=True)
-    return (_reduction(turn, smaller, None), _dispatch_model(agent, request, ids, now, operation.reports))
-
-
-def retry_wrap_up(state: ConversationState, operation: Operation, fault: Fault, now: int) -> Decisions:
-    """Request an answer without tools by the same operation, since the agent's budget allows only one more
-    call.
-    """
-    turn, request = state.turns[operation.turn_id], state.requests[operation.turn_id]
-    agent = state.turn_work[turn.id].agent
-    if request.wrap_up is not None:
-        return ()
-    body = dialect_of(agent.profile.spec.format).wrap_up(request.body, limits.wrap_up_note(fault))
-    request = replace(request, body=body, wrap_up=fault)
-    later = replace(operation, wake_ms=now + operation.timeout_ms)
-    return (
-        LimitReached(turn_id=turn.id, limit=Limit(fault=fault, enforced=False)),
-        DispatchModel(operation=later, request=request),
-    )
-
-
-def _within_window(
-    turn: Turn, agent: PinnedAgent, body: JsonDict, truncation: HistoryTruncation | None
-) -> tuple[Decisions, JsonDict]:
-    smaller = trim_request(body, agent.profile.spec.format, context_limit(agent))
-    if smaller is None and truncation is None:
-        return (), body
-    if smaller is None:
-        tokens = json_tokens(body)
-        smaller = TrimmedRequest(body, 0, tokens, tokens)
-    return (_reduction(turn, smaller, truncation),), smaller.body
-
-
-def _reduction(turn: Turn, smaller: TrimmedRequest, truncation: HistoryTruncation | None) -> ReduceContext:
-    reduction = ContextReduction(
-        messages_left_out=smaller.omitted_messages
-        + (truncation.omitted_messages if truncation is not None else 0),
-        summarized=truncation is not None and truncation.summarized,
-        tokens_before=smaller.tokens_before + (truncation.tokens if truncation is not None else 0),
-        tokens_after=smaller.tokens_after,
-    )
-    return ReduceContext(turn_id=turn.id, reduction=reduction)
-
-
-def _within_limits(
-    state: ConversationState, turn: Turn, agent: PinnedAgent, body: JsonDict, now: int
-) -> tuple[Decisions, Request]:
-    limit = agent.persona.constraints.max_moves_per_turn
-    decisions: list[Decision] = []
-    last = limits.check_last_call(state, turn, agent, body, now) if agent.tools else None
-    if limit and turn.moves + 1 >= limit and agent.tools:
-        body = dialect_of(agent.profile.spec.format).wrap_up(body, WRAP_UP)
-        if turn.moves:
-            message = f"Move {limit} of {limit}: the model is asked to answer without tools."
-            fault = Fault(reason=Reason.MAX_MOVES_REACHED, message=message)
-            limited = Limit(fault=fault, enforced=False)
-            decisions.append(LimitReached(turn_id=turn.id, limit=limited))
-    elif last is not None:
-        body = dialect_of(agent.profile.spec.format).wrap_up(body, last.note)
-        limited = Limit(fault=last.fault, enforced=False)
-        decisions.append(LimitReached(turn_id=turn.id, limit=limited))
-    wrap_up = last.fault if last is not None else None
-    return tuple(decisions), Request(turn_id=turn.id, body=body, wrap_up=wrap_up)
-
-
-def _dispatch_model(
-    agent: PinnedAgent, request: Request, ids: Minter, now: int, reports: tuple[str, ...]
-) -> DispatchModel:
-    profile = agent.profile.spec
-    operation = Operation(
-        id=ids.new("op"),
-        turn_id=request.turn_id,
-        kind=OperationKind.MODEL,
-        message_id=ids.new("msg"),
-        reports=reports,
-        max_attempts=profile.max_attempts,
-        backoff_ms=MODEL_BACKOFF_MS,
-        timeout_ms=profile.timeout_ms,
-        wake_ms=now + profile.timeout_ms,
-        created_ms=now,
-    )
-    return DispatchModel(operation=operation, request=request)
+_REQUESTING = (OperationKind.ASSEMBLY, OperationKind.MODEL)
+"""Operations of a turn whose end leads to a decision about the next request."""
 
 
 def model_answered(
@@ -238,10 +77,11 @@ def model_answered(
         return ()
     ids = Minter(operation.id, now)
     sequence = turn.moves + 1
-    turn = add_usage(turn, of_call(result.usage, operation.attempt), moves=sequence)
+    turn = add_usage(turn, of_call(result.usage, operation.attempt, itemized=turn.itemized), moves=sequence)
     limit = agent.persona.constraints.max_moves_per_turn
     request = state.requests[turn.id]
-    calls_tools = bool(result.tool_calls) and not request.wrap_up and not (limit and sequence >= limit)
+    is_last = request.wrap_up is not None or request.repair or bool(limit and sequence >= limit)
+    calls_tools = bool(result.tool_calls) and not is_last
     move = Move(
         id=ids.new("move"),
         conversation_id=turn.conversation_id,
@@ -258,18 +98,12 @@ def model_answered(
         completed_ms=0 if calls_tools else now,
     )
     messages = _answer_message(conversation, turn, operation, event, now)
+    answer = _Answer(operation, result, turn, move, messages)
     if calls_tools:
-        return _call_tools(state, _Answer(operation, result, turn, move, messages), ids, now)
-    recorded = (RecordMove(turn=turn, move=move, operation_id=operation.id), *messages)
-    if not result.tool_calls:
-        refusal = declined(state, turn, result)
-        if refusal is not None:
-            cancelled = cancel_pending(state, turn.id, now, except_id=operation.id)
-            return (*recorded, *cancelled, *fail_turn(turn, refusal, now))
-        moves = [*state.moves[turn.id], move]
-        if async_tools.running(moves) or async_tools.unreported(moves):
-            return (*recorded, *_continue_loop(state, turn, moves, ids, now))
-        return (*recorded, *_complete(with_output(state, turn, messages), agent, ids, now))
+        return _call_tools(state, answer, ids, now)
+    recorded = (RecordMove(turn=progress_of(turn), move=move, operation_id=operation.id), *messages)
+    if not result.tool_calls or request.repair:
+        return (*recorded, *_answered(state, answer, event, ids, now))
     if request.wrap_up is not None and not (limit and sequence >= limit):
         return (*recorded, *limits.exhausted(state, turn, request.wrap_up, now, answered=operation.id))
     fault = Fault(
@@ -284,25 +118,71 @@ def model_answered(
 def _answer_message(
     conversation: Conversation, turn: Turn, operation: Operation, event: ModelAnswered, now: int
 ) -> Decisions:
-    """Return the message of the model's text, which may precede tool calls (B6)."""
+    """Return the message of the model's text and images, which may precede tool calls (B6)."""
     result = event.result
-    if not result.text:
+    if not result.text and not event.parts:
         return ()
     cut = result.stop_reason == "length"
     message = agent_message(conversation, turn, operation.message_id, result.text, now, partial=cut)
     if event.full_result is not None and event.full_result.text != result.text:
         message = replace(message, whole_bytes=utf8_size(event.full_result.text))
+    if event.parts:
+        message = replace(message, parts=event.parts)
     return (AppendMessage(message=message),)
+
+
+def _answered(
+    state: ConversationState, answer: _Answer, event: ModelAnswered, ids: Minter, now: int
+) -> Decisions:
+    """Complete the turn with a final answer, or go on: asynchronous operations are pending, or the answer
+    does not satisfy the output schema.
+    """
+    turn, operation_id = answer.turn, answer.operation.id
+    agent = state.turn_work[turn.id].agent
+    refusal = declined(state, turn, answer.result)
+    if refusal is not None:
+        cancelled = cancel_pending(state, turn.id, now, except_id=operation_id)
+        return (*cancelled, *fail_turn(turn, refusal, now))
+    moves = [*state.moves[turn.id], answer.move]
+    if async_tools.running(moves) or async_tools.unreported(moves):
+        return _continue_loop(state, turn, moves, ids, now)
+    schema = output_schema_of(turn, agent)
+    if not schema:
+        return _complete(with_output(state, turn, answer.messages), agent, ids, now)
+    output = output_checks.read_output(schema, event)
+    if output.value is not None:
+        return _complete(replace(turn, output=output.value), agent, ids, now)
+    return _reject_output(state, answer, output.problems, ids, now)
+
+
+def _reject_output(
+    state: ConversationState, answer: _Answer, problems: tuple[str, ...], ids: Minter, now: int
+) -> Decisions:
+    """Ask the model to repair an answer that does not satisfy the output schema, or fail the turn."""
+    turn, result = answer.turn, answer.result
+    agent, request = state.turn_work[turn.id].agent, state.requests[turn.id]
+    body = ask_for_repair(request.body, agent, result.raw, result.text, problems)
+    repairing = output_checks.may_repair(state, turn, agent, body, now)
+    message_id = answer.operation.message_id if answer.messages else ""
+    rejection = OutputRejection(message_id=message_id, problems=problems, repairing=repairing)
+    rejected = RejectOutput(turn_id=turn.id, rejection=rejection)
+    if repairing:
+        rules = state.turn_work[turn.id].rules
+        repair = PreparedRequest(body, rules, repair=True, through=request.through)
+        return (rejected, *call_model(state, turn, agent, repair, ids, now))
+    cancelled = cancel_pending(state, turn.id, now, except_id=answer.operation.id)
+    fault = output_checks.output_fault(problems, repaired=request.repair)
+    return (rejected, *cancelled, *fail_turn(turn, fault, now))
 
 
 def _complete(turn: Turn, agent: PinnedAgent, ids: Minter, now: int) -> Decisions:
     if agent.extraction is None:
         turn = replace(turn, status=TurnStatus.COMPLETED, completed_ms=now)
-        return (CompleteTurn(turn=turn), ReleaseTurn(turn_id=turn.id))
+        return (CompleteTurn(turn=progress_of(turn)), ReleaseTurn(turn_id=turn.id))
     run_id = ids.child("run", turn.conversation_id)
     turn = replace(turn, status=TurnStatus.COMPLETED, completed_ms=now, memory_extraction_run_id=run_id)
     extraction = hook_operation(ids.new("op"), turn, OperationKind.EXTRACTION, run_id, now)
-    return (CompleteTurn(turn=turn), DispatchWorkflow(operation=extraction))
+    return (CompleteTurn(turn=progress_of(turn)), DispatchWorkflow(operation=extraction))
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,13 +203,15 @@ def _call_tools(state: ConversationState, answer: _Answer, ids: Minter, now: int
     prepared = [
         tool_calls.prepare(agent, call, turn, ids, now, cut=cut) for call in result.tool_calls[:allowed]
     ]
+    if state.turn_work[turn.id].rules >= tool_calls.RULES_OF_PINNED_TOOLS:
+        prepared = [tool_calls.with_pinned_tool(each, agent) for each in prepared]
     beyond = tool_calls.refuse_beyond_limit(result.tool_calls[allowed:], limit, now)
     turn = replace(turn, tool_failures=turn.tool_failures + len(beyond))
     move = replace(move, invocations=(*(item.invocation for item in prepared), *beyond))
     if not any(item.refusal for item in prepared):
         move = tool_calls.complete_move(move, now)
     decisions: list[Decision] = [
-        RecordMove(turn=turn, move=move, operation_id=answer.operation.id),
+        RecordMove(turn=progress_of(turn), move=move, operation_id=answer.operation.id),
         *answer.messages,
     ]
     if limit is not None:
@@ -341,7 +223,7 @@ def _call_tools(state: ConversationState, answer: _Answer, ids: Minter, now: int
             turn = replace(turn, tool_failures=turn.tool_failures + 1)
             move = tool_calls.with_result(move, index, item.refusal, now)
             resumed = ResumeFromTool(
-                turn=turn, move=move, invocation=move.invocations[index], operation_id=""
+                turn=progress_of(turn), move=move, invocation=move.invocations[index], operation_id=""
             )
             decisions.append(resumed)
     decisions.extend(_continue_loop(state, turn, [*state.moves[turn.id], move], ids, now))
@@ -381,7 +263,7 @@ def agent_ended(
     decisions: list[Decision] = []
     if spent is not None:
         turn = add_usage(turn, spent)
-        decisions.append(ChargeTurn(turn=turn))
+        decisions.append(ChargeTurn(turn=progress_of(turn)))
     if fault is None:
         result = tool_calls.success(operation, agent_tools.result_of(operation, output), now)
     else:
@@ -393,9 +275,7 @@ def agent_ended(
 def tool_ended(
     state: ConversationState, turn: Turn, operation: Operation, result: ToolResult, ids: Minter, now: int
 ) -> Decisions:
-    """Record the result of a tool call, and call the model if it is idle and the turn waits for nothing
-    else.
-    """
+    """Record the result of a tool call, and call the model if it is idle and no other tool is awaited."""
     moves = list(state.moves[turn.id])
     place, index = next(
         (place, index)
@@ -403,38 +283,48 @@ def tool_ended(
         for index, entry in enumerate(move.invocations)
         if entry.operation_id == operation.id
     )
+    result = bounded(result, state.turn_work[turn.id].agent, operation, moves[place], index)
     move = moves[place] = tool_calls.with_result(moves[place], index, result, now)
     if not result.success:
         turn = replace(turn, tool_failures=turn.tool_failures + 1)
     ended = AsyncOperationCompleted if operation.is_async else ResumeFromTool
-    resumed = ended(turn=turn, move=move, invocation=move.invocations[index], operation_id=operation.id)
-    if any(op.kind is OperationKind.MODEL for op in state.pending(turn.id)):
+    resumed = ended(
+        turn=progress_of(turn), move=move, invocation=move.invocations[index], operation_id=operation.id
+    )
+    if any(op.kind in _REQUESTING for op in state.pending(turn.id)):
         # The next request contains this result.
         return (resumed,)
-    return (resumed, *_continue_loop(state, turn, moves, ids, now))
+    return (resumed, *_continue_loop(state, turn, moves, ids, now, late=operation.is_async))
 
 
 def _continue_loop(
-    state: ConversationState, turn: Turn, moves: Sequence[Move], ids: Minter, now: int
+    state: ConversationState, turn: Turn, moves: Sequence[Move], ids: Minter, now: int, *, late: bool = False
 ) -> Decisions:
-    """Call the model if the last of ``moves`` is complete and there are results to report."""
-    agent, last = state.turn_work[turn.id].agent, moves[-1]
-    news, still = async_tools.unreported(moves), async_tools.running(moves)
-    if not last.completed_ms or not (last.invocations or news):
+    """Call the model if the last of ``moves`` is complete and there are results to report.
+
+    ``late``: the turn was idle until an asynchronous result arrived, so its context is assembled again first.
+    """
+    work, last = state.turn_work[turn.id], moves[-1]
+    if not last.completed_ms or not (last.invocations or async_tools.unreported(moves)):
         return ()
-    dialect = dialect_of(agent.profile.spec.format)
-    results = [
-        async_tools.running_result(entry) if entry.is_async else entry.result
-        for entry in last.invocations
-        if entry.is_async or entry.result is not None
-    ]
-    body = dialect.resume(state.requests[turn.id].body, last.raw, [each for each in results if each])
-    if news:
-        body = dialect.notice(body, async_tools.notice(news, still))
+    agent, rules = work.agent, work.rules
+    prepared = assembly.extended(state, turn, agent, moves, rules)
+    if waits_for_results(state, turn, moves, prepared.body, now):
+        return ()
+    if late and rules:
+        return assembly.assemble_again(state, turn, agent, ids, now)
+    return call_model(state, turn, agent, prepared, ids, now)
+
+
+def waits_for_results(
+    state: ConversationState, turn: Turn, moves: Sequence[Move], body: JsonDict, now: int
+) -> bool:
+    """Return True if ``body`` must wait: the next call is the last one, and it is kept until all results have
+    arrived, so that its request contains them.
+    """
+    if not async_tools.running(moves):
+        return False
+    agent = state.turn_work[turn.id].agent
     limit = agent.persona.constraints.max_moves_per_turn
     is_last = bool(limit) and turn.moves + 1 >= limit
-    if still and (is_last or limits.check_last_call(state, turn, agent, body, now) is not None):
-        # Keep the last call until all results have arrived, so that its request contains them.
-        return ()
-    prepared = PreparedRequest(body, reports=tuple(entry.operation_id for entry in news))
-    return call_model(state, turn, agent, prepared, ids, now)
+    return is_last or limits.check_last_call(state, turn, agent, body, now) is not None

@@ -12,22 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from wonder_server.core.conversation.context.dialects import result_text
-from wonder_server.core.conversation.model.values import Invocation, Move, ToolResult
-
-
-def running_result(entry: Invocation) -> ToolResult:
-    """Return the immediate result of an asynchronous call, for the model."""
-    return ToolResult(
-        tool_call_id=entry.call.id,
-        success=True,
-        result={
-            "status": "running",
-            "operation_id": entry.operation_id,
-            "note": "This runs in the background. A notice reports its end, success or failure; "
-            "until then answer without it, and do not call the tool again for the same.",
-        },
-    )
+from wonder_server.core.conversation.model.values import Invocation, Move
 
 
 def running(moves: Iterable[Move]) -> list[Invocation]:
@@ -47,27 +32,14 @@ def unreported(moves: Sequence[Move]) -> list[Invocation]:
     return [entry for _, _, entry in sorted(news, key=lambda item: item[:2])]
 
 
+def unknown(moves: Sequence[Move]) -> list[Invocation]:
+    """Return the asynchronous calls whose results the requests of ``moves`` do not contain."""
+    reported = {entry.operation_id for move in moves for entry in move.reported}
+    entries = [entry for move in moves[:-1] for entry in move.invocations if entry.is_async]
+    return [entry for entry in entries if entry.operation_id not in reported]
+
+
 def of_operations(moves: Iterable[Move], operation_ids: Sequence[str]) -> tuple[Invocation, ...]:
     """Return the invocations of these operations, in the order of the ids."""
     found = {entry.operation_id: entry for move in moves for entry in move.invocations}
     return tuple(found[each] for each in operation_ids if each in found)
-
-
-def notice(news: Sequence[Invocation], still: Sequence[Invocation]) -> str:
-    """Return the notice for the model about new results. ``still`` are the calls without a result."""
-    parts = ["(A notice of the platform, not the user's words.)"]
-    parts += [_report(entry) for entry in news]
-    if still:
-        names = ", ".join(f"`{entry.call.name}` ({entry.operation_id})" for entry in still)
-        parts.append(f"Still running: {names}.")
-    parts.append("Go on with the task, and tell the user what matters of this, failures too.")
-    return "\n\n".join(parts)
-
-
-def _report(entry: Invocation) -> str:
-    assert entry.result is not None, "a notice reports only calls with a result"
-    end = "has ended. Its result" if entry.result.success else "has failed. Its error"
-    return (
-        f"The tool `{entry.call.name}` that ran in the background ({entry.operation_id}) {end}:\n"
-        f"{result_text(entry.result)}"
-    )

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from wonder_server.core.budget import Account, Budget
+from wonder_server.core.conversation.model.event_payloads import Limit
 from wonder_server.core.conversation.model.usage import total_tokens
-from wonder_server.core.conversation.model.values import Limit
 from wonder_server.core.conversation.planning.limits import budget_fault
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from wonder_server.core.conversation.context.hook_inputs import MAX_MEMORY_OPERATIONS
 from wonder_server.core.conversation.model.decisions import (
     CancelOperation,
     ExtractionEnded,
     MemoryWritten,
+    RefuseMemoryOperations,
     ReleaseTurn,
     WriteMemory,
 )
+from wonder_server.core.conversation.model.event_payloads import MemoryRefusal
 from wonder_server.core.conversation.model.operations import (
     HOOK_ATTEMPTS,
     HOOK_BACKOFF_MS,
@@ -19,12 +23,17 @@ from wonder_server.core.conversation.model.operations import (
     hook_outcome,
     with_hook_run,
 )
+from wonder_server.core.conversation.model.speakers import USER, user_of
 from wonder_server.core.conversation.model.state import ConversationState
+from wonder_server.core.conversation.model.turn_progress import progress_of
 from wonder_server.core.conversation.model.values import Operation, OperationKind, Turn
 from wonder_server.core.errors import Fault, Reason
 from wonder_server.core.frozen import replace
 from wonder_server.core.ids import Minter
-from wonder_server.core.json_types import JsonValue
+from wonder_server.core.json_types import JsonDict, JsonValue
+
+MAX_REASON_CHARS = 500
+"""Maximum number of characters of the reason for a refused memory operation."""
 
 
 def extracted(
@@ -39,6 +48,9 @@ def extracted(
             message="The output of the memory-extraction workflow is invalid: `memory_operations` must be "
             "a list of objects.",
         )
+    accepted, reasons = _checked(state, turn, requested[:MAX_MEMORY_OPERATIONS])
+    refusal = MemoryRefusal(run_id=operation.run_id, reasons=tuple(reasons))
+    refused = (RefuseMemoryOperations(turn_id=turn.id, refusal=refusal),) if reasons else ()
     writes = [
         WriteMemory(
             operation=Operation(
@@ -54,17 +66,61 @@ def extracted(
                 created_ms=now,
             )
         )
-        for item in requested[:MAX_MEMORY_OPERATIONS]
+        for item in accepted
     ]
     turn, charged = charge_hook(turn, operation, output)
     if writes:
         # The extraction, and its event, end with the last of these operations.
-        return (*charged, *writes, CancelOperation(operation=operation))
+        return (*charged, *refused, *writes, CancelOperation(operation=operation))
     return (
         *charged,
+        *refused,
         _extraction_ended(state, turn, operation, now),
         ReleaseTurn(turn_id=turn.id),
     )
+
+
+def _checked(
+    state: ConversationState, turn: Turn, requested: Sequence[JsonDict]
+) -> tuple[Sequence[JsonDict], list[str]]:
+    """Return the operations to apply, and a reason for each other one."""
+    if state.turn_work[turn.id].rules < 1:
+        return requested, []
+    given = _given_ids(state, turn)
+    accepted: list[JsonDict] = []
+    reasons: list[str] = []
+    for position, item in enumerate(requested):
+        reason = _refusal(item, given)
+        if not reason:
+            accepted.append(item)
+        else:
+            reasons.append(f"memory_operations[{position}]: {reason}"[:MAX_REASON_CHARS])
+    return accepted, reasons
+
+
+def _given_ids(state: ConversationState, turn: Turn) -> dict[str, tuple[str, set[str]]]:
+    """Return the ids that an operation may name in each field, with the words for what they are."""
+    participants = state.conversation.participants if state.conversation is not None else ()
+    users = {each.id for each in participants if each.type == USER} | {user_of(turn.caller)}
+    speakers = users | {each.id for each in participants} | {turn.agent_id}
+    return {
+        "subject": ("user who takes part in the conversation", users),
+        "speaker_id": ("participant of the conversation", speakers),
+        "message_id": ("message of the turn", {each.id for each in state.messages.get(turn.id, ())}),
+        "move_id": ("move of the turn", {each.id for each in state.moves.get(turn.id, ())}),
+    }
+
+
+def _refusal(item: JsonDict, given: Mapping[str, tuple[str, set[str]]]) -> str:
+    """Return why an operation is not applied; "" if it is. ``refused`` is the workflow's own reason."""
+    if item.get("refused"):
+        return str(item["refused"])
+    for name, (what, ids) in given.items():
+        value = item.get(name)
+        # Other types are refused where the operation is applied.
+        if isinstance(value, str) and value and value not in ids:
+            return f"`{name}` is {value[:100]!r}, which is no {what}."
+    return ""
 
 
 def memory_written(state: ConversationState, operation: Operation, output: object, now: int) -> Decisions:
@@ -93,4 +149,4 @@ def _extraction_ended(
     state: ConversationState, turn: Turn, operation: Operation, now: int, fault: Fault | None = None
 ) -> ExtractionEnded:
     outcome = hook_outcome(operation, state.turn_work[turn.id].agent.extraction, now, fault)
-    return ExtractionEnded(turn=turn, operation_id=operation.id, outcome=outcome)
+    return ExtractionEnded(turn=progress_of(turn), operation_id=operation.id, outcome=outcome)

@@ -55,6 +55,7 @@ from wonder_server.core.conversation.model.lifecycle_inputs import (
     Leave,
     LifecycleInput,
     ReleaseArchiveObject,
+    ReleaseExternalRef,
     Reopen,
     ReportMerge,
     Reset,
@@ -64,6 +65,7 @@ from wonder_server.core.conversation.model.lifecycle_inputs import (
 from wonder_server.core.conversation.model.operations import Decisions, agent_message, cancel_pending
 from wonder_server.core.conversation.model.state import ConversationState
 from wonder_server.core.conversation.model.status import OPEN
+from wonder_server.core.conversation.model.turn_progress import progress_of
 from wonder_server.core.conversation.model.values import (
     Conversation,
     ConversationStatus,
@@ -79,10 +81,16 @@ MAX_PARTICIPANTS = 100
 """Maximum number of users and agents in one conversation."""
 
 
+_INPUTS_OF_ARCHIVED = (
+    FinishDeletion | RestoreArchived | CompleteArchiving | ReleaseArchiveObject | ReleaseExternalRef
+)
+"""Inputs that an archived or deleted conversation takes."""
+
+
 def plan_lifecycle(state: ConversationState, event: LifecycleInput, now: int) -> Decisions:
     """Return the decisions for an input about the conversation as a whole."""
     conversation = state.conversation
-    if not isinstance(event, FinishDeletion | RestoreArchived | CompleteArchiving | ReleaseArchiveObject):
+    if not isinstance(event, _INPUTS_OF_ARCHIVED):
         missing = unavailable(conversation)
         if missing is not None:
             return (Refuse(fault=missing),)
@@ -95,13 +103,9 @@ def plan_lifecycle(state: ConversationState, event: LifecycleInput, now: int) ->
         case FinishDeletion():
             return () if not conversation.deleted_ms or state.operations else (EraseRecord(),)
         case BeginDeletion():
-            return _begin_deletion(state, conversation, now)
-        case BeginArchiving():
-            return _begin_archiving(state, conversation, event, now)
-        case CompleteArchiving():
-            return _complete_archiving(state, conversation, event)
-        case ReleaseArchiveObject():
-            return _release_archive_object(conversation, event)
+            return _begin_deletion(state, conversation, event.principal, now)
+        case BeginArchiving() | CompleteArchiving() | ReleaseArchiveObject() | ReleaseExternalRef():
+            return _plan_archiving(state, conversation, event, now)
         case _:
             archive_object = event.archive_object if isinstance(event, RestoreArchived) else ""
             reactivated, conversation = reactivate(conversation, now, archive_object)
@@ -159,7 +163,10 @@ def _change(
     now: int,
 ) -> Decisions:
     changed = replace(
-        conversation, version=conversation.version + 1, updated_ms=max(now, conversation.updated_ms)
+        conversation,
+        version=conversation.version + 1,
+        updated_ms=max(now, conversation.updated_ms),
+        updated_by=getattr(event, "principal", ""),
     )
     match event:
         case Join():
@@ -213,6 +220,7 @@ def _leave(
     if leaving.type == "agent":
         fault = Fault(reason=Reason.CANCELLED, message="The agent was removed from the conversation.")
         turns = [turn for turn in state.active_turns() if turn.agent_id == leaving.id]
+        turns = [replace(turn, cancelled_by=event.principal) for turn in turns]
         ended = cancel_turns(state, turns, fault, event.partial_texts, now)
     return (RemoveParticipant(conversation=remaining, participant=leaving), *ended)
 
@@ -233,7 +241,13 @@ def _update(
     if event.budget is not None:
         given |= _budget_fields(state, conversation, event.budget, now)
     updated = replace(changed, **given)
-    if replace(updated, version=conversation.version, updated_ms=conversation.updated_ms) == conversation:
+    unchanged = replace(
+        updated,
+        version=conversation.version,
+        updated_ms=conversation.updated_ms,
+        updated_by=conversation.updated_by,
+    )
+    if unchanged == conversation:
         return ()
     return (UpdateConversation(conversation=updated),)
 
@@ -260,7 +274,8 @@ def _complete(
     if active and not event.cancel_turns:
         return _busy(active)
     fault = Fault(reason=Reason.CANCELLED, message="The conversation was completed.")
-    ended = cancel_turns(state, active, fault, event.partial_texts, now)
+    cancelled = [replace(turn, cancelled_by=event.principal) for turn in active]
+    ended = cancel_turns(state, cancelled, fault, event.partial_texts, now)
     completed = replace(
         changed,
         status=ConversationStatus.COMPLETED,
@@ -276,15 +291,19 @@ def _reset(state: ConversationState, changed: Conversation, event: Reset) -> Dec
     reset = HistoryReset(keep_system_message=event.keep_system_message, last_turn_ordinal=changed.turn_count)
     prompts = event.prompts if event.keep_system_message else ()
     hidden = replace(changed, reset_ordinal=changed.turn_count, prompts=prompts)
+    if event.rules:
+        hidden = replace(hidden, reset_messages=changed.message_count)
     return (ResetConversation(conversation=hidden, reset=reset),)
 
 
 # --- deletion and archiving -------------------------------------------------------------------------
 
 
-def _begin_deletion(state: ConversationState, conversation: Conversation, now: int) -> Decisions:
+def _begin_deletion(
+    state: ConversationState, conversation: Conversation, principal: str, now: int
+) -> Decisions:
     fault = Fault(reason=Reason.CANCELLED, message="The conversation was deleted.")
-    active = state.active_turns()
+    active = [replace(turn, cancelled_by=principal) for turn in state.active_turns()]
     ended = cancel_turns(state, active, fault, {}, now)
     turns = {turn.id for turn in active}
     # Operations of ended turns: memory extraction.
@@ -292,14 +311,37 @@ def _begin_deletion(state: ConversationState, conversation: Conversation, now: i
     stopped: list[Decision] = [CancelOperation(operation=op) for op in extractions]
     stopped += [ReleaseTurn(turn_id=turn_id) for turn_id in state.turn_work if turn_id not in turns]
     # Another conversation may use the external_ref from now on.
-    deleted = replace(conversation, deleted_ms=now, external_ref="", version=conversation.version + 1)
+    deleted = replace(
+        conversation,
+        deleted_ms=now,
+        external_ref="",
+        version=conversation.version + 1,
+        updated_by=principal,
+    )
     return (*ended, *stopped, MarkDeleted(conversation=deleted))
+
+
+def _plan_archiving(
+    state: ConversationState,
+    conversation: Conversation,
+    event: BeginArchiving | CompleteArchiving | ReleaseArchiveObject | ReleaseExternalRef,
+    now: int,
+) -> Decisions:
+    match event:
+        case BeginArchiving():
+            return _begin_archiving(state, conversation, event, now)
+        case CompleteArchiving():
+            return _complete_archiving(state, conversation, event)
+        case ReleaseArchiveObject():
+            return _release_archive_object(conversation, event)
+        case ReleaseExternalRef():
+            return _release_external_ref(state, conversation, event, now)
 
 
 def _begin_archiving(
     state: ConversationState, conversation: Conversation, event: BeginArchiving, now: int
 ) -> Decisions:
-    due = event.forced or 0 < conversation.expire_ms <= now
+    due = event.forced or has_expired(conversation, now)
     if conversation.archived_ms or not due or state.operations or state.active_turns():
         return ()
     return (UpdateConversation(conversation=replace(conversation, archived_ms=now, updated_ms=now)),)
@@ -319,6 +361,29 @@ def _release_archive_object(conversation: Conversation, event: ReleaseArchiveObj
     if conversation.stale_archive != event.archive_object:
         return ()
     return (SetStaleArchive(conversation=replace(conversation, stale_archive="")),)
+
+
+def _release_external_ref(
+    state: ConversationState, conversation: Conversation, event: ReleaseExternalRef, now: int
+) -> Decisions:
+    is_busy = bool(state.operations or state.active_turns())
+    is_holder = bool(event.external_ref) and conversation.external_ref == event.external_ref
+    if not is_holder or is_busy or conversation.deleted_ms or not has_expired(conversation, now):
+        return ()
+    released = replace(
+        conversation,
+        external_ref="",
+        former_external_ref=event.external_ref,
+        version=conversation.version + 1,
+        updated_ms=max(now, conversation.updated_ms),
+        updated_by=event.principal,
+    )
+    return (UpdateConversation(conversation=released),)
+
+
+def has_expired(conversation: Conversation, now_ms: int) -> bool:
+    """Return True if the conversation is archived, or due for it."""
+    return conversation.archived_ms > 0 or 0 < conversation.expire_ms <= now_ms
 
 
 # --- shared functions -------------------------------------------------------------------------------
@@ -343,7 +408,7 @@ def cancel_turns(
             conversation = replace(conversation, message_count=conversation.message_count + 1)
             decisions.append(AppendMessage(message=message))
         ended = replace(turn, status=TurnStatus.CANCELLED, fault=fault, completed_ms=now)
-        decisions += [EndTurnByCancel(turn=ended), ReleaseTurn(turn_id=turn.id)]
+        decisions += [EndTurnByCancel(turn=progress_of(ended)), ReleaseTurn(turn_id=turn.id)]
     return decisions
 
 

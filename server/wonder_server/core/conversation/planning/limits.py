@@ -27,6 +27,7 @@ from wonder_server.core.conversation.model.decisions import (
     RetryOperation,
     StartTurn,
 )
+from wonder_server.core.conversation.model.event_payloads import Limit
 from wonder_server.core.conversation.model.operations import Decisions, cancel_pending, fail_turn
 from wonder_server.core.conversation.model.state import ConversationState
 from wonder_server.core.conversation.model.usage import (
@@ -38,7 +39,6 @@ from wonder_server.core.conversation.model.usage import (
 )
 from wonder_server.core.conversation.model.values import (
     Conversation,
-    Limit,
     Operation,
     OperationKind,
     Turn,
@@ -97,22 +97,46 @@ def check_last_call(
     return None
 
 
-def _last_call_fault(whose: str, budget: Budget, spender: Spender, tokens: int, cost: int) -> Fault | None:
-    """Return the fault of a budget that allows one more call of this size, but not two."""
+def _last_call_fault(
+    whose: str, budget: Budget, spender: Spender, tokens: int, cost: int, *, calls: int = 2
+) -> Fault | None:
+    """Return the fault of a budget that does not allow this number of calls of this size; None if it does."""
     used = total_tokens(spender)
-    if budget.max_tokens and used + 2 * tokens > budget.max_tokens:
+    if budget.max_tokens and used + calls * tokens > budget.max_tokens:
         return budget_fault(whose, "tokens", budget.max_tokens, used, tokens, enforced=False)
     spent = spender.cost_micros
-    if budget.max_cost_micros and spent + 2 * cost >= budget.max_cost_micros:
+    if budget.max_cost_micros and spent + calls * cost >= budget.max_cost_micros:
         return budget_fault(whose, "cost", budget.max_cost_micros, spent, cost, enforced=False)
     return None
+
+
+def allows_call(
+    state: ConversationState, turn: Turn, agent: PinnedAgent, body: dict[str, object], now: int
+) -> bool:
+    """Return True if the turn and its conversation can afford one more call, with ``body``.
+
+    ``turn`` counts an answer that the state does not count yet.
+    """
+    tokens = max(json_tokens(body), total_tokens(turn) // (turn.moves or 1))
+    cost = turn.cost_micros // (turn.moves or 1)
+    spenders: list[tuple[str, Budget, Spender]] = [("turn", turn_budget(turn, agent), turn)]
+    if state.conversation is not None:
+        spent = difference(state.turns[turn.id], turn) or UsageDelta()
+        conversation = add_usage(state.conversation, spent)
+        spenders.append(("conversation", conversation.budget, conversation))
+    faults = [
+        _last_call_fault(whose, budget, spender, tokens, cost, calls=1) for whose, budget, spender in spenders
+    ]
+    limit, started = _time(state.conversation, turn, agent)
+    return not any(faults) and not (limit and now >= started + limit)
 
 
 def is_last_call(state: ConversationState, turn: Turn, agent: PinnedAgent) -> bool:
     """Return True if the request of the coming model call forbids tools, or the agent has none."""
     limit = agent.persona.constraints.max_moves_per_turn
     request = state.requests[turn.id]
-    return not agent.tools or request.wrap_up is not None or bool(limit and turn.moves + 1 >= limit)
+    forbids = request.wrap_up is not None or request.repair
+    return not agent.tools or forbids or bool(limit and turn.moves + 1 >= limit)
 
 
 def exhausted(state: ConversationState, turn: Turn, fault: Fault, now: int, *, answered: str) -> Decisions:
@@ -315,8 +339,7 @@ def budget_fault(whose: str, kind: str, limit: int, used: int, more: int = 0, *,
     if enforced:
         message += f": {_ADVICE[whose]}."
     elif more:
-        message += f"; the next call may take about {more:,} of the {max(0, limit - used):,} left, so "
-        message += "the model is asked to answer without tools."
+        message += f", and the next call may need about {more:,}. The model is asked to answer without tools."
     else:
         message += "; the model is asked to answer without tools."
     metadata = {"budget": kind, "limit": str(limit), "used": str(used), "of": whose}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from wonder_server.core.conversation.context.history import select_history
 from wonder_server.core.conversation.model.decisions import (
     AppendMessage,
     DispatchWorkflow,
@@ -15,6 +16,7 @@ from wonder_server.core.conversation.model.lifecycle_decisions import AddPartici
 from wonder_server.core.conversation.model.operations import Decisions
 from wonder_server.core.conversation.model.state import ConversationState
 from wonder_server.core.conversation.model.status import OPEN
+from wonder_server.core.conversation.model.usage import RULES_OF_ITEMIZED_USAGE
 from wonder_server.core.conversation.model.values import (
     Conversation,
     Message,
@@ -26,8 +28,8 @@ from wonder_server.core.conversation.model.values import (
 from wonder_server.core.conversation.planning.agent_calls import check_repeated_call
 from wonder_server.core.conversation.planning.lifecycle import MAX_PARTICIPANTS, reactivate, unavailable
 from wonder_server.core.conversation.planning.limits import unaffordable
-from wonder_server.core.conversation.planning.summarization import first_hook
-from wonder_server.core.errors import Fault, Reason
+from wonder_server.core.conversation.planning.summarization import earlier_first_hook, first_hook
+from wonder_server.core.errors import Fault, Reason, not_found
 from wonder_server.core.frozen import replace
 from wonder_server.core.ids import Minter
 
@@ -62,12 +64,18 @@ def start_turn(state: ConversationState, event: Send, now: int) -> Decisions:
         content=event.content,
         reply_to_message_id=event.reply_to_message_id,
         created_ms=now,
+        parts=event.parts,
     )
-    first = first_hook(state, turn, event.agent, ids, now)
+    if event.rules:
+        omitted = select_history(state, turn, event.agent)
+        turn = replace(turn, history_start=omitted.first_turn if omitted is not None else 0)
+        first = first_hook(state, turn, event.agent, omitted, ids, now)
+    else:
+        first = earlier_first_hook(state, turn, event.agent, ids, now)
     return (
         *reactivated,
         *_join(conversation, event, now),
-        StartTurn(turn=turn, work=TurnWork(turn_id=turn.id, agent=event.agent)),
+        StartTurn(turn=turn, work=TurnWork(turn_id=turn.id, agent=event.agent, rules=event.rules)),
         AppendMessage(message=message),
         DispatchWorkflow(operation=first),
         MarkWaiting(turn_id=turn.id, operation_id=first.id),
@@ -80,7 +88,9 @@ def refuse(reason: Reason, message: str) -> Decisions:
 
 
 def _turn(conversation: Conversation, event: Send, ids: Minter, now: int) -> Turn:
-    agent = event.agent
+    agent, quote = event.agent, event.quote
+    # A reset may have come after the sender read the message.
+    quote = quote if quote is not None and quote.turn_ordinal > conversation.reset_ordinal else None
     return Turn(
         id=ids.new("turn"),
         conversation_id=conversation.id,
@@ -100,6 +110,10 @@ def _turn(conversation: Conversation, event: Send, ids: Minter, now: int) -> Tur
         max_depth=min(event.max_depth, event.depth + agent.persona.constraints.max_delegation_depth),
         call_chain=event.call_chain,
         trace_id=event.trace_id,
+        principal=event.principal,
+        output_schema=event.output_schema,
+        quote=quote,
+        itemized=event.rules >= RULES_OF_ITEMIZED_USAGE,
     )
 
 
@@ -124,11 +138,13 @@ def _refusal(state: ConversationState, event: Send) -> Fault | None:
         return fault
     # The agent may have been removed after the message was addressed.
     if not event.loop_in and not _participates(conversation, "agent", event.agent.agent_id):
-        return Fault(
-            reason=Reason.AGENT_NOT_FOUND,
-            message=f"Agent `{event.agent.name}` is not a participant of this conversation. Add it first.",
+        return not_found(
+            Reason.AGENT_NOT_FOUND,
+            event.agent.name,
             field="agent_id",
-        )
+            place=" among the participants of this conversation",
+            next_step="Add it with AddParticipant.",
+        ).fault
     participant = _new_participant(conversation, event, 0)
     if participant is not None and len(conversation.participants) >= MAX_PARTICIPANTS:
         return Fault(

@@ -13,6 +13,15 @@ with a sliding window.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from wonder_server.core.content.parts import content_tokens, readable
+from wonder_server.core.conversation.context.history import (
+    messages_to_summarize,
+    select_history,
+    truncation_after_summary,
+)
+from wonder_server.core.conversation.context.hook_inputs import speaker_of
 from wonder_server.core.conversation.context.resolved_agent import resolve_agent
 from wonder_server.core.conversation.context.window import (
     context_limit,
@@ -28,16 +37,10 @@ from wonder_server.core.conversation.model.decisions import (
     HistorySummarized,
     MarkWaiting,
 )
+from wonder_server.core.conversation.model.event_payloads import HistoryTruncation
 from wonder_server.core.conversation.model.operations import Decisions, charge_hook, hook_operation
 from wonder_server.core.conversation.model.state import ConversationState
-from wonder_server.core.conversation.model.values import (
-    HistoryTruncation,
-    Message,
-    Operation,
-    OperationKind,
-    Summary,
-    Turn,
-)
+from wonder_server.core.conversation.model.values import Message, Operation, OperationKind, Summary, Turn
 from wonder_server.core.definitions.specs import PinnedAgent
 from wonder_server.core.frozen import replace
 from wonder_server.core.ids import Minter
@@ -51,13 +54,38 @@ MAX_SUMMARY_CHARS = 40_000
 """Maximum length of a summary in characters."""
 
 
-def first_hook(state: ConversationState, turn: Turn, agent: PinnedAgent, ids: Minter, now: int) -> Operation:
-    """Return the first operation of a new turn: its assembly, or the summary that precedes it."""
-    assembly = hook_operation(ids.new("op"), turn, OperationKind.ASSEMBLY, turn.context_assembly_run_id, now)
+def first_hook(
+    state: ConversationState,
+    turn: Turn,
+    agent: PinnedAgent,
+    truncation: HistoryTruncation | None,
+    ids: Minter,
+    now: int,
+) -> Operation:
+    """Return the first operation of a new turn: its assembly, which omits ``truncation``, or the summary that
+    precedes it.
+    """
+    older: list[Message] = []
+    if truncation is not None and truncation.first_turn and uses_summary(agent):
+        older = messages_to_summarize(state, turn, agent)
+    return _first_hook(turn, ids, now, truncation, older)
+
+
+def earlier_first_hook(
+    state: ConversationState, turn: Turn, agent: PinnedAgent, ids: Minter, now: int
+) -> Operation:
+    """Return the first operation of a new turn that an earlier build began."""
     truncation = truncate_history(state, turn, agent)
-    if truncation is None:
-        return assembly
-    older = _older_messages(state, turn, agent) if uses_summary(agent) else []
+    older: list[Message] = []
+    if truncation is not None and uses_summary(agent):
+        older = _older_messages(state, turn, agent)
+    return _first_hook(turn, ids, now, truncation, older)
+
+
+def _first_hook(
+    turn: Turn, ids: Minter, now: int, truncation: HistoryTruncation | None, older: Sequence[Message]
+) -> Operation:
+    assembly = hook_operation(ids.new("op"), turn, OperationKind.ASSEMBLY, turn.context_assembly_run_id, now)
     if older:
         return replace(
             assembly,
@@ -69,7 +97,7 @@ def first_hook(state: ConversationState, turn: Turn, agent: PinnedAgent, ids: Mi
             # The assembly that follows has its own run.
             run_id=ids.child("run", turn.conversation_id),
         )
-    return replace(assembly, input=_truncation_input(truncation))
+    return assembly if truncation is None else replace(assembly, input=truncation_input(truncation))
 
 
 def history_truncation(operation: Operation) -> HistoryTruncation | None:
@@ -82,17 +110,25 @@ def history_truncation(operation: Operation) -> HistoryTruncation | None:
         omitted_messages=given.get("left_out", 0),
         tokens=given.get("tokens", 0),
         summarized=given.get("summarized", False),
+        summarized_messages=given.get("summarized_messages", 0),
+        first_turn=given.get("first_turn", 0),
+        max_bytes=given.get("max_bytes", 0),
     )
 
 
-def _truncation_input(truncation: HistoryTruncation) -> JsonDict:
+def truncation_input(truncation: HistoryTruncation) -> JsonDict:
     """Return the stored form of a truncation, which `history_truncation` reads."""
     return {
         "first": truncation.first,
         "left_out": truncation.omitted_messages,
         "tokens": truncation.tokens,
         "summarized": truncation.summarized,
+        **{name: value for name in _NEWER if (value := getattr(truncation, name))},
     }
+
+
+_NEWER = ("summarized_messages", "first_turn", "max_bytes")
+"""Fields of a truncation that operations of earlier versions lack."""
 
 
 def summary_input(state: ConversationState, turn: Turn, agent: PinnedAgent, operation: Operation) -> JsonDict:
@@ -102,10 +138,13 @@ def summary_input(state: ConversationState, turn: Turn, agent: PinnedAgent, oper
         "conversation_id": turn.conversation_id,
         "summary": summary.text if summary is not None else "",
         "messages": [
-            {"role": message.role.value, "author": message.author, "content": message.content}
-            for message in _within_limit(
-                _messages_to_summarize(state, turn, agent, operation), context_limit(agent)
-            )
+            {
+                "role": message.role.value,
+                "author": message.author,
+                "speaker": speaker_of(state, message),
+                "content": readable(message.content, message.parts),
+            }
+            for message in _summarized_messages(state, turn, agent, operation)
         ],
         "model_profile": resolve_agent(agent).side_profile,
     }
@@ -124,16 +163,22 @@ def summarized(
         return summary_failed(state, operation, ids, now)
     turn, charged = charge_hook(turn, operation, output)
     before = summary_of(state, agent)
+    rules = state.turn_work[turn.id].rules
+    covered = len(_summarized_messages(state, turn, agent, operation)) if rules else len(older)
     summary = Summary(
         text=text.strip()[:MAX_SUMMARY_CHARS],
         last_ordinal=older[-1].ordinal,
-        messages=len(older) + (before.messages if before is not None else 0),
+        messages=covered + (before.messages if before is not None else 0),
         after_turn=reset_ordinal(state),
     )
-    tokens = sum(text_tokens(message.content) for message in older) - text_tokens(summary.text)
+    tokens = sum([content_tokens(message.content, message.parts) for message in older])
+    tokens = max(0, tokens - text_tokens(summary.text))
     truncation = HistoryTruncation(
-        first=older[-1].ordinal + 1, omitted_messages=len(older), tokens=max(0, tokens), summarized=True
+        first=older[-1].ordinal + 1, omitted_messages=covered, tokens=tokens, summarized=True
     )
+    if rules:
+        truncation = truncation_after_summary(state, turn, agent, older[-1].ordinal, covered)
+        truncation = replace(truncation, tokens=tokens)
     return (
         *charged,
         HistorySummarized(operation_id=operation.id, turn_id=turn.id, summary=summary),
@@ -144,19 +189,23 @@ def summarized(
 def summary_failed(state: ConversationState, operation: Operation, ids: Minter, now: int) -> Decisions:
     """Dispatch the assembly with the newest messages that fit."""
     turn = state.turns[operation.turn_id]
-    truncation = truncate_history(state, turn, state.turn_work[turn.id].agent)
+    work = state.turn_work[turn.id]
+    if work.rules:
+        truncation = select_history(state, turn, work.agent)
+    else:
+        truncation = truncate_history(state, turn, work.agent)
     return (CancelOperation(operation=operation), *_assemble(turn, truncation, ids, now))
 
 
 def _assemble(turn: Turn, truncation: HistoryTruncation | None, ids: Minter, now: int) -> Decisions:
     assembly = hook_operation(ids.new("op"), turn, OperationKind.ASSEMBLY, turn.context_assembly_run_id, now)
     if truncation is not None:
-        assembly = replace(assembly, input=_truncation_input(truncation))
+        assembly = replace(assembly, input=truncation_input(truncation))
     return (DispatchWorkflow(operation=assembly), MarkWaiting(turn_id=turn.id, operation_id=assembly.id))
 
 
 def _older_messages(state: ConversationState, turn: Turn, agent: PinnedAgent) -> list[Message]:
-    """Return the messages to summarize: all but the newest, which stay verbatim."""
+    """Return the messages to summarize before a turn that an earlier build began: all but the newest."""
     messages = earlier_messages(state, turn, agent)
     return messages[: max(0, len(messages) - agent.persona.context_window.keep_recent_messages)]
 
@@ -166,14 +215,23 @@ def _messages_to_summarize(
 ) -> list[Message]:
     """Return the messages that the operation summarizes and no other summary covers meanwhile."""
     last = operation.input["last"]
+    if state.turn_work[turn.id].rules:
+        return [m for m in messages_to_summarize(state, turn, agent) if m.ordinal <= last]
     return [m for m in earlier_messages(state, turn, agent) if m.ordinal <= last]
+
+
+def _summarized_messages(
+    state: ConversationState, turn: Turn, agent: PinnedAgent, operation: Operation
+) -> list[Message]:
+    """Return the messages that the summary run of the operation receives."""
+    return _within_limit(_messages_to_summarize(state, turn, agent, operation), context_limit(agent))
 
 
 def _within_limit(messages: list[Message], limit: int) -> list[Message]:
     """Return the newest of ``messages`` that fit the limit, at least one."""
     used, kept = 0, 0
     for message in reversed(messages):
-        used += text_tokens(message.content)
+        used += content_tokens(message.content, message.parts)
         if kept and used > limit:
             break
         kept += 1

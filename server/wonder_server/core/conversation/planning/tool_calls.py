@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -24,8 +25,8 @@ from wonder_server.core.ids import Minter
 from wonder_server.core.json_types import JsonValue
 from wonder_server.core.model import ToolCall
 from wonder_server.core.schema import schemas
+from wonder_server.core.schema.truncation import is_notice
 from wonder_server.core.task.action_effects import is_repeatable
-from wonder_server.core.truncation import is_notice
 
 _CODES = {
     Reason.TIMEOUT: ToolErrorCode.TIMEOUT,
@@ -45,6 +46,9 @@ class Prepared:
     operation: Operation | None = None
     refusal: ToolResult | None = None
 
+
+RULES_OF_PINNED_TOOLS = 3
+"""Version of `TURN_RULES` from which on a tool call names the pinned revision of its tool."""
 
 CUT_OFF = (
     "Your answer was cut off by its limit of tokens, so that this call may be incomplete: it was not carried "
@@ -160,6 +164,19 @@ def prepare(
         call=call, tool_id=tool_id, operation_id=operation.id, is_async=operation.is_async
     )
     return Prepared(invocation, operation=operation)
+
+
+def with_pinned_tool(prepared: Prepared, agent: PinnedAgent) -> Prepared:
+    """Return the call with the pinned revision of its tool, ``library/name@revision``."""
+    invocation, operation = prepared.invocation, prepared.operation
+    pins = (str(tool.pin) for tool in agent.tools if tool.spec.name == invocation.call.name)
+    if not (tool_id := next(pins, "")):
+        return prepared
+    return dataclasses.replace(
+        prepared,
+        invocation=replace(invocation, tool_id=tool_id),
+        operation=replace(operation, tool_id=tool_id) if operation is not None else None,
+    )
 
 
 def success(operation: Operation, output: JsonValue, now: int) -> ToolResult:

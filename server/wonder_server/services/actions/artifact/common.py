@@ -10,10 +10,10 @@ from typing import Final
 import msgspec
 
 from wonder_server.core.errors import Reason, error
+from wonder_server.core.idempotency import IdempotencyKey
 from wonder_server.core.json_types import JsonDict
 from wonder_server.ports.repositories import Commit, Merged
 from wonder_server.services.actions.contract.kind import ActionCall
-from wonder_server.services.catalog.transactions import IdempotencyKey
 from wonder_server.services.content.artifacts import Artifact, Artifacts
 from wonder_server.services.content.commit_metadata import CommitRequest
 
@@ -83,7 +83,7 @@ def idempotency_key(call: ActionCall) -> IdempotencyKey | None:
         return None
     encoded = msgspec.json.encode(dict(call.input), order="deterministic")
     fingerprint = hashlib.blake2b(encoded, digest_size=16).hexdigest()
-    return IdempotencyKey(f"{call.context.key}/{fingerprint}", fingerprint)
+    return IdempotencyKey("", f"{call.context.key}/{fingerprint}", fingerprint)
 
 
 def commit_request(call: ActionCall) -> CommitRequest:

@@ -1,4 +1,4 @@
-"""``assert``: fails the step unless a condition is true (document 5, verification)."""
+"""``assert``: fails the step unless a condition is true."""
 
 from __future__ import annotations
 

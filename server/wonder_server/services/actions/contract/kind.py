@@ -1,4 +1,4 @@
-"""Action kinds and calls of actions (document 5, ActionDef; features H3, E5)."""
+"""Action kinds and calls of actions (features H3, E5)."""
 
 from __future__ import annotations
 

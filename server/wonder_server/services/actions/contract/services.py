@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from wonder_server.core.actor.commands import Scope
+from wonder_server.core.conversation.context.result_excerpts import TextPiece
 from wonder_server.core.definitions.resources import NetworkPolicy
 from wonder_server.core.definitions.specs import ModelProfile
+from wonder_server.core.idempotency import IdempotencyKey
 from wonder_server.core.json_types import JsonDict
-from wonder_server.core.memory.records import Change, Draft, Filter, Hit, Memory
+from wonder_server.core.memory.blocks import Author, BlockKey, MemoryBlock
+from wonder_server.core.memory.ranking import Hit
+from wonder_server.core.memory.records import Change, Draft, Filter, Memory
 from wonder_server.core.model import Usage
 from wonder_server.ports.clock import Clock
+from wonder_server.ports.files import NO_FILES, RequestFiles
 from wonder_server.ports.mcp import Mcp
-from wonder_server.ports.memories import Request
 from wonder_server.ports.model import Model
 from wonder_server.ports.prices import Prices
 from wonder_server.ports.sandbox import Sandbox
 from wonder_server.ports.web import Web
 from wonder_server.ports.worktrees import Worktrees
 from wonder_server.services.content.artifacts import Artifacts
+from wonder_server.services.content.files import FileContents
 from wonder_server.services.content.repositories import RepositoryService
+from wonder_server.services.history.agent_history import FoundMessage, ReadMessage, ReadRequest
 from wonder_server.services.paging import Page, PageRequest
 from wonder_server.services.workers.messages import Job
 
@@ -37,7 +44,13 @@ class AgentMemory(Protocol):
     ) -> Page[Memory]: ...
 
     async def search(
-        self, agent_id: str, query: str, *, limit: int = 0, wanted: Filter | None = None
+        self,
+        agent_id: str,
+        query: str,
+        *,
+        limit: int = 0,
+        wanted: Filter | None = None,
+        now_ms: int | None = None,
     ) -> list[Hit]: ...
 
     def search_inline(
@@ -45,14 +58,32 @@ class AgentMemory(Protocol):
     ) -> list[Hit] | None: ...
 
     async def update(
-        self, agent_id: str, memory_id: str, change: Change, *, request: Request | None = None
+        self, agent_id: str, memory_id: str, change: Change, *, request: IdempotencyKey | None = None
     ) -> Memory: ...
 
     async def supersede(
-        self, agent_id: str, memory_id: str, draft: Draft, *, request: Request | None = None
+        self, agent_id: str, memory_id: str, draft: Draft, *, request: IdempotencyKey | None = None
     ) -> tuple[Memory, Memory]: ...
 
-    async def delete(self, agent_id: str, memory_id: str, *, request: Request | None = None) -> None: ...
+    async def delete(
+        self, agent_id: str, memory_id: str, *, request: IdempotencyKey | None = None
+    ) -> None: ...
+
+
+class AgentBlocks(Protocol):
+    """The methods of `MemoryBlockService` that actions call."""
+
+    def known(self, agent_id: str, subjects: Sequence[str]) -> list[MemoryBlock] | None: ...
+
+    async def of(self, agent_id: str, subjects: Sequence[str]) -> list[MemoryBlock]: ...
+
+    async def replace(
+        self, key: BlockKey, texts: tuple[str, str], author: Author, request: IdempotencyKey | None = None
+    ) -> MemoryBlock: ...
+
+    async def append(
+        self, key: BlockKey, text: str, author: Author, request: IdempotencyKey | None = None
+    ) -> MemoryBlock: ...
 
 
 class NetworkPolicies(Protocol):
@@ -91,6 +122,7 @@ class ModelAccess:
     default_profile: ModelProfile
     prices: Prices | None = None
     usage_reporter: UsageReporter | None = None
+    files: RequestFiles = NO_FILES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,12 +134,13 @@ class NetworkAccess:
     policies: NetworkPolicies
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ContentAccess:
-    """Documents and repositories of projects; None where the server has no git."""
+    """Documents and repositories of projects, None where the server has no git; files of projects."""
 
     artifacts: Artifacts | None = None
     repositories: RepositoryService | None = None
+    files: FileContents | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,13 +153,28 @@ class ExecutionAccess:
     workers: RemoteWork | None = None
 
 
+class ConversationHistory(Protocol):
+    """The methods of `AgentHistory` that actions call."""
+
+    async def search(
+        self, scope: Scope, text: str, request: PageRequest, *, best_first: bool = False
+    ) -> Page[FoundMessage]: ...
+
+    async def read(self, scope: Scope, request: ReadRequest) -> list[ReadMessage]: ...
+
+    async def read_result(self, scope: Scope, result_id: str, offset: int, length: int) -> TextPiece: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
-    """Everything that an action may use besides its input."""
+    """Everything that an action may use besides its input. ``memory_blocks`` is None on a server without a
+    store of them."""
 
     models: ModelAccess
     memory: AgentMemory
+    history: ConversationHistory
     network: NetworkAccess
     clock: Clock
+    memory_blocks: AgentBlocks | None = None
     content: ContentAccess = ContentAccess()
     execution: ExecutionAccess = ExecutionAccess()

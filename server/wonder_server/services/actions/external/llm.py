@@ -11,29 +11,52 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import cast
 
+from wonder_server.core.conversation.context.output_requests import with_output_schema
+from wonder_server.core.conversation.planning.output_checks import read_answer
 from wonder_server.core.definitions.parse import read_record
 from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.core.errors import Reason, error
 from wonder_server.core.json_types import JsonDict
 from wonder_server.core.model import NO_USAGE, Meter, ModelResult, Usage
-from wonder_server.ports.model import Chunk, TextDelta, UsageUpdate
+from wonder_server.core.schema.output_schemas import check_output_schema
+from wonder_server.ports.model import Chunk, Finished, TextDelta, UsageUpdate
 from wonder_server.services.actions.contract.kind import ActionCall, ActionKind
 
 
 async def _run(call: ActionCall) -> JsonDict:
     profile, usage_reporter = _profile(call), call.services.models.usage_reporter
+    request, schema = _request(call, profile)
     if usage_reporter is not None:
         await usage_reporter.report_start(call.context)
     try:
         async with asyncio.timeout(profile.timeout_ms / 1000) as deadline:
-            result = await _answer(call, profile)
+            result = await _answer(call, profile, request)
     except TimeoutError:
         if not deadline.expired():
             raise
         raise error(
             Reason.TIMEOUT, f"The model did not finish within {profile.timeout_ms} ms.", transient=True
         ) from None
-    return _as_json(await _report_cost(call, profile, result))
+    answer = _as_json(await _report_cost(call, profile, result))
+    return answer | _output(schema, result) if schema else answer
+
+
+def _request(call: ActionCall, profile: ModelProfile) -> tuple[JsonDict, JsonDict]:
+    """Return the request, with the output schema if the input has one, and that schema. Raises
+    FIELD_INVALID."""
+    request, schema = dict(call.input["request"]), dict(call.input.get("output_schema", {}))
+    problem = check_output_schema(schema)
+    if problem is not None:
+        raise error(
+            Reason.FIELD_INVALID, f"output_schema: {problem.message}.", field=f"output_schema.{problem.path}"
+        )
+    return (with_output_schema(request, profile, schema) if schema else request), schema
+
+
+def _output(schema: JsonDict, result: ModelResult) -> JsonDict:
+    """Return the checked answer. An invalid one is no failure: it has been paid for, and may be of use."""
+    output = read_answer(schema, result)
+    return {"output": output.value, "problems": list(output.problems)}
 
 
 async def _report_cost(call: ActionCall, profile: ModelProfile, result: ModelResult) -> ModelResult:
@@ -70,20 +93,11 @@ def _profile(call: ActionCall) -> ModelProfile:
     )
 
 
-async def _answer(call: ActionCall, profile: ModelProfile) -> ModelResult:
-    request, meter = dict(call.input["request"]), Meter()
-    chunks = call.services.models.model.stream(profile, request)
+async def _answer(call: ActionCall, profile: ModelProfile, request: JsonDict) -> ModelResult:
+    meter = Meter()
     try:
-        # Closing the stream closes the upstream request at once, after an error, a timeout or a cancel.
-        async with aclosing(cast("AsyncGenerator[Chunk]", chunks)):
-            async for chunk in chunks:
-                if isinstance(chunk, TextDelta):
-                    meter.add_text(chunk.text)
-                elif isinstance(chunk, UsageUpdate):
-                    meter.set_usage(chunk.usage, chunk.character_count)
-                else:
-                    return chunk.result
-        raise error(Reason.MODEL_FAILED, "The model's answer ended without a final chunk.", transient=True)
+        async with call.services.models.files.filled(call.context.project_id, profile, request) as sent:
+            return await _read(call, profile, sent, meter)
     except BaseException:
         # The provider charges for the partial answer too.
         used = meter.estimate_usage(request)
@@ -92,6 +106,20 @@ async def _answer(call: ActionCall, profile: ModelProfile) -> ModelResult:
         else:
             await _report_cost(call, profile, ModelResult(text="", usage=used))
         raise
+
+
+async def _read(call: ActionCall, profile: ModelProfile, request: JsonDict, meter: Meter) -> ModelResult:
+    chunks = call.services.models.model.stream(profile, request)
+    # Closing the stream closes the upstream request at once, after an error, a timeout or a cancel.
+    async with aclosing(cast("AsyncGenerator[Chunk]", chunks)):
+        async for chunk in chunks:
+            if isinstance(chunk, TextDelta):
+                meter.add_text(chunk.text)
+            elif isinstance(chunk, UsageUpdate):
+                meter.set_usage(chunk.usage, chunk.character_count)
+            elif isinstance(chunk, Finished):
+                return chunk.result
+    raise error(Reason.MODEL_FAILED, "The model's answer ended without a final chunk.", transient=True)
 
 
 def _as_json(result: ModelResult) -> JsonDict:
@@ -104,6 +132,9 @@ def _as_json(result: ModelResult) -> JsonDict:
         "usage": {
             "input_tokens": result.usage.input_tokens,
             "output_tokens": result.usage.output_tokens,
+            "cached_input_tokens": result.usage.cached_input_tokens,
+            "cache_write_input_tokens": result.usage.cache_write_input_tokens,
+            "reasoning_tokens": result.usage.reasoning_tokens,
             "cost_micros": result.usage.cost_micros,
         },
         "stop_reason": result.stop_reason,
@@ -121,6 +152,11 @@ LLM = ActionKind(
             "model_profile": {
                 "type": "object",
                 "description": "Fields of a model profile. Default: the operator's default model.",
+            },
+            "output_schema": {
+                "type": "object",
+                "description": "JSON Schema of the object that the answer must be. The server asks by the "
+                "provider's own means where there is one.",
             },
         },
         "required": ["request"],
@@ -150,6 +186,18 @@ LLM = ActionKind(
                 "properties": {
                     "input_tokens": {"type": ["integer", "null"]},
                     "output_tokens": {"type": ["integer", "null"]},
+                    "cached_input_tokens": {
+                        "type": ["integer", "null"],
+                        "description": "Input tokens that the provider read from its cache.",
+                    },
+                    "cache_write_input_tokens": {
+                        "type": ["integer", "null"],
+                        "description": "Input tokens that the provider wrote to its cache.",
+                    },
+                    "reasoning_tokens": {
+                        "type": ["integer", "null"],
+                        "description": "Output tokens that are reasoning.",
+                    },
                     "cost_micros": {
                         "type": ["integer", "null"],
                         "description": "Cost in millionths of a US dollar; null if the price is unknown.",
@@ -158,6 +206,15 @@ LLM = ActionKind(
             },
             "stop_reason": {"enum": ["end", "tool_calls", "length", "refusal", "other"]},
             "model": {"type": "string"},
+            "output": {
+                "type": ["object", "null"],
+                "description": "With output_schema: the answer, or null if it is not valid.",
+            },
+            "problems": {
+                "type": "array",
+                "items": {"type": "string"},
+                "description": "With output_schema: why the answer is not valid.",
+            },
         },
     },
     run=_run,

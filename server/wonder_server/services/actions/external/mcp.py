@@ -7,11 +7,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+from wonder_server.core.content.media_types import EXTENSIONS
 from wonder_server.core.definitions.resources import NetworkPolicy
 from wonder_server.core.errors import Reason, WonderError, error
-from wonder_server.core.json_types import JsonDict
+from wonder_server.core.json_types import JsonDict, JsonValue
 from wonder_server.core.printable import quoted
 from wonder_server.ports.mcp import McpCall, McpResult
+from wonder_server.services.actions.contract.file_parts import decoded, store_part
 from wonder_server.services.actions.contract.kind import ActionCall, ActionKind
 
 TEXT_HEAD: Final = 1_000
@@ -50,12 +52,36 @@ async def _run(call: ActionCall) -> JsonDict:
     if result.is_error and given.get("fail_on_error", True):
         excerpt = quoted(text, TEXT_HEAD)
         raise error(Reason.TASK_FAILED, f"The tool '{mcp_call.tool}' failed: {excerpt}", tool=mcp_call.tool)
+    content = await _stored(call, result.content) if given.get("store_files", False) else result.content
     return {
-        "content": result.content,
+        "content": content,
         "text": text,
         "structured": result.structured,
         "is_error": result.is_error,
     }
+
+
+async def _stored(call: ActionCall, content: list[JsonValue]) -> list[JsonValue]:
+    """Return the content blocks with a file of the project in place of each image.
+
+    An image that the server does not accept becomes a text with the reason.
+    """
+    stored: list[JsonValue] = []
+    for number, block in enumerate(content):
+        if isinstance(block, dict) and block.get("type") == "image" and isinstance(block.get("data"), str):
+            media_type = str(block.get("mimeType", ""))
+            name = f"image-{number}.{EXTENSIONS.get(media_type, 'bin')}"
+            try:
+                image = decoded(block["data"])
+                stored.append(await store_part(call, name, image, media_type, number))
+            except WonderError as problem:
+                if problem.fault.transient:
+                    raise
+                words = f"[image, {media_type[:100]}, not stored: {problem.fault.message}]"
+                stored.append({"type": "text", "text": words})
+        else:
+            stored.append(block)
+    return stored
 
 
 async def _call_tool(call: ActionCall, mcp_call: McpCall, policy: NetworkPolicy) -> McpResult:
@@ -106,6 +132,12 @@ MCP = ActionKind(
             },
             "tool": {"type": "string", "minLength": 1, "maxLength": 200, "description": "Name of the tool."},
             "arguments": {"type": "object", "description": "Arguments, valid for the tool's schema."},
+            "store_files": {
+                "type": "boolean",
+                "description": "True to store images as files of the project: `content` has {type, file_id, "
+                "media_type, name, size_bytes} in their places, and a tool's result shows them to the model. "
+                "Default: false.",
+            },
             "fail_on_error": {
                 "type": "boolean",
                 "description": "False to return an error of the tool as a result. Default: true.",

@@ -18,8 +18,10 @@ from __future__ import annotations
 
 import asyncio
 import codecs
+import re
 from typing import Final
 
+from wonder_server.core.definitions.resources import DEFAULT_PROJECT
 from wonder_server.core.errors import Reason, error
 from wonder_server.core.json_types import JsonDict
 from wonder_server.core.task.outcome_errors import NotStartedError
@@ -41,6 +43,14 @@ _EXITS: Final = {
     "processes": "it exceeded the process limit",
     "disk": "the disk is nearly full",
 }
+
+
+_NO_NETWORK: Final = re.compile(
+    r"could not resolve|name resolution|name or service not known|network is unreachable|no such host"
+    r"|EAI_AGAIN|ENOTFOUND|failed to lookup address",
+    re.IGNORECASE,
+)
+"""Texts of curl, git, pip, npm, cargo, Go and libc for a connection that fails without a network."""
 
 
 async def _run(call: ActionCall) -> JsonDict:
@@ -78,7 +88,8 @@ async def _run(call: ActionCall) -> JsonDict:
     finally:
         progress.close()
         worktrees.command_finished(worktree.key)
-    return _result(finished, limit_ms, fails=given.get("fail_on_exit", False))
+    hint = "" if policy.shell_network else _network_hint(finished, call.context.project_id)
+    return _result(finished, limit_ms, hint, fails=given.get("fail_on_exit", False))
 
 
 async def _worktree(call: ActionCall, worktrees: Worktrees) -> Worktree:
@@ -91,19 +102,29 @@ async def _worktree(call: ActionCall, worktrees: Worktrees) -> Worktree:
         raise NotStartedError(Reason.TIMEOUT, "The worktree of the branch is still being created.") from None
 
 
-def _result(finished: Finished, limit_ms: int, *, fails: bool) -> JsonDict:
+def _network_hint(finished: Finished, project: str) -> str:
+    """Return the cause and the remedy if a command without a network has failed to connect, or ""."""
+    if finished.exit_code == 0 or _NO_NETWORK.search(_text(finished.stdout)) is None:
+        return ""
+    return (
+        "Commands of this project have no network. Allow it with "
+        f"`wonder project shell {project or DEFAULT_PROJECT} on` (network.shell_network)."
+    )
+
+
+def _result(finished: Finished, limit_ms: int, hint: str, *, fails: bool) -> JsonDict:
     text = _text(finished.stdout)
     ended = text.strip()[-MAX_TAIL_CHARACTERS:] or "empty"
     if finished.stopped == "timeout":
         raise error(
             Reason.TIMEOUT,
-            f"The command was stopped after {limit_ms} ms. The end of its output: {ended}",
+            f"The command was stopped after {limit_ms} ms. {_before(hint)}The end of its output: {ended}",
         )
     if fails and finished.exit_code != 0:
         how = _EXITS.get(finished.stopped) or f"its exit code is {finished.exit_code}"
         raise error(
             Reason.TASK_FAILED,
-            f"The command failed: {how}. The end of its output: {ended}",
+            f"The command failed: {how}. {_before(hint)}The end of its output: {ended}",
             exit_code=str(finished.exit_code),
         )
     return {
@@ -112,7 +133,12 @@ def _result(finished: Finished, limit_ms: int, *, fails: bool) -> JsonDict:
         "dropped_bytes": finished.stdout.dropped_bytes,
         "stopped": finished.stopped,
         "duration_ms": finished.duration_ms,
+        **({"hint": hint} if hint else {}),
     }
+
+
+def _before(hint: str) -> str:
+    return f"{hint} " if hint else ""
 
 
 def _text(output: Output) -> str:
@@ -226,6 +252,10 @@ SHELL = ActionKind(
                 "description": "Limit that ended it: output, memory, processes or disk; empty if none.",
             },
             "duration_ms": {"type": "integer"},
+            "hint": {
+                "type": "string",
+                "description": "Cause and remedy, if the command failed because it has no network.",
+            },
         },
     },
     run=_run,

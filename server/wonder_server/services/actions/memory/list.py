@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from wonder_server.core.json_types import JsonDict
 from wonder_server.services.actions.contract.kind import ActionCall, ActionKind
+from wonder_server.services.actions.memory.attribution import SPEAKERS
 from wonder_server.services.actions.memory.common import (
     FILTER,
-    MEMORY_SCHEMA,
-    as_json,
+    MEMORY_TEXT_SCHEMA,
+    as_text_json,
     filter_from_input,
     memory_owner,
 )
@@ -18,7 +19,7 @@ async def _run(call: ActionCall) -> JsonDict:
     request = PageRequest(size=int(call.input.get("limit", 0)), token=call.input.get("page_token", ""))
     page = await call.services.memory.page(memory_owner(call), request, filter_from_input(call))
     return {
-        "memories": [as_json(memory) for memory in page.items],
+        "memories": [as_text_json(memory, call) for memory in page.items],
         "next_page_token": page.next_page_token,
     }
 
@@ -37,13 +38,14 @@ MEMORY_LIST = ActionKind(
             },
             "page_token": {"type": "string", "description": "next_page_token of the previous page."},
             **FILTER,
+            **SPEAKERS,
         },
         "additionalProperties": False,
     },
     output_schema={
         "type": "object",
         "properties": {
-            "memories": {"type": "array", "items": MEMORY_SCHEMA},
+            "memories": {"type": "array", "items": MEMORY_TEXT_SCHEMA},
             "next_page_token": {"type": "string", "description": "Empty on the last page."},
         },
     },

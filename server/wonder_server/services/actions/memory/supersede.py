@@ -10,7 +10,9 @@ from wonder_server.services.actions.memory.common import (
     DRAFT,
     ID,
     MEMORY_SCHEMA,
+    OF_USER,
     as_json,
+    check_of_user,
     draft_from_input,
     idempotency_key,
     memory_owner,
@@ -18,6 +20,7 @@ from wonder_server.services.actions.memory.common import (
 
 
 async def _run(call: ActionCall) -> JsonDict:
+    await check_of_user(call)
     new, _ = await call.services.memory.supersede(
         memory_owner(call), call.input["id"], draft_from_input(call, kind=""), request=idempotency_key(call)
     )
@@ -26,10 +29,10 @@ async def _run(call: ActionCall) -> JsonDict:
 
 MEMORY_SUPERSEDE = ActionKind(
     name="memory.supersede",
-    description="Stores a memory that replaces another. Default type: that of the other.",
+    description="Stores a memory that replaces another. Default of type and subject: those of the other.",
     input_schema={
         "type": "object",
-        "properties": {"id": ID, **DRAFT},
+        "properties": {"id": ID, **DRAFT, **OF_USER},
         "required": ["id", "content"],
         "additionalProperties": False,
     },

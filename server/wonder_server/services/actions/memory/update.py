@@ -11,16 +11,19 @@ from wonder_server.services.actions.memory.common import (
     DRAFT,
     ID,
     MEMORY_SCHEMA,
+    OF_USER,
     as_json,
+    check_of_user,
     idempotency_key,
     memory_owner,
 )
 
-_CHANGEABLE = ("content", "type", "significance", "metadata", "contradicts_ids")
+_CHANGEABLE = ("content", "type", "significance", "metadata", "contradicts_ids", "subject")
 
 
 async def _run(call: ActionCall) -> JsonDict:
     given = call.input
+    await check_of_user(call)
     contradicts, archived = given.get("contradicts_ids"), given.get("archived")
     change = Change(
         type=given.get("type"),
@@ -28,6 +31,7 @@ async def _run(call: ActionCall) -> JsonDict:
         significance=float(given["significance"]) if "significance" in given else None,
         metadata=dict(given["metadata"]) if "metadata" in given else None,
         contradicts_ids=None if contradicts is None else tuple(contradicts),
+        subject=given.get("subject"),
         archived_ms=None if archived is None else call.services.clock.now_ms() * archived,
     )
     memory = await call.services.memory.update(
@@ -43,6 +47,7 @@ MEMORY_UPDATE = ActionKind(
         "type": "object",
         "properties": {
             "id": ID,
+            **OF_USER,
             **{name: DRAFT[name] for name in _CHANGEABLE},
             "archived": {
                 "type": "boolean",

@@ -1,0 +1,1 @@
+"""Placement of shards on nodes."""

@@ -1,1 +1,0 @@
-"""Encoding of stored values: interning of repeated content, and stored names."""

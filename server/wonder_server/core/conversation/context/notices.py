@@ -1,0 +1,56 @@
+"""Notices of the platform in the requests of a turn, such as what others said in the conversation meanwhile.
+
+A notice has the role of the user, so its first line says that the platform wrote it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from wonder_server.core.content.parts import readable
+from wonder_server.core.conversation.context.hook_inputs import speaker_of
+from wonder_server.core.conversation.context.meanwhile import Said
+from wonder_server.core.conversation.model.state import ConversationState
+from wonder_server.core.conversation.model.values import Message, Role, Turn
+from wonder_server.core.request_formats.indentation import indent, with_newlines
+from wonder_server.core.request_formats.neutral import ASIDE
+from wonder_server.core.schema.truncation import truncate_text, utf8_size
+
+MEANWHILE: Final = (
+    "Said in this conversation while you worked on your task. Each of these messages has a turn of its own "
+    "that answers it: take from them what concerns your task, and go on with it."
+)
+MESSAGE_BYTES: Final = 4 * 1024
+"""Maximum size of a message in a notice; the rest is left out."""
+
+NOTICE_BYTES: Final = 16 * 1024
+"""Maximum size of the messages in a notice; the oldest are left out."""
+
+
+def said_notice(state: ConversationState, turn: Turn, said: Said) -> str:
+    """Return the notice about messages of other turns; "" for none."""
+    shown: list[str] = []
+    size = 0
+    for message in reversed(said.messages):
+        text = _labelled(state, turn, message)
+        size += utf8_size(text)
+        if shown and size > NOTICE_BYTES:
+            break
+        shown.append(text)
+    left_out = said.missing + len(said.messages) - len(shown)
+    if not shown and not left_out:
+        return ""
+    plural = "message is" if left_out == 1 else "messages are"
+    omitted = [f"({left_out} older {plural} left out.)"] if left_out else []
+    return "\n".join([ASIDE, "", MEANWHILE, "", *omitted, *reversed(shown)])
+
+
+def _labelled(state: ConversationState, turn: Turn, message: Message) -> str:
+    """Return the message with its speaker's label. A space before further lines keeps a text from posing as
+    another message.
+    """
+    label = f"[{speaker_of(state, message)['label']}] "
+    if message.role is Role.AGENT and message.author == turn.agent_id:
+        label += "(you, in another turn) "
+    content = truncate_text(with_newlines(readable(message.content, message.parts)), MESSAGE_BYTES)
+    return indent(content, " ", label)

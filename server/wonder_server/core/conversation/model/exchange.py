@@ -1,0 +1,29 @@
+"""Moves with tool calls, as later requests have them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from wonder_server.core.json_types import JsonDict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
+    """One move of a turn with tool calls, as later requests have it.
+
+    ``message_id`` is the message of the move's text. ``notice`` is the notice about asynchronous results that
+    preceded the answer; "" without one. ``calls`` and ``results`` are in the neutral form
+    (`core.request_formats.neutral`). ``size_bytes`` is the size of the texts.
+    """
+
+    message_id: str
+    notice: str
+    calls: tuple[JsonDict, ...]
+    results: tuple[JsonDict, ...]
+    size_bytes: int
+
+
+def exchanges_bytes(exchanges: Sequence[Exchange]) -> int:
+    """Return the size of the texts of exchanges."""
+    return sum([exchange.size_bytes for exchange in exchanges])

@@ -1,0 +1,1 @@
+"""Values of a run: graph, state, inputs, decisions and rows."""

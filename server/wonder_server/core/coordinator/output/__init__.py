@@ -1,0 +1,1 @@
+"""Effects of a decision: state changes, rows, events and commands."""

@@ -1,0 +1,1 @@
+"""Words in the messages of conversations."""

@@ -1,0 +1,1 @@
+"""The record of actors on any store: commits to stored rows and back."""
