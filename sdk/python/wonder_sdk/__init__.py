@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from wonder_sdk.conversation.chat import Chat as Chat
     from wonder_sdk.conversation.event_cursor import Item as Item
     from wonder_sdk.conversation.event_cursor import MessageRestarted as MessageRestarted
+    from wonder_sdk.conversation.event_cursor import ReasoningDelta as ReasoningDelta
     from wonder_sdk.conversation.event_cursor import TextDelta as TextDelta
+    from wonder_sdk.conversation.event_cursor import ToolArgumentsDelta as ToolArgumentsDelta
     from wonder_sdk.conversation.reply import Events as Events
     from wonder_sdk.conversation.reply import Reply as Reply
     from wonder_sdk.errors import AbortedError as AbortedError
@@ -56,7 +58,9 @@ _HOMES = {
         "TurnCancelledError", "TurnFailedError", "UnauthenticatedError", "UnavailableError",
         "UnimplementedError", "Violation", "WonderError",
     ),
-    "wonder_sdk.conversation.event_cursor": ("Item", "MessageRestarted", "TextDelta"),
+    "wonder_sdk.conversation.event_cursor": (
+        "Item", "MessageRestarted", "ReasoningDelta", "TextDelta", "ToolArgumentsDelta",
+    ),
     "wonder_sdk.conversation.reply": ("Events", "Reply"),
     "wonder_sdk.transport.reconnect": ("ReconnectPolicy",),
     "wonder_sdk.methods.runs": ("Run",),

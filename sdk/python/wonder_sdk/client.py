@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from wonder_sdk import environment
 from wonder_sdk._proto import stubs
 from wonder_sdk._proto.wonder import v1
 from wonder_sdk.conversation.chat import Chat
-from wonder_sdk.conversation.event_cursor import EventCursor, Item
+from wonder_sdk.conversation.event_cursor import DeltaKind, EventCursor, Item
 from wonder_sdk.conversation.subscriptions import subscribe
 from wonder_sdk.json_types import JsonDict
 from wonder_sdk.methods.artifacts import ArtifactMethods
+from wonder_sdk.methods.files import FileMethods
 from wonder_sdk.methods.memories import MemoryMethods
+from wonder_sdk.methods.messages import MessageMethods
 from wonder_sdk.methods.workflows import WorkflowMethods
 from wonder_sdk.transport.channel import Credentials, TypedChannel
 from wonder_sdk.transport.reconnect import ReconnectPolicy
 from wonder_sdk.values import to_struct
 
 
-class Client(WorkflowMethods, MemoryMethods, ArtifactMethods):
+class Client(WorkflowMethods, MemoryMethods, MessageMethods, ArtifactMethods, FileMethods):
     """A connection to a Wonder server, for asyncio; `wonder_sdk.sync.Client` is the same without.
 
     ::
@@ -35,16 +37,16 @@ class Client(WorkflowMethods, MemoryMethods, ArtifactMethods):
                         print(event.text, end="")
 
     ``await client.run("acme/flows/release", {"version": "1.2"})`` runs a workflow. `WorkflowMethods` has the
-    other methods for runs and gates, `MemoryMethods` those for memories, and `ArtifactMethods` those for
-    artifacts and branches.
+    other methods for runs and gates, `MemoryMethods` those for memories, `MessageMethods` the search in
+    messages, `ArtifactMethods` those for artifacts and branches, and `FileMethods` those for files.
 
     ``target`` is ``host:port``. Each call sends the ``token``. ``tls_root`` (a PEM file or its bytes) or
     ``tls=True`` (the system's roots) turns on TLS; use a connection without TLS on one machine only. The
     defaults come from ``WONDER_SERVER``, ``WONDER_TOKEN`` and ``WONDER_CA``. ``reconnect`` sets the delays
     and the timeout of reconnects.
 
-    The five services (``conversations``, ``library``, ``coordinator``, ``executor``, ``memory``) have
-    every RPC as a typed method, ``await client.library.get_agent(v1.GetAgentRequest(agent_id="…"))``.
+    The six services (``conversations``, ``library``, ``coordinator``, ``executor``, ``memory``, ``files``)
+    have every RPC as a typed method, ``await client.library.get_agent(v1.GetAgentRequest(agent_id="…"))``.
     All raise `WonderError`. A new client connects at its first call.
     """
 
@@ -62,16 +64,14 @@ class Client(WorkflowMethods, MemoryMethods, ArtifactMethods):
         self._reconnect = reconnect or ReconnectPolicy()
         # With a token the user is the token's name, which only the server knows.
         self._user = "" if credentials.metadata else "user"
-        # The stubs use only the four call methods of a channel.
-        typed: Any = TypedChannel(
-            credentials.open_channel(target), credentials, target, self._reconnect.silent_ms
-        )
-        self._typed: TypedChannel = typed
+        typed = TypedChannel(credentials.open_channel(target), credentials, target, self._reconnect.silent_ms)
+        self._typed = typed
         self.conversations = stubs.ConversationServiceStub(typed)
         self.library = stubs.LibraryServiceStub(typed)
         self.coordinator = stubs.CoordinatorServiceStub(typed)
         self.executor = stubs.ExecutorServiceStub(typed)
         self.memory = stubs.MemoryServiceStub(typed)
+        self.files = stubs.FileServiceStub(typed)
         self._check_health = typed.unary_unary("/grpc.health.v1.Health/Check", str.encode, bytes)
 
     async def __aenter__(self) -> Self:
@@ -138,30 +138,43 @@ class Client(WorkflowMethods, MemoryMethods, ArtifactMethods):
             v1.PreviewContextRequest(conversation_id=conversation_id, send=send)
         )
 
-    def converse(self, conversation_id: str, *, after_sequence: int = 0, tail_only: bool = False) -> Chat:
+    def converse(
+        self,
+        conversation_id: str,
+        *,
+        after_sequence: int = 0,
+        tail_only: bool = False,
+        delta_kinds: Collection[DeltaKind] = (),
+    ) -> Chat:
         """Attach to a conversation, for ``async with``; see `Chat`.
 
         ``after_sequence`` is the sequence of the last event that was seen, 0 for none. ``tail_only`` begins
-        with new events. Entering raises NotFoundError, OutOfRangeError for a cursor beyond the last event,
+        with new events. ``delta_kinds`` adds deltas of these kinds to those of text: ``reasoning`` and
+        ``tool_arguments``. Entering raises NotFoundError, OutOfRangeError for a cursor beyond the last event,
         and UnavailableError without a server. Later the chat reconnects after a lost connection.
         """
         return Chat(
             conversation_id,
             self.conversations.converse,
             lambda after: subscribe(self.conversations, conversation_id, EventCursor(after), self._reconnect),
-            EventCursor(after_sequence, tail_only=tail_only),
+            EventCursor(after_sequence, tail_only=tail_only, delta_kinds=delta_kinds),
             self._reconnect,
         )
 
     def subscribe(
-        self, conversation_id: str, *, after_sequence: int = 0, tail_only: bool = False
+        self,
+        conversation_id: str,
+        *,
+        after_sequence: int = 0,
+        tail_only: bool = False,
+        delta_kinds: Collection[DeltaKind] = (),
     ) -> AsyncIterator[Item | v1.CaughtUp]:
         """Watch a conversation: yield each item after the cursor once, across reconnects.
 
         The iterator ends when the caller leaves the loop. A `v1.CaughtUp` marks the end of the earlier
-        events.
+        events. ``delta_kinds`` is as in `converse`.
         """
-        seen = EventCursor(after_sequence, tail_only=tail_only)
+        seen = EventCursor(after_sequence, tail_only=tail_only, delta_kinds=delta_kinds)
         return subscribe(self.conversations, conversation_id, seen, self._reconnect)
 
     async def health(self, service: str = "", *, timeout: float | None = None) -> str:

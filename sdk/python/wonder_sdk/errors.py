@@ -27,10 +27,10 @@ Branch by class or by ``reason``, never by message. The same errors come from a 
 
 from __future__ import annotations
 
-import functools
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar, TypeAlias, TypedDict
 
 import grpc
 import grpc.aio
@@ -44,10 +44,28 @@ CONNECT_SECONDS = 10.0
 
 _DETAILS = "grpc-status-details-bin"
 _DOMAIN = "wonder.v1"
+# With one of these keys in its metadata, STORAGE_UNAVAILABLE names what is damaged.
+_DAMAGED = frozenset({"record", "object"})
 # First words of gRPC's messages for a missing connection; the rest is for developers of gRPC.
 _TIMED_OUT_TEXTS = ("imeout", "timed out", "FD Shutdown", "FD shutdown", "DEADLINE_EXCEEDED")
 _CLOSED_TEXTS = ("Socket closed", "onnection reset", "handshake failed", "SSL")
+_TLS_TEXTS = {
+    "Hostname Verification Check failed": (
+        "The certificate of {target} is for another name. Connect by a name or address that the "
+        "certificate has."
+    ),
+    "CERTIFICATE_VERIFY_FAILED": (
+        "The certificate of {target} is not signed by the certificate authority that WONDER_CA or tls_root "
+        "names."
+    ),
+    "Failed to create security handshaker": (
+        "The certificate authority for {target} cannot be used. Check the PEM file that WONDER_CA or "
+        "tls_root names."
+    ),
+}
 _NOT_CONNECTED_TEXT = ("failed to connect to all addresses", "DNS resolution failed")
+# The server's gRPC rejects a message above twice the server's limit before the server sees the request.
+_TOO_LARGE = re.compile(r"^SERVER: .*message larger than max \((\d+) vs\. (\d+)\)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +114,14 @@ class WonderError(Exception):
         return self.reason.name if self.reason else ""
 
     @property
+    def reports_damage(self) -> bool:
+        """True if the metadata names a damaged record or object: to repeat the call does not help."""
+        return self.reason is v1.ErrorReason.STORAGE_UNAVAILABLE and not _DAMAGED.isdisjoint(self.metadata)
+
+    @property
     def retriable(self) -> bool:
+        if self.reports_damage:
+            return False
         return isinstance(self, UnavailableError | AbortedError) or self.retry_after_ms is not None
 
 
@@ -157,13 +182,14 @@ class UnavailableError(WonderError):
 
     ``not_connected``: no connection was made, so the call had no effect. ``timed_out``: the server did not
     answer in time. ``connection_closed``: the server closed the connection at once, as happens if only one
-    side uses TLS.
+    side uses TLS. ``is_untrusted``: a server listens, but its certificate was not accepted.
     """
 
     status = grpc.StatusCode.UNAVAILABLE
     not_connected = False
     timed_out = False
     connection_closed = False
+    is_untrusted = False
 
 
 class TurnFailedError(WonderError):
@@ -213,6 +239,7 @@ _BLOCKS: tuple[tuple[int, type[WonderError]], ...] = (
     (121, DeadlineExceededError),
     (140, FailedPreconditionError),
     (147, AbortedError),
+    (148, FailedPreconditionError),
     (160, UnavailableError),
     (180, UnimplementedError),
     (200, InternalError),
@@ -247,8 +274,8 @@ def from_turn(turn: v1.Turn) -> TurnFailedError:
     reason = v1.ErrorReason.CANCELLED if is_cancelled else v1.ErrorReason.UNSPECIFIED
     message = "The turn was cancelled." if is_cancelled else "The turn failed; the server gave no reason."
     facts = from_fault(turn.error or v1.Fault(reason=reason, message=message))
-    kind: Any = type(facts)
-    problem: TurnFailedError = _turn_class(TurnCancelledError if is_cancelled else TurnFailedError, kind)(
+    kind = _turn_class(TurnCancelledError if is_cancelled else TurnFailedError, type(facts))
+    problem = kind(
         facts.message,
         reason=facts.reason,
         violations=facts.violations,
@@ -259,15 +286,33 @@ def from_turn(turn: v1.Turn) -> TurnFailedError:
     return problem
 
 
-@functools.cache
-def _turn_class(first: Any, kind: Any) -> Any:
-    return type(first.__name__, (first, kind), {"__doc__": first.__doc__, "status": kind.status})
+def _turn_class(first: type[TurnFailedError], kind: type[WonderError]) -> type[TurnFailedError]:
+    found = _TURN_CLASSES.get((first, kind))
+    if found is None:
+        found = type(first.__name__, (first, kind), {"__doc__": first.__doc__, "status": kind.status})
+        _TURN_CLASSES[first, kind] = found
+    return found
+
+
+_TURN_CLASSES: dict[tuple[type[TurnFailedError], type[WonderError]], type[TurnFailedError]] = {}
+
+
+class _Facts(TypedDict, total=False):
+    """Arguments of an error, from the details of a status."""
+
+    reason: v1.ErrorReason
+    violations: Sequence[Violation]
+    metadata: Mapping[str, str]
+    retry_after_ms: int
+
+
+_Detail: TypeAlias = error_details_pb2.ErrorInfo | error_details_pb2.BadRequest | error_details_pb2.RetryInfo
 
 
 def from_rpc(problem: grpc.aio.AioRpcError, target: str = "") -> WonderError:
     """Return the exception for a call to ``target``, with its status and details."""
     kind = BY_STATUS.get(problem.code(), InternalError)
-    facts: dict[str, Any] = {}
+    facts: _Facts = {}
     for detail in _details(problem):
         match detail:
             case error_details_pb2.ErrorInfo(domain=domain) if domain == _DOMAIN:
@@ -281,20 +326,33 @@ def from_rpc(problem: grpc.aio.AioRpcError, target: str = "") -> WonderError:
                 pass
     message = problem.details() or f"The call failed: {problem.code().name}."
     if kind is UnavailableError and message.startswith(_NOT_CONNECTED_TEXT):
-        timed_out = any(word in message for word in _TIMED_OUT_TEXTS)
-        connection_closed = not timed_out and any(word in message for word in _CLOSED_TEXTS)
-        what = f"no server answers at {target}; start one with: wonder serve"
-        if timed_out:
-            what = (
-                f"{target} did not answer within {CONNECT_SECONDS:g} s; it may be very busy, or be no server"
-            )
-        elif connection_closed:
-            what = f"{target} hangs up at once; one side may encrypt while the other does not"
-        unavailable = UnavailableError(what, **facts)
-        unavailable.not_connected, unavailable.timed_out = True, timed_out
-        unavailable.connection_closed = connection_closed
-        return unavailable
+        return _not_connected(message, target, facts)
+    if kind is ResourceExhaustedError and (sizes := _TOO_LARGE.match(message)):
+        size, limit = int(sizes[1]), int(sizes[2]) // 2
+        message = (
+            f"The request has {size} bytes; the maximum is {limit}. Split it, or raise the server's"
+            " max_request_bytes."
+        )
+        facts = {"reason": v1.ErrorReason.PAYLOAD_TOO_LARGE, "metadata": {"limit": str(limit)}}
     return kind(message, **facts)
+
+
+def _not_connected(message: str, target: str, facts: _Facts) -> UnavailableError:
+    """Return the error of a call without a connection. ``message`` is gRPC's."""
+    untrusted = next((text for words, text in _TLS_TEXTS.items() if words in message), "")
+    timed_out = not untrusted and any(word in message for word in _TIMED_OUT_TEXTS)
+    closed = not untrusted and not timed_out and any(word in message for word in _CLOSED_TEXTS)
+    what = f"no server answers at {target}; start one with: wonder serve"
+    if untrusted:
+        what = untrusted.format(target=target)
+    elif timed_out:
+        what = f"{target} did not answer within {CONNECT_SECONDS:g} s; it may be very busy, or be no server"
+    elif closed:
+        what = f"{target} hangs up at once; one side may encrypt while the other does not"
+    unavailable = UnavailableError(what, **facts)
+    unavailable.not_connected, unavailable.timed_out = True, timed_out
+    unavailable.connection_closed, unavailable.is_untrusted = closed, bool(untrusted)
+    return unavailable
 
 
 def _is_known(reason: v1.ErrorReason) -> bool:
@@ -309,7 +367,7 @@ def _reason(name: str) -> v1.ErrorReason:
         return v1.ErrorReason.UNSPECIFIED
 
 
-def _details(problem: grpc.aio.AioRpcError) -> Iterator[Any]:
+def _details(problem: grpc.aio.AioRpcError) -> Iterator[_Detail]:
     for key, value in problem.trailing_metadata() or ():
         if key == _DETAILS and isinstance(value, bytes):
             try:
@@ -318,7 +376,7 @@ def _details(problem: grpc.aio.AioRpcError) -> Iterator[Any]:
                 return
 
 
-def _unpacked(status: status_pb2.Status) -> Iterator[Any]:
+def _unpacked(status: status_pb2.Status) -> Iterator[_Detail]:
     kinds = (error_details_pb2.ErrorInfo, error_details_pb2.BadRequest, error_details_pb2.RetryInfo)
     for packed in status.details:
         for kind in kinds:

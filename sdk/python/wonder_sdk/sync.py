@@ -17,10 +17,11 @@ A KeyboardInterrupt ends only the wait. The chat remains usable.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial, wraps
+from pathlib import Path
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
+from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
 
 from wonder_sdk import client as asynchronous
 from wonder_sdk._proto.wonder import v1
@@ -28,35 +29,54 @@ from wonder_sdk.conversation import chat as async_chat
 from wonder_sdk.conversation import reply
 from wonder_sdk.conversation.event_cursor import Item
 from wonder_sdk.methods import runs
-from wonder_sdk.methods.workflows import StartOptions
 from wonder_sdk.transport.loop_thread import LoopThread, SyncIterator
+from wonder_sdk.transport.reconnect import ReconnectPolicy
 
 T = TypeVar("T")
+Made = TypeVar("Made")
+Async = TypeVar("Async")
+Async_co = TypeVar("Async_co", covariant=True)
 P = ParamSpec("P")
 
 
+class _Blocking(Protocol[Async_co]):
+    """An object here, with the asynchronous object that does its work."""
+
+    @property
+    def _loop_thread(self) -> LoopThread: ...
+
+    @property
+    def _async(self) -> Async_co: ...
+
+
 def _blocking(
-    method: Callable[Concatenate[Any, P], Awaitable[T]],
-) -> Callable[Concatenate[Any, P], T]:
+    method: Callable[Concatenate[Async, P], Awaitable[T]],
+) -> Callable[Concatenate[_Blocking[Async], P], T]:
     """Return a blocking form of the asynchronous object's method."""
 
     @wraps(method)
-    def call(here: Any, /, *arguments: P.args, **options: P.kwargs) -> T:
-        bridge: LoopThread = here._loop_thread
-        return bridge.run(lambda: method(here._async, *arguments, **options))
+    def call(here: _Blocking[Async], /, *arguments: P.args, **options: P.kwargs) -> T:
+        return here._loop_thread.run(lambda: method(here._async, *arguments, **options))
 
     return call
 
 
 def _blocking_iterator(
-    method: Callable[Concatenate[Any, P], AsyncIterator[T]],
-) -> Callable[Concatenate[Any, P], SyncIterator[T]]:
+    method: Callable[Concatenate[Async, P], AsyncIterator[T]],
+) -> Callable[Concatenate[_Blocking[Async], P], SyncIterator[T]]:
     """Return a form of the asynchronous object's method that returns a blocking iterator."""
+    return _blocking_object(method, SyncIterator)
+
+
+def _blocking_object(
+    method: Callable[Concatenate[Async, P], T], wrap: Callable[[LoopThread, T], Made]
+) -> Callable[Concatenate[_Blocking[Async], P], Made]:
+    """Return a form of the asynchronous object's method that returns a blocking object."""
 
     @wraps(method)
-    def call(here: Any, /, *arguments: P.args, **options: P.kwargs) -> SyncIterator[T]:
+    def call(here: _Blocking[Async], /, *arguments: P.args, **options: P.kwargs) -> Made:
         make = partial(method, here._async, *arguments, **options)
-        return SyncIterator(here._loop_thread, here._loop_thread.call(make))
+        return wrap(here._loop_thread, here._loop_thread.call(make))
 
     return call
 
@@ -97,37 +117,32 @@ class Chat:
     """See `wonder_sdk.Chat`."""
 
     def __init__(self, loop_thread: LoopThread, chat: async_chat.Chat) -> None:
-        self._loop_thread, self._chat = loop_thread, chat
+        self._loop_thread, self._async = loop_thread, chat
 
     @property
     def conversation(self) -> v1.Conversation:
-        return self._chat.conversation
+        return self._async.conversation
 
     @property
     def cursor(self) -> int:
-        return self._loop_thread.call(lambda: self._chat.cursor)
+        return self._loop_thread.call(lambda: self._async.cursor)
 
     @property
     def disconnected_seconds(self) -> float:
-        return self._chat.disconnected_seconds
+        return self._async.disconnected_seconds
 
     def __enter__(self) -> Self:
-        self._loop_thread.run(self._chat.__aenter__)
+        self._loop_thread.run(self._async.__aenter__)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._loop_thread.run(lambda: self._chat.__aexit__(kind, problem, trace))
+        self._loop_thread.run(lambda: self._async.__aexit__(kind, problem, trace))
 
-    def send(self, content: str, **options: Any) -> Reply:
-        return Reply(self._loop_thread, self._loop_thread.call(lambda: self._chat.send(content, **options)))
-
-    def cancel(self, turn_id: str, **options: Any) -> None:
-        self._loop_thread.run(lambda: self._chat.cancel(turn_id, **options))
-
-    def events(self) -> SyncIterator[Item | v1.CaughtUp]:
-        return SyncIterator(self._loop_thread, self._loop_thread.call(self._chat.events))
+    send = _blocking_object(async_chat.Chat.send, Reply)
+    cancel = _blocking(async_chat.Chat.cancel)
+    events = _blocking_iterator(async_chat.Chat.events)
 
 
 class Run:
@@ -160,16 +175,29 @@ class Run:
     gates = _blocking_iterator(runs.Run.gates)
 
 
+def _blocking_run(
+    method: Callable[Concatenate[Async, P], Awaitable[runs.Run]],
+) -> Callable[Concatenate[_Blocking[Async], P], Run]:
+    """Return a blocking form of the asynchronous object's method that starts a run."""
+
+    @wraps(method)
+    def call(here: _Blocking[Async], /, *arguments: P.args, **options: P.kwargs) -> Run:
+        start = partial(method, here._async, *arguments, **options)
+        return Run(here._loop_thread, here._loop_thread.run(start))
+
+    return call
+
+
 class Service:
     """The RPCs of one service. A call returns the response, or an iterator for a server stream."""
 
-    def __init__(self, loop_thread: LoopThread, stub: Any) -> None:
+    def __init__(self, loop_thread: LoopThread, stub: object) -> None:
         self._loop_thread, self._stub = loop_thread, stub
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         method = getattr(self._stub, name)
 
-        def call(*request: Any, **options: Any) -> Any:
+        def call(*request: object, **options: object) -> object:
             answer = self._loop_thread.call(lambda: method(*request, **options))
             if hasattr(answer, "__anext__"):
                 return SyncIterator(self._loop_thread, answer)
@@ -181,10 +209,21 @@ class Service:
 class Client:
     """See `wonder_sdk.Client`, which takes the same arguments."""
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
+    def __init__(
+        self,
+        target: str | None = None,
+        *,
+        token: str | None = None,
+        tls_root: Path | str | bytes | None = None,
+        tls: bool = False,
+        reconnect: ReconnectPolicy | None = None,
+    ) -> None:
+        make = partial(
+            asynchronous.Client, target, token=token, tls_root=tls_root, tls=tls, reconnect=reconnect
+        )
         self._loop_thread = LoopThread()
         try:
-            self._async = self._loop_thread.call(lambda: asynchronous.Client(*arguments, **options))
+            self._async = self._loop_thread.call(make)
         except BaseException:
             self._loop_thread.close()
             raise
@@ -193,6 +232,7 @@ class Client:
         self.coordinator = Service(self._loop_thread, self._async.coordinator)
         self.executor = Service(self._loop_thread, self._async.executor)
         self.memory = Service(self._loop_thread, self._async.memory)
+        self.files = Service(self._loop_thread, self._async.files)
 
     @property
     def target(self) -> str:
@@ -213,23 +253,10 @@ class Client:
         finally:
             self._loop_thread.close()
 
-    def converse(self, conversation_id: str, **options: Any) -> Chat:
-        make = partial(self._async.converse, conversation_id, **options)
-        return Chat(self._loop_thread, self._loop_thread.call(make))
-
-    def start_run(
-        self, workflow: str, input: Mapping[str, Any] | None = None, **options: Unpack[StartOptions]
-    ) -> Run:
-        start = partial(self._async.start_run, workflow, input, **options)
-        return Run(self._loop_thread, self._loop_thread.run(start))
-
-    def attach_run(self, run_id: str) -> Run:
-        return Run(self._loop_thread, self._async.attach_run(run_id))
-
-    def fork_run(self, run_id: str, **options: Any) -> Run:
-        fork = partial(self._async.fork_run, run_id, **options)
-        return Run(self._loop_thread, self._loop_thread.run(fork))
-
+    converse = _blocking_object(asynchronous.Client.converse, Chat)
+    start_run = _blocking_run(asynchronous.Client.start_run)
+    attach_run = _blocking_object(asynchronous.Client.attach_run, Run)
+    fork_run = _blocking_run(asynchronous.Client.fork_run)
     create_conversation = _blocking(asynchronous.Client.create_conversation)
     preview_context = _blocking(asynchronous.Client.preview_context)
     subscribe = _blocking_iterator(asynchronous.Client.subscribe)
@@ -247,9 +274,16 @@ class Client:
     remember = _blocking(asynchronous.Client.remember)
     recall = _blocking(asynchronous.Client.recall)
     list_memories = _blocking_iterator(asynchronous.Client.list_memories)
+    search_messages = _blocking_iterator(asynchronous.Client.search_messages)
+    decisions = _blocking_iterator(asynchronous.Client.decisions)
     get_memory = _blocking(asynchronous.Client.get_memory)
     supersede = _blocking(asynchronous.Client.supersede)
     forget = _blocking(asynchronous.Client.forget)
+    list_memory_blocks = _blocking_iterator(asynchronous.Client.list_memory_blocks)
+    get_memory_block = _blocking(asynchronous.Client.get_memory_block)
+    set_memory_block = _blocking(asynchronous.Client.set_memory_block)
+    delete_memory_block = _blocking(asynchronous.Client.delete_memory_block)
+    list_memory_block_changes = _blocking_iterator(asynchronous.Client.list_memory_block_changes)
     read_artifact = _blocking(asynchronous.Client.read_artifact)
     write_artifact = _blocking(asynchronous.Client.write_artifact)
     delete_artifact = _blocking(asynchronous.Client.delete_artifact)
@@ -259,4 +293,8 @@ class Client:
     merge_artifacts = _blocking(asynchronous.Client.merge_artifacts)
     diff_branch = _blocking(asynchronous.Client.diff_branch)
     merge_branch = _blocking(asynchronous.Client.merge_branch)
+    upload = _blocking(asynchronous.Client.upload)
+    download = _blocking(asynchronous.Client.download)
+    list_files = _blocking_iterator(asynchronous.Client.list_files)
+    delete_file = _blocking(asynchronous.Client.delete_file)
     health = _blocking(asynchronous.Client.health)

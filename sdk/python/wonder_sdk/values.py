@@ -1,8 +1,13 @@
-"""Conversion between JSON values of Python and those of the contract (`Struct`, `Value`)."""
+"""Conversion between values of Python and those of the contract: JSON (`Struct`, `Value`), parts of
+messages."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TypeAlias
+
 from wonder_sdk._proto.google import protobuf
+from wonder_sdk._proto.wonder import v1
 from wonder_sdk.json_types import JsonDict, JsonObject, JsonValue
 from wonder_sdk.transport.encoding import checked
 
@@ -47,3 +52,25 @@ def plain(value: JsonValue) -> JsonValue:
             return [plain(each) for each in value]
         case _:
             return value
+
+
+PartLike: TypeAlias = "str | v1.File | v1.ContentPart"
+"""A part of a message: a text, an uploaded file, or a part of the contract."""
+
+_IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+
+
+def content_parts(parts: Sequence[PartLike]) -> list[v1.ContentPart]:
+    """Return parts in the form of the contract."""
+    return [_content_part(part) for part in parts]
+
+
+def _content_part(part: PartLike) -> v1.ContentPart:
+    if isinstance(part, str):
+        return v1.ContentPart(text=part)
+    if isinstance(part, v1.File):
+        named = v1.FilePart(file_id=part.id)
+        if part.media_type in _IMAGES:
+            return v1.ContentPart(image=named)
+        return v1.ContentPart(file=named)
+    return part

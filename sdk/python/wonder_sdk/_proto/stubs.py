@@ -1,4 +1,4 @@
-"""Stubs of all services over grpc.aio channels, with betterproto2 messages."""
+"""Stubs of all services over the SDK's channel, with betterproto2 messages."""
 
 # Generated from proto/ by tools/gen.py. Do not edit.
 
@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import grpc.aio
 
+from ..transport.channel import TypedChannel
 from ..transport.encoding import Encoder
 from .wonder import v1
 
@@ -17,7 +18,7 @@ class ConversationServiceStub:
     LibraryService.
     """
 
-    def __init__(self, channel: grpc.aio.Channel) -> None:
+    def __init__(self, channel: TypedChannel) -> None:
         self.create_conversation: grpc.aio.UnaryUnaryMultiCallable[
             v1.CreateConversationRequest, v1.CreateConversationResponse
         ] = channel.unary_unary(
@@ -25,8 +26,12 @@ class ConversationServiceStub:
             Encoder(v1.CreateConversationRequest),
             v1.CreateConversationResponse.FromString,
         )
-        """Creates a conversation. Errors: ALREADY_EXISTS if the `external_ref` is in use,
-        PROJECT_NOT_FOUND, AGENT_NOT_FOUND, FIELD_INVALID.
+        """Creates a conversation. A repeated request returns the conversation that the first one created,
+        also if one of its agents was deleted since. If that conversation was deleted, it fails with
+        CONVERSATION_NOT_FOUND: a request creates at most one conversation. An expired conversation
+        gives its `external_ref` up to a new one. Its record stays, in the archive or until the server
+        archives it. Errors: ALREADY_EXISTS if the `external_ref` is in use, PROJECT_NOT_FOUND,
+        AGENT_NOT_FOUND, FIELD_INVALID, CONVERSATION_NOT_FOUND.
         """
         self.get_conversation: grpc.aio.UnaryUnaryMultiCallable[
             v1.GetConversationRequest, v1.GetConversationResponse
@@ -213,6 +218,20 @@ class ConversationServiceStub:
         that are not archived. For a turn in an archived conversation the list is empty. Errors:
         CONVERSATION_NOT_FOUND, PAGE_TOKEN_INVALID.
         """
+        self.search_messages: grpc.aio.UnaryUnaryMultiCallable[
+            v1.SearchMessagesRequest, v1.SearchMessagesResponse
+        ] = channel.unary_unary(
+            "/wonder.v1.ConversationService/SearchMessages",
+            Encoder(v1.SearchMessagesRequest),
+            v1.SearchMessagesResponse.FromString,
+        )
+        """Finds messages that contain words: of one conversation, restoring it if it is archived, or of
+        all conversations that are not archived. Messages before a reset are found too. The server reads
+        messages from the newest on, without an index; one call reads at most 20,000 in each of its
+        stores. A page with fewer matches than `page_size`, or none, is the last one only if
+        `next_page_token` is empty. Errors: FIELD_INVALID for a query without words,
+        CONVERSATION_NOT_FOUND, AGENT_NOT_FOUND, PROJECT_NOT_FOUND, PAGE_TOKEN_INVALID.
+        """
         self.list_moves: grpc.aio.UnaryUnaryMultiCallable[v1.ListMovesRequest, v1.ListMovesResponse] = (
             channel.unary_unary(
                 "/wonder.v1.ConversationService/ListMoves",
@@ -235,6 +254,20 @@ class ConversationServiceStub:
         """Lists the events of one conversation, oldest first, restoring it if it is archived; or of all
         conversations that are not archived, newest first. Errors: CONVERSATION_NOT_FOUND,
         CURSOR_OUT_OF_RANGE, PAGE_TOKEN_INVALID.
+        """
+        self.list_decisions: grpc.aio.UnaryUnaryMultiCallable[
+            v1.ListDecisionsRequest, v1.ListDecisionsResponse
+        ] = channel.unary_unary(
+            "/wonder.v1.ConversationService/ListDecisions",
+            Encoder(v1.ListDecisionsRequest),
+            v1.ListDecisionsResponse.FromString,
+        )
+        """Lists the recorded decisions of a turn or of a conversation, oldest first. A `conversation_id`
+        restores an archived conversation; without it, a turn in an archived conversation is
+        TURN_NOT_FOUND. One call reads at most 500 entries of the journal: a page with fewer decisions
+        than `page_size`, or none, is the last one only if `next_page_token` is empty. Errors:
+        FIELD_INVALID for a type that does not exist, CONVERSATION_NOT_FOUND, TURN_NOT_FOUND,
+        PAGE_TOKEN_INVALID.
         """
         self.read_message: grpc.aio.UnaryStreamMultiCallable[
             v1.ReadMessageRequest, v1.ReadMessageResponse
@@ -290,7 +323,7 @@ class CoordinatorServiceStub:
     LibraryService.
     """
 
-    def __init__(self, channel: grpc.aio.Channel) -> None:
+    def __init__(self, channel: TypedChannel) -> None:
         self.start_run: grpc.aio.UnaryUnaryMultiCallable[v1.StartRunRequest, v1.StartRunResponse] = (
             channel.unary_unary(
                 "/wonder.v1.CoordinatorService/StartRun",
@@ -402,7 +435,7 @@ class ExecutorServiceStub:
     Paging and `request_id` follow the rules in the comment of LibraryService.
     """
 
-    def __init__(self, channel: grpc.aio.Channel) -> None:
+    def __init__(self, channel: TypedChannel) -> None:
         self.execute_task: grpc.aio.UnaryUnaryMultiCallable[v1.ExecuteTaskRequest, v1.ExecuteTaskResponse] = (
             channel.unary_unary(
                 "/wonder.v1.ExecutorService/ExecuteTask",
@@ -456,6 +489,60 @@ class ExecutorServiceStub:
         """
 
 
+class FileServiceStub:
+    """Files of projects: images, documents and texts.
+
+    A file stays until DeleteFile or DeleteProject removes it. The deletion of a conversation does
+    not delete files, since other conversations may refer to them. A message that refers to a
+    deleted file keeps the part with its name, type and size.
+
+    Paging and `request_id` follow the rules in the comment of LibraryService. Errors are listed
+    without the prefix `ERROR_REASON_`.
+    """
+
+    def __init__(self, channel: TypedChannel) -> None:
+        self.upload_file: grpc.aio.StreamUnaryMultiCallable[v1.UploadFileRequest, v1.UploadFileResponse] = (
+            channel.stream_unary(
+                "/wonder.v1.FileService/UploadFile",
+                Encoder(v1.UploadFileRequest),
+                v1.UploadFileResponse.FromString,
+            )
+        )
+        """Stores a file. The first message is `start`, the others are pieces of the content in order. The
+        server stores nothing if the stream ends early or a check fails. Errors: PROJECT_NOT_FOUND;
+        FIELD_INVALID for a name, for a media type that the server does not accept or that is not the
+        content's, and for a size or hash that is not the content's; PAYLOAD_TOO_LARGE for content above
+        the setting `max_file_bytes`; TIMEOUT if a message does not arrive within `request_seconds`;
+        LIMIT_EXCEEDED if too many uploads are in progress.
+        """
+        self.get_file: grpc.aio.UnaryStreamMultiCallable[v1.GetFileRequest, v1.GetFileResponse] = (
+            channel.unary_stream(
+                "/wonder.v1.FileService/GetFile",
+                Encoder(v1.GetFileRequest),
+                v1.GetFileResponse.FromString,
+            )
+        )
+        """Sends a file: first its description, then its content from `offset` on. Errors: FILE_NOT_FOUND,
+        CURSOR_OUT_OF_RANGE; STORAGE_UNAVAILABLE if the content is damaged.
+        """
+        self.list_files: grpc.aio.UnaryUnaryMultiCallable[v1.ListFilesRequest, v1.ListFilesResponse] = (
+            channel.unary_unary(
+                "/wonder.v1.FileService/ListFiles",
+                Encoder(v1.ListFilesRequest),
+                v1.ListFilesResponse.FromString,
+            )
+        )
+        """Lists the files of a project, or of all projects. Errors: PROJECT_NOT_FOUND, PAGE_TOKEN_INVALID."""
+        self.delete_file: grpc.aio.UnaryUnaryMultiCallable[v1.DeleteFileRequest, v1.DeleteFileResponse] = (
+            channel.unary_unary(
+                "/wonder.v1.FileService/DeleteFile",
+                Encoder(v1.DeleteFileRequest),
+                v1.DeleteFileResponse.FromString,
+            )
+        )
+        """Deletes a file. Messages that refer to it stay. Errors: FILE_NOT_FOUND."""
+
+
 class LibraryServiceStub:
     """Libraries and their definitions, agents, projects and artifacts.
 
@@ -465,10 +552,11 @@ class LibraryServiceStub:
     its method states another order. `next_page_token` is empty on the last page.
 
     `request_id` (at most 128 bytes) makes a change idempotent. The server answers a repeated
-    request with the stored first answer. A different request with the same `request_id` fails with
-    ERROR_REASON_REQUEST_ID_REUSED. The server remembers the id for at least 24 hours. The id
-    belongs to the caller: on a server with tokens, the same `request_id` from a token with another
-    name is another request.
+    request with the stored first answer, also if an agent, a file or a memory that the request
+    names was deleted since; a method whose answer needs the deleted resource says so. A different
+    request with the same `request_id` fails with ERROR_REASON_REQUEST_ID_REUSED. The server
+    remembers the id for at least 24 hours. The id belongs to the caller: on a server with tokens,
+    the same `request_id` from a token with another name is another request.
 
     `etag`: if it is set and is not the current etag of the resource, the change fails with
     ERROR_REASON_ETAG_MISMATCH. If it is empty, the server makes the change without this check.
@@ -477,12 +565,12 @@ class LibraryServiceStub:
     keeps nothing.
 
     Permissions: on a server with tokens, each method whose name begins with `Delete` requires the
-    right `admin`, else it fails with ERROR_REASON_PERMISSION_DENIED.
+    scope `admin`, else it fails with ERROR_REASON_PERMISSION_DENIED.
 
     Errors are listed without the prefix `ERROR_REASON_`.
     """
 
-    def __init__(self, channel: grpc.aio.Channel) -> None:
+    def __init__(self, channel: TypedChannel) -> None:
         self.create_library: grpc.aio.UnaryUnaryMultiCallable[
             v1.CreateLibraryRequest, v1.CreateLibraryResponse
         ] = channel.unary_unary(
@@ -573,7 +661,7 @@ class LibraryServiceStub:
         )
         """Saves many definitions of one library in one commit, all or none, and returns the changes. The
         definitions may refer to each other in any order. On a server with tokens `prune` requires the
-        right `admin`, else PERMISSION_DENIED. Errors: DEFINITION_INVALID with the path of each
+        scope `admin`, else PERMISSION_DENIED. Errors: DEFINITION_INVALID with the path of each
         violation, RESOURCE_IN_USE for a pruned definition that is in use.
         """
         self.export_definitions: grpc.aio.UnaryUnaryMultiCallable[
@@ -640,7 +728,7 @@ class LibraryServiceStub:
             v1.CreateProjectResponse.FromString,
         )
         """Creates a project. Errors: ALREADY_EXISTS, FIELD_INVALID; PERMISSION_DENIED for a network policy
-        or repositories without the right `admin`.
+        or repositories without the scope `admin`.
         """
         self.get_project: grpc.aio.UnaryUnaryMultiCallable[v1.GetProjectRequest, v1.GetProjectResponse] = (
             channel.unary_unary(
@@ -666,7 +754,7 @@ class LibraryServiceStub:
             v1.UpdateProjectResponse.FromString,
         )
         """Updates a project. Errors: PROJECT_NOT_FOUND, ETAG_MISMATCH, FIELD_MASK_UNSUPPORTED;
-        PERMISSION_DENIED if `network` or `repositories` change without the right `admin`.
+        PERMISSION_DENIED if `network` or `repositories` change without the scope `admin`.
         """
         self.delete_project: grpc.aio.UnaryUnaryMultiCallable[
             v1.DeleteProjectRequest, v1.DeleteProjectResponse
@@ -675,8 +763,8 @@ class LibraryServiceStub:
             Encoder(v1.DeleteProjectRequest),
             v1.DeleteProjectResponse.FromString,
         )
-        """Deletes a project and its artifacts. Errors: PROJECT_NOT_FOUND, ETAG_MISMATCH, RESOURCE_IN_USE
-        while agents or conversations belong to it.
+        """Deletes a project, its artifacts and its files. Errors: PROJECT_NOT_FOUND, ETAG_MISMATCH,
+        RESOURCE_IN_USE while agents or conversations belong to it.
         """
         self.read_artifact: grpc.aio.UnaryUnaryMultiCallable[
             v1.ReadArtifactRequest, v1.ReadArtifactResponse
@@ -749,7 +837,7 @@ class MemoryServiceStub:
     Paging, `request_id` and `etag` follow the rules in the comment of LibraryService.
     """
 
-    def __init__(self, channel: grpc.aio.Channel) -> None:
+    def __init__(self, channel: TypedChannel) -> None:
         self.write_memory: grpc.aio.UnaryUnaryMultiCallable[v1.WriteMemoryRequest, v1.WriteMemoryResponse] = (
             channel.unary_unary(
                 "/wonder.v1.MemoryService/WriteMemory",
@@ -814,7 +902,7 @@ class MemoryServiceStub:
         )
         """Searches memories by words and by meaning. Returns the best matches with the parts of their
         scores. Errors: AGENT_NOT_FOUND, FIELD_INVALID, PERMISSION_DENIED for `across_agents` without
-        the right `memory.search_all`.
+        the scope `memory.search_all`.
         """
         self.supersede_memory: grpc.aio.UnaryUnaryMultiCallable[
             v1.SupersedeMemoryRequest, v1.SupersedeMemoryResponse
@@ -826,4 +914,53 @@ class MemoryServiceStub:
         """Writes a memory that replaces another memory. The old memory stays readable by id; a search does
         not find it any more. Errors: MEMORY_NOT_FOUND, ETAG_MISMATCH, FIELD_INVALID, also for a memory
         that was replaced before.
+        """
+        self.get_memory_block: grpc.aio.UnaryUnaryMultiCallable[
+            v1.GetMemoryBlockRequest, v1.GetMemoryBlockResponse
+        ] = channel.unary_unary(
+            "/wonder.v1.MemoryService/GetMemoryBlock",
+            Encoder(v1.GetMemoryBlockRequest),
+            v1.GetMemoryBlockResponse.FromString,
+        )
+        """Reads a memory block. Errors: MEMORY_NOT_FOUND, FIELD_INVALID."""
+        self.list_memory_blocks: grpc.aio.UnaryUnaryMultiCallable[
+            v1.ListMemoryBlocksRequest, v1.ListMemoryBlocksResponse
+        ] = channel.unary_unary(
+            "/wonder.v1.MemoryService/ListMemoryBlocks",
+            Encoder(v1.ListMemoryBlocksRequest),
+            v1.ListMemoryBlocksResponse.FromString,
+        )
+        """Lists the memory blocks of an agent, by subject and label. Errors: AGENT_NOT_FOUND,
+        PAGE_TOKEN_INVALID.
+        """
+        self.set_memory_block: grpc.aio.UnaryUnaryMultiCallable[
+            v1.SetMemoryBlockRequest, v1.SetMemoryBlockResponse
+        ] = channel.unary_unary(
+            "/wonder.v1.MemoryService/SetMemoryBlock",
+            Encoder(v1.SetMemoryBlockRequest),
+            v1.SetMemoryBlockResponse.FromString,
+        )
+        """Creates a memory block or replaces its fields. The next request to the model has it. Errors:
+        FIELD_INVALID, ETAG_MISMATCH, LIMIT_EXCEEDED for the eleventh block of an agent, or of an agent
+        about one user.
+        """
+        self.delete_memory_block: grpc.aio.UnaryUnaryMultiCallable[
+            v1.DeleteMemoryBlockRequest, v1.DeleteMemoryBlockResponse
+        ] = channel.unary_unary(
+            "/wonder.v1.MemoryService/DeleteMemoryBlock",
+            Encoder(v1.DeleteMemoryBlockRequest),
+            v1.DeleteMemoryBlockResponse.FromString,
+        )
+        """Deletes a memory block, and the contents in the record of its changes. Errors: MEMORY_NOT_FOUND,
+        ETAG_MISMATCH.
+        """
+        self.list_memory_block_changes: grpc.aio.UnaryUnaryMultiCallable[
+            v1.ListMemoryBlockChangesRequest, v1.ListMemoryBlockChangesResponse
+        ] = channel.unary_unary(
+            "/wonder.v1.MemoryService/ListMemoryBlockChanges",
+            Encoder(v1.ListMemoryBlockChangesRequest),
+            v1.ListMemoryBlockChangesResponse.FromString,
+        )
+        """Lists the newest 50 changes of a memory block, newest first, also of a deleted one. Errors:
+        AGENT_NOT_FOUND, FIELD_INVALID, PAGE_TOKEN_INVALID.
         """

@@ -16,8 +16,20 @@ from collections.abc import Sequence
 from importlib.metadata import entry_points
 
 from wonder_sdk.cli import health, version
-from wonder_sdk.cli.conversation import chat, conversations, events, message, preview
-from wonder_sdk.cli.resources import actions, agent, apply, artifact, branch, export, memory, project
+from wonder_sdk.cli.conversation import chat, conversations, decisions, events, message, preview, search
+from wonder_sdk.cli.resources import (
+    actions,
+    agent,
+    apply,
+    artifact,
+    branch,
+    definitions,
+    export,
+    files,
+    libraries,
+    memory,
+    project,
+)
 from wonder_sdk.cli.shared.parser import Parser
 from wonder_sdk.cli.workflows import gates, run, runs, workflow
 
@@ -25,11 +37,11 @@ GROUP = "wonder.commands"
 
 _EPILOG = """\
 begin here:
-  wonder serve                       Start a server in this folder (from the package wonder-server).
+  wonder serve                       Start a server with its data in ./wonder-data.
   wonder chat                        Talk to an agent.
   wonder chat -m "Good morning!"     Send one message, print the answer, exit.
-  wonder run acme/flows/release      Run a workflow and show its progress.
   wonder apply -f my-library         Show the changes of a folder of definitions, and save it.
+  wonder run my/library/NAME         Run a workflow of an applied folder and show its progress.
   wonder COMMAND --help              Show the options and examples of a command.
 
 environment:
@@ -95,12 +107,17 @@ def build_parser() -> Parser:
         memory,
         project,
         artifact,
+        files,
         branch,
+        libraries,
+        definitions,
         apply,
         export,
         events,
+        decisions,
         preview,
         message,
+        search,
         health,
         version,
     ):

@@ -24,10 +24,9 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         type=float,
         default=5.0,
         metavar="SECONDS",
-        help="Set the deadline of the check (default: 5).",
+        help="Fail after this time without an answer (default: 5).",
     )
-    connection.add_flags(parser)
-    parser.set_defaults(run=connection.connected(run))
+    connection.connect(parser, run)
 
 
 def run(arguments: argparse.Namespace, client: sync.Client) -> int:

@@ -11,24 +11,35 @@ import asyncio
 import time
 import uuid
 import weakref
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeAlias
+from typing import Self, TypeAlias
 
 import betterproto2
+import grpc.aio
 
 from wonder_sdk._proto.wonder import v1
 from wonder_sdk.conversation.event_cursor import EventCursor, GapError, Item, ended_turn
 from wonder_sdk.conversation.handled_cursor import HandledCursor
 from wonder_sdk.conversation.reply import Events, Reply, quiet_future
 from wonder_sdk.conversation.subscriptions import raise_if_deleted
-from wonder_sdk.errors import CallCancelledError, UnavailableError, WonderError, from_fault
+from wonder_sdk.errors import (
+    CallCancelledError,
+    FailedPreconditionError,
+    UnavailableError,
+    WonderError,
+    from_fault,
+)
+from wonder_sdk.json_types import JsonObject
 from wonder_sdk.transport.encoding import checked
 from wonder_sdk.transport.reconnect import Backoff, ReconnectPolicy
 from wonder_sdk.transport.stream_queue import StreamQueue
-from wonder_sdk.values import to_struct
+from wonder_sdk.values import PartLike, content_parts, to_struct
 
-OpenStream: TypeAlias = Callable[[AsyncIterator[v1.ConverseRequest]], Any]
+OpenStream: TypeAlias = Callable[
+    [AsyncIterator[v1.ConverseRequest]],
+    grpc.aio.StreamStreamCall[v1.ConverseRequest, v1.ConverseResponse],
+]
 WatchEvents: TypeAlias = Callable[[int], AsyncIterator[Item | v1.CaughtUp]]
 
 # Maximum of unread items of an `Events` iterator. Above it the chat stops reading, and flow control stops the
@@ -126,16 +137,19 @@ class Chat:
 
     def send(
         self,
-        content: str,
+        content: str = "",
         *,
+        parts: Sequence[PartLike] = (),
         agent: str = "",
         user: str = "",
         reply_to: str = "",
-        metadata: dict[str, Any] | None = None,
+        metadata: JsonObject | None = None,
         request_id: str = "",
         check: bool = True,
     ) -> Reply:
         """Send a message without waiting. The program may iterate the `Reply` or drop it.
+
+        With ``parts`` (texts and uploaded files) the ``content`` is a first text part.
 
         ``agent`` is the id or name of the agent that answers, ``user`` the id of the speaker, ``reply_to``
         the id of a message. An explicit ``request_id`` makes the message idempotent beyond this chat: a
@@ -148,7 +162,8 @@ class Chat:
         self._check_usable()
         self._handled_cursor.on_program_continued()
         send = v1.ConverseSend(
-            content=content,
+            content="" if parts else content,
+            parts=content_parts([*([content] if content else []), *parts] if parts else []),
             agent_id=agent,
             user_id=user,
             reply_to_message_id=reply_to,
@@ -165,13 +180,18 @@ class Chat:
     async def cancel(self, turn_id: str, *, request_id: str = "") -> None:
         """Cancel a turn. Return when the server has committed the cancellation.
 
-        Raises FailedPreconditionError (TURN_NOT_ACTIVE) for a turn that has ended, and NotFoundError.
+        A turn that has ended remains as it is, and this returns: the turn can end while the request is on its
+        way. Raises NotFoundError.
         """
         self._check_usable()
         if (reply := self._by_turn.get(turn_id)) is not None:
             reply.is_cancelled_here = True
         cancel = v1.ConverseCancel(turn_id=turn_id, request_id=request_id or _new_request_id())
-        await asyncio.shield(self._submit(cancel.request_id, v1.ConverseRequest(cancel=cancel)))
+        try:
+            await asyncio.shield(self._submit(cancel.request_id, v1.ConverseRequest(cancel=cancel)))
+        except FailedPreconditionError as problem:
+            if problem.reason is not v1.ErrorReason.TURN_NOT_ACTIVE:
+                raise
 
     def _cancel_or_discard(self, reply: Reply) -> None:
         """Cancel the turn of a reply, or discard its unsent message; see `Reply.give_up`."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import weakref
 from collections import deque
 from collections.abc import Iterable
-from typing import Any
 
 from wonder_sdk._proto.wonder import v1
 
@@ -69,35 +68,39 @@ class HandledCursor:
         self._arrived = self._handled = after_sequence
         self._trackers: list[EventTracker] = []
 
-    def new_tracker(self, owner: Any, *, is_part: bool) -> EventTracker:
-        """A new desk, of an iterator ``owner``, which may be dropped at any time."""
+    def new_tracker(self, owner: object, *, is_part: bool) -> EventTracker:
+        """Return the tracker of an iterator ``owner``, which the program may drop at any time."""
         tracker = EventTracker(is_part=is_part, since=self._arrived)
         self._trackers.append(tracker)
         weakref.finalize(owner, setattr, tracker, "is_dropped", True).atexit = False
         return tracker
 
     def record_arrival(self, sequence: int) -> None:
-        """All events up to ``sequence`` have been put on the desks that want them."""
+        """Record that the trackers have all events up to ``sequence``."""
         self._arrived = sequence
 
     def on_program_continued(self) -> None:
-        """The program does something new: it is done with iterators that it has let go of, or had all of.
+        """Record that the program sends or reads again: forget the iterators that it has dropped or emptied.
 
-        Not earlier: an exception that leaves a loop lets go of its iterator too, and the event whose handling
-        failed is not handled.
+        An exception that leaves a loop drops its iterator too. The event whose handling failed then stays
+        unhandled until the program continues.
         """
         self.cursor()
-        self._trackers = [desk for desk in self._trackers if not (desk.is_dropped or desk.is_empty)]
+        self._trackers = [
+            tracker for tracker in self._trackers if not (tracker.is_dropped or tracker.is_empty)
+        ]
 
     def cursor(self, waiting: Iterable[object] = ()) -> int:
-        """Sequence of the last event that is handled, as is every one before; it never goes back.
+        """Return the sequence up to which every event is handled. It never decreases.
 
-        ``waiting`` are items that have arrived and are on no desk yet. Where an iterator gets everything,
+        ``waiting`` are items that have arrived and have no tracker yet. If an iterator receives everything,
         parts that the program has not begun to iterate do not count.
         """
-        everything = [desk.since for desk in self._trackers if not desk.is_part and not desk.is_dropped]
+        everything = [
+            tracker.since for tracker in self._trackers if not tracker.is_part and not tracker.is_dropped
+        ]
         covered = min(everything, default=None)
-        firsts = [desk.first for desk in self._trackers if not desk.is_covered_by(covered)]
+        firsts = [each.first for each in self._trackers if not each.is_covered_by(covered)]
         firsts += [item.sequence for item in waiting if isinstance(item, v1.Event)]
         first = min((first for first in firsts if first), default=0)
         self._handled = max(self._handled, first - 1 if first else self._arrived)

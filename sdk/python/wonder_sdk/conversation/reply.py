@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, Self, TypeAlias
+from typing import Self, TypeAlias, TypeVar
 
 from wonder_sdk._proto.wonder import v1
 from wonder_sdk.conversation.event_cursor import Item, ended_turn
@@ -14,6 +14,8 @@ from wonder_sdk.transport.stream_queue import StreamQueue
 
 Cancel: TypeAlias = Callable[[str], Awaitable[None]]
 GiveUp: TypeAlias = Callable[["Reply"], None]
+
+_Result = TypeVar("_Result")
 
 
 class Events:
@@ -101,7 +103,7 @@ class Reply:
         return await asyncio.shield(self._turn_started)
 
     async def cancel(self) -> None:
-        """Cancel the turn. Items go on until it has ended."""
+        """Cancel the turn. Items go on until it has ended. A turn that has ended remains as it is."""
         self.is_cancelled_here = True
         await self._cancel(await self.started())
 
@@ -131,8 +133,8 @@ class Reply:
         return "\n\n".join(part for part in texts if part)
 
 
-def quiet_future() -> asyncio.Future[Any]:
+def quiet_future() -> asyncio.Future[_Result]:
     """Return a future whose exception need not be retrieved."""
-    future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    future: asyncio.Future[_Result] = asyncio.get_running_loop().create_future()
     future.add_done_callback(lambda done: done.cancelled() or done.exception())
     return future

@@ -26,7 +26,6 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import betterproto2
 import yaml
@@ -35,6 +34,7 @@ from wonder_sdk._proto.wonder import v1
 from wonder_sdk.definitions import documents
 from wonder_sdk.definitions.documents import DocumentError
 from wonder_sdk.errors import Violation
+from wonder_sdk.json_types import JsonDict
 
 LIBRARY_FILE = "library.yaml"
 KINDS = ("persona", "tool", "workflow", "task", "action", "model_profile")
@@ -96,17 +96,22 @@ class Folder:
     def explain(self, violations: Iterable[Violation]) -> list[str]:
         """Return a server's violations with source locations.
 
-        ``definitions[3].tool.name`` becomes ``file:line: tool.name: …``.
+        ``definitions[3].tool.name`` becomes ``file:line: tool.name: …``. The lines are in the order of
+        the files, those without a source last.
         """
-        lines = []
+        lines: list[tuple[int, int, str]] = []
         for violation in violations:
             found = _VIOLATION.fullmatch(violation.field)
-            if found and int(found[1]) < len(self.sources):
-                location = self.sources[int(found[1])].location(found[2])
-                lines.append(": ".join(part for part in (location, found[2], violation.description) if part))
+            # Faults of the client's own encoding begin with the field.
+            text = violation.description.removeprefix(f"{violation.field}: ")
+            if found and (number := int(found[1])) < len(self.sources):
+                source = self.sources[number]
+                parts = (source.location(found[2]), found[2], text)
+                line = documents.line_of(source.node, found[2])
+                lines.append((number, line, ": ".join(part for part in parts if part)))
             else:
-                lines.append(f"{violation.field}: {violation.description}")
-        return lines
+                lines.append((len(self.sources), 0, f"{violation.field}: {text}"))
+        return [text for _, _, text in sorted(lines, key=lambda each: each[:2])]
 
 
 def load(path: Path) -> Folder:
@@ -266,7 +271,7 @@ def _syntax(file: Path, fault: yaml.YAMLError) -> str:
 class _Dumper(yaml.SafeDumper):
     """A dumper with block style for long text, indented lists and no anchors."""
 
-    def ignore_aliases(self, data: Any) -> bool:
+    def ignore_aliases(self, data: object) -> bool:
         return True
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
@@ -281,5 +286,5 @@ def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 _Dumper.add_representer(str, _text)
 
 
-def _yaml(document: dict[str, Any]) -> str:
+def _yaml(document: JsonDict) -> str:
     return yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)

@@ -14,13 +14,17 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, NoReturn, get_args, get_type_hints
+from typing import NoReturn, TypeVar, get_args, get_type_hints
 
 import betterproto2
 import yaml
 
 from wonder_sdk._proto.google import protobuf
+from wonder_sdk.json_types import JsonDict, JsonValue
+from wonder_sdk.transport.encoding import INTEGERS, metadata_of
 from wonder_sdk.values import plain
+
+_M = TypeVar("_M", bound=betterproto2.Message)
 
 MAX_FAULTS = 100
 """Maximum number of reported faults, to keep the output readable. `read` drops further ones."""
@@ -39,7 +43,6 @@ _KINDS = {
 }
 _JSON_NAMES = {"is_async": "async"}
 """Fields whose ``json_name`` the API sets. The generated classes do not contain it."""
-_INTEGERS = frozenset({"int32", "int64", "uint32", "uint64", "sint32", "sint64"})
 
 
 class DocumentError(Exception):
@@ -55,26 +58,26 @@ class _Field:
     name: str
     attribute: str
     proto_type: str
-    hint: Any
+    hint: type
     repeated: bool
     optional: bool
     group: str | None
 
 
 def read(
-    kind: Any,
+    kind: type[_M],
     node: yaml.Node,
     faults: list[DocumentError],
     *,
     path: str = "",
     skip: frozenset[str] = frozenset(),
-) -> Any:
+) -> _M:
     """Return the message of type ``kind`` in ``node``. Keys in ``skip`` are ignored.
 
     The function adds each fault to ``faults``. The message has the fields without faults.
     """
     known = {each.name: each for each in _fields(kind)}
-    values: dict[str, Any] = {}
+    values: dict[str, object] = {}
     groups: dict[str, str] = {}
     given = dict(_pairs(node, path, faults))
     for key, child in given.items():
@@ -103,11 +106,10 @@ def read(
     return kind(**values)
 
 
-def write(message: Any) -> dict[str, Any]:
+def write(message: betterproto2.Message) -> JsonDict:
     """Return the document of a message without fields at their default."""
-    document: dict[str, Any] = {}
-    kind: Any = type(message)
-    for field in _fields(kind):
+    document: JsonDict = {}
+    for field in _fields(type(message)):
         value = getattr(message, field.attribute)
         # An unset oneof or optional field is None; a message that is set counts even if it is empty.
         if value is None or (not field.optional and not value):
@@ -151,7 +153,7 @@ def line(node: yaml.Node) -> int:
 
 
 @cache
-def _fields(kind: Any) -> tuple[_Field, ...]:
+def _fields(kind: type[betterproto2.Message]) -> tuple[_Field, ...]:
     hints = get_type_hints(kind)
     return tuple(
         _Field(
@@ -160,20 +162,15 @@ def _fields(kind: Any) -> tuple[_Field, ...]:
             attribute=name,
             proto_type=meta.proto_type,
             hint=_inner(hints[name]),
-            repeated=meta.repeated,
-            optional=meta.optional,
+            repeated=bool(meta.repeated),
+            optional=bool(meta.optional),
             group=meta.group,
         )
-        for name, meta in ((name, _meta(field)) for name, field in kind.__dataclass_fields__.items())
-        if meta is not None
+        for name, meta in metadata_of(kind).meta_by_field_name.items()
     )
 
 
-def _meta(field: Any) -> Any:
-    return field.metadata.get("betterproto")
-
-
-def _inner(hint: Any) -> Any:
+def _inner(hint: type) -> type:
     """Return ``X`` for ``X | None``, ``list[X]`` and ``dict[str, X]``."""
     arguments = [each for each in get_args(hint) if each is not type(None)]
     return _inner(arguments[-1]) if arguments else hint
@@ -200,7 +197,7 @@ def _pairs(node: yaml.Node, path: str, faults: list[DocumentError]) -> Iterator[
             yield key.value, child
 
 
-def _value(field: _Field, node: yaml.Node, path: str, faults: list[DocumentError]) -> Any:
+def _value(field: _Field, node: yaml.Node, path: str, faults: list[DocumentError]) -> object:
     if field.proto_type == "map":
         return {key: _text(child, _join(path, key), faults) for key, child in _pairs(node, path, faults)}
     if not field.repeated:
@@ -221,7 +218,7 @@ def _text(node: yaml.Node, path: str, faults: list[DocumentError]) -> str:
         return ""
 
 
-def _one(field: _Field, node: yaml.Node, path: str, faults: list[DocumentError]) -> Any:
+def _one(field: _Field, node: yaml.Node, path: str, faults: list[DocumentError]) -> object:
     if field.proto_type != "message":
         return _scalar(field.proto_type, field.hint, node, path)
     if field.hint is protobuf.Struct:
@@ -232,20 +229,23 @@ def _one(field: _Field, node: yaml.Node, path: str, faults: list[DocumentError])
     return read(field.hint, node, faults, path=path)
 
 
-def _scalar(proto_type: str, hint: Any, node: yaml.Node, path: str) -> Any:
+def _scalar(proto_type: str, hint: type, node: yaml.Node, path: str) -> object:
     kind = node.tag.rpartition(":")[2]
     if proto_type == "enum":
         return _enum_value(hint, node, path)
-    wanted = (
-        "int" if proto_type in _INTEGERS else {"string": "str", "double": "float"}.get(proto_type, "bool")
-    )
+    wanted = "int" if proto_type in INTEGERS else {"string": "str", "double": "float"}.get(proto_type, "bool")
     if kind != wanted and not (wanted == "float" and kind == "int"):
         quotes = _quotes(node) if wanted == "str" else ""
         _refuse(node, path, f"must be {_KINDS[wanted]}, not {_kind(node)}{quotes}")
-    return _construct(node, path)
+    value = _construct(node, path)
+    if wanted == "int" and isinstance(value, int):
+        minimum, maximum = INTEGERS[proto_type]
+        if not minimum <= value <= maximum:
+            _refuse(node, path, f"must be between {minimum} and {maximum}, not {value}")
+    return value
 
 
-def _enum_value(enum: Any, node: yaml.Node, path: str) -> Any:
+def _enum_value(enum: type[betterproto2.Enum], node: yaml.Node, path: str) -> betterproto2.Enum:
     names = {member.name.lower(): member for member in enum if member.value}
     long = {member.proto_name: member for member in names.values()}
     text = node.value if isinstance(node, yaml.ScalarNode) else ""
@@ -255,7 +255,7 @@ def _enum_value(enum: Any, node: yaml.Node, path: str) -> Any:
     return member
 
 
-def _json(node: yaml.Node, path: str, depth: int) -> Any:
+def _json(node: yaml.Node, path: str, depth: int) -> JsonValue:
     if depth > _MAX_DEPTH:
         _refuse(node, path, "is nested too deeply")
     if isinstance(node, yaml.MappingNode):
@@ -273,7 +273,7 @@ def _all_pairs(node: yaml.Node, path: str) -> Iterator[tuple[str, yaml.Node]]:
         raise faults[0]
 
 
-def _construct(node: yaml.Node, path: str) -> Any:
+def _construct(node: yaml.Node, path: str) -> JsonValue:
     """Return the value of a scalar. Raises DocumentError for a type that JSON does not have."""
     if node.tag.rpartition(":")[2] not in ("str", "int", "float", "bool", "null"):
         _refuse(node, path, f"must not be {_kind(node)}; put it in quotes to make it text")
@@ -285,7 +285,7 @@ def _construct(node: yaml.Node, path: str) -> Any:
     return value
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> JsonValue:
     match value:
         case betterproto2.Enum():
             return value.name.lower()

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 
 from wonder_sdk._proto import stubs
 from wonder_sdk._proto.wonder import v1
+from wonder_sdk.methods.paging import pages
 
 _PAGE = 200
 
@@ -90,17 +91,12 @@ class ArtifactMethods:
         self, prefix: str = "", *, project: str = "default", branch: str = ""
     ) -> AsyncIterator[v1.Artifact]:
         """Yield the documents below ``prefix`` in the order of their paths, without content."""
-        token = ""
-        while True:
-            page = await self.library.list_artifacts(
-                v1.ListArtifactsRequest(
-                    project_id=project, branch=branch, path_prefix=prefix, page_size=_PAGE, page_token=token
-                )
-            )
+        request = v1.ListArtifactsRequest(
+            project_id=project, branch=branch, path_prefix=prefix, page_size=_PAGE
+        )
+        async for page in pages(self.library.list_artifacts, request):
             for artifact in page.artifacts:
                 yield artifact
-            if not (token := page.next_page_token):
-                return
 
     async def search_artifacts(
         self, query: str, *, prefix: str = "", project: str = "default", branch: str = "", limit: int = 0
@@ -115,17 +111,12 @@ class ArtifactMethods:
         self, path: str = "", *, project: str = "default", branch: str = ""
     ) -> AsyncIterator[v1.ArtifactRevision]:
         """Yield the commits of a branch, or those that changed one document, newest first."""
-        token = ""
-        while True:
-            page = await self.library.list_artifact_revisions(
-                v1.ListArtifactRevisionsRequest(
-                    project_id=project, path=path, branch=branch, page_size=_PAGE, page_token=token
-                )
-            )
+        request = v1.ListArtifactRevisionsRequest(
+            project_id=project, path=path, branch=branch, page_size=_PAGE
+        )
+        async for page in pages(self.library.list_artifact_revisions, request):
             for revision in page.revisions:
                 yield revision
-            if not (token := page.next_page_token):
-                return
 
     async def merge_artifacts(
         self,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable
 from datetime import datetime
-from typing import Any, TypedDict, Unpack
+from typing import TypedDict, Unpack
 
 from wonder_sdk._proto import stubs
 from wonder_sdk._proto.wonder import v1
+from wonder_sdk.json_types import JsonObject
+from wonder_sdk.methods.options import check_options
+from wonder_sdk.methods.paging import pages
 from wonder_sdk.values import to_struct
 
 _PAGE = 200
@@ -20,7 +23,7 @@ class MemoryOptions(TypedDict, total=False):
     """Type of the memory, as the library defines it; default ``fact``."""
     significance: float
     """Significance of the memory, from 0 to 1; default 0.5."""
-    metadata: Mapping[str, Any]
+    metadata: JsonObject
     """JSON to store with the memory; filters match its fields."""
     conversation: str
     """Id of the conversation that the memory comes from."""
@@ -30,8 +33,18 @@ class MemoryOptions(TypedDict, total=False):
     """Name of the speaker."""
     ordinal: int
     """Position of the message in its conversation, from 1."""
+    role: v1.MessageRole
+    """Role of the speaker: ``MessageRole.USER`` or ``MessageRole.AGENT``."""
+    said_at: datetime
+    """Time at which it was said; default: the time of the call."""
     contradicts: Iterable[str]
     """Ids of memories that this one contradicts."""
+    subject: str
+    """Id of the user whom the memory is about."""
+    message: str
+    """Id of the message that the memory comes from."""
+    speaker_id: str
+    """Id of the speaker."""
 
 
 class MemoryFilters(TypedDict, total=False):
@@ -39,7 +52,7 @@ class MemoryFilters(TypedDict, total=False):
 
     types: Iterable[str]
     """Only these types."""
-    metadata: Mapping[str, Any]
+    metadata: JsonObject
     """Only memories whose metadata has all of these fields with these values."""
     conversation: str
     """Only memories from this conversation."""
@@ -49,8 +62,29 @@ class MemoryFilters(TypedDict, total=False):
     """Only memories written at this time or later."""
     until: datetime
     """Only memories written before this time."""
+    said_since: datetime
+    """Only memories said at this time or later."""
+    said_until: datetime
+    """Only memories said before this time."""
+    subject: str
+    """Only memories about this user."""
     everything: bool
     """Superseded and archived memories too."""
+
+
+class MemoryBlockOptions(TypedDict, total=False):
+    """Options of a memory block to set."""
+
+    subject: str
+    """Id of the user whom the block is about; default: the agent's own block."""
+    description: str
+    """Text for the model that says what the block is for."""
+    max_characters: int
+    """Maximum number of characters of the content; default 2,000."""
+    read_only: bool
+    """True if tools cannot change the block."""
+    etag: str
+    """Etag that the block must still have."""
 
 
 class MemoryMethods:
@@ -69,11 +103,12 @@ class MemoryMethods:
     ) -> v1.Memory:
         """Write a memory of an agent, at most 1 MiB long.
 
-        With ``unless_known``, the server returns an existing memory of the same type and content and writes
-        nothing. Case and white space make no difference.
+        With ``unless_known``, the server returns an existing memory of the same type, subject and
+        content and writes nothing. Case and white space make no difference.
         Requests with the same ``request_id`` write one memory. Raises NotFoundError, InvalidArgumentError,
         UnavailableError.
         """
+        check_options(options, MemoryOptions, self.remember)
         response = await self.memory.write_memory(
             v1.WriteMemoryRequest(
                 agent_id=agent,
@@ -91,15 +126,27 @@ class MemoryMethods:
         agent: str = "assistant",
         limit: int = 10,
         min_score: float = 0.0,
+        min_relevance: float = 0.0,
+        now: datetime | None = None,
         **filters: Unpack[MemoryFilters],
     ) -> list[v1.SearchHit]:
         """Search an agent's memories for ``query``, a text in plain words. Return the best hits first.
 
-        Each hit has the parts of its score. Raises NotFoundError, InvalidArgumentError.
+        Each hit has the parts of its score; ``min_relevance`` omits hits that match the query less. Dates in
+        the query ("last week") are relative to ``now``, by default the server's time.
+
+        Raises NotFoundError, InvalidArgumentError.
         """
+        check_options(filters, MemoryFilters, self.recall)
         response = await self.memory.search_memories(
             v1.SearchMemoriesRequest(
-                agent_id=agent, query=query, limit=limit, min_score=min_score, filter=_filter(filters)
+                agent_id=agent,
+                query=query,
+                limit=limit,
+                min_score=min_score,
+                min_relevance=min_relevance,
+                now=now,
+                filter=_filter(filters),
             )
         )
         return response.hits
@@ -108,14 +155,11 @@ class MemoryMethods:
         self, *, agent: str = "assistant", **filters: Unpack[MemoryFilters]
     ) -> AsyncGenerator[v1.Memory, None]:
         """Yield an agent's memories, newest first, page by page. Raises NotFoundError."""
+        check_options(filters, MemoryFilters, self.list_memories)
         request = v1.ListMemoriesRequest(agent_id=agent, filter=_filter(filters), page_size=_PAGE)
-        while True:
-            page = await self.memory.list_memories(request)
+        async for page in pages(self.memory.list_memories, request):
             for memory in page.memories:
                 yield memory
-            if not page.next_page_token:
-                return
-            request.page_token = page.next_page_token
 
     async def get_memory(self, memory_id: str, *, agent: str = "assistant") -> v1.Memory:
         """Return one memory. Raises NotFoundError, also for another agent's memory."""
@@ -133,9 +177,11 @@ class MemoryMethods:
     ) -> v1.Memory:
         """Replace a memory and return the new one.
 
-        The old memory remains readable by its id; searches omit it. A new memory without a type gets the type
-        of the old one. Raises NotFoundError, and InvalidArgumentError for a superseded memory.
+        The old memory remains readable by its id; searches omit it. A new memory without a type or a
+        subject gets that of the old one. Raises NotFoundError, and InvalidArgumentError for a superseded
+        memory.
         """
+        check_options(options, MemoryOptions, self.supersede)
         response = await self.memory.supersede_memory(
             v1.SupersedeMemoryRequest(
                 agent_id=agent,
@@ -152,6 +198,70 @@ class MemoryMethods:
             v1.DeleteMemoryRequest(agent_id=agent, memory_id=memory_id, request_id=request_id)
         )
 
+    async def list_memory_blocks(
+        self, *, agent: str = "assistant", subject: str | None = None
+    ) -> AsyncGenerator[v1.MemoryBlock, None]:
+        """Yield an agent's memory blocks; with a ``subject``, those about that user ("" for the agent's own).
+
+        Raises NotFoundError.
+        """
+        request = v1.ListMemoryBlocksRequest(agent_id=agent, subject=subject, page_size=_PAGE)
+        async for page in pages(self.memory.list_memory_blocks, request):
+            for block in page.blocks:
+                yield block
+
+    async def get_memory_block(
+        self, label: str, *, agent: str = "assistant", subject: str = ""
+    ) -> v1.MemoryBlock:
+        """Return one memory block. Raises NotFoundError."""
+        request = v1.GetMemoryBlockRequest(agent_id=agent, label=label, subject=subject)
+        return _require_block((await self.memory.get_memory_block(request)).block)
+
+    async def set_memory_block(
+        self,
+        label: str,
+        content: str,
+        *,
+        agent: str = "assistant",
+        request_id: str = "",
+        **options: Unpack[MemoryBlockOptions],
+    ) -> v1.MemoryBlock:
+        """Create a memory block, or replace all its fields.
+
+        With an ``etag``, replace only that version. Raises InvalidArgumentError, NotFoundError, AbortedError.
+        """
+        check_options(options, MemoryBlockOptions, self.set_memory_block)
+        block = v1.MemoryBlock(label=label, content=content, **options)
+        request = v1.SetMemoryBlockRequest(agent_id=agent, block=block, request_id=request_id)
+        return _require_block((await self.memory.set_memory_block(request)).block)
+
+    async def delete_memory_block(
+        self, label: str, *, agent: str = "assistant", subject: str = "", etag: str = "", request_id: str = ""
+    ) -> None:
+        """Delete a memory block. Raises NotFoundError, AbortedError for another version than ``etag``."""
+        await self.memory.delete_memory_block(
+            v1.DeleteMemoryBlockRequest(
+                agent_id=agent, label=label, subject=subject, etag=etag, request_id=request_id
+            )
+        )
+
+    async def list_memory_block_changes(
+        self, label: str, *, agent: str = "assistant", subject: str = ""
+    ) -> AsyncGenerator[v1.MemoryBlockChange, None]:
+        """Yield the newest 50 changes of a memory block, newest first. Raises NotFoundError."""
+        request = v1.ListMemoryBlockChangesRequest(
+            agent_id=agent, label=label, subject=subject, page_size=_PAGE
+        )
+        async for page in pages(self.memory.list_memory_block_changes, request):
+            for change in page.changes:
+                yield change
+
+
+def _require_block(block: v1.MemoryBlock | None) -> v1.MemoryBlock:
+    if block is None:
+        raise ValueError("The server's response has no memory block. Check the versions of SDK and server.")
+    return block
+
 
 def _memory(content: str, options: MemoryOptions, kind: str) -> v1.Memory:
     return v1.Memory(
@@ -162,9 +272,14 @@ def _memory(content: str, options: MemoryOptions, kind: str) -> v1.Memory:
         source=v1.MemorySource(
             conversation_id=options.get("conversation", ""),
             turn_id=options.get("turn", ""),
+            message_id=options.get("message", ""),
             speaker=options.get("speaker", ""),
+            speaker_id=options.get("speaker_id", ""),
             ordinal=options.get("ordinal", 0),
+            role=options.get("role", v1.MessageRole.UNSPECIFIED),
         ),
+        said_at=options.get("said_at"),
+        subject=options.get("subject", ""),
         contradicts_ids=list(options.get("contradicts", ())),
     )
 
@@ -177,7 +292,10 @@ def _filter(filters: MemoryFilters) -> v1.MemoryFilter:
         turn_id=filters.get("turn", ""),
         start_time=filters.get("since"),
         end_time=filters.get("until"),
+        said_start_time=filters.get("said_since"),
+        said_end_time=filters.get("said_until"),
         include_superseded=filters.get("everything", False),
+        subject=filters.get("subject", ""),
     )
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
-from typing import Any, Protocol
+from typing import Protocol
 
 from wonder_sdk._proto.wonder import v1
 from wonder_sdk.conversation.subscriptions import RunItem
 from wonder_sdk.errors import DeadlineExceededError, from_fault
+from wonder_sdk.json_types import JsonDict, JsonValue
+from wonder_sdk.methods.options import to_seconds
 from wonder_sdk.values import from_struct
 
 ENDED = frozenset({v1.RunStatus.COMPLETED, v1.RunStatus.FAILED, v1.RunStatus.CANCELLED})
@@ -23,7 +25,7 @@ class RunCalls(Protocol):
 
     async def cancel_run(self, run_id: str, reason: str = "") -> v1.Run: ...
 
-    async def signal_run(self, run_id: str, name: str, payload: Any = None) -> int: ...
+    async def signal_run(self, run_id: str, name: str, payload: JsonValue = None) -> int: ...
 
     def watch_run(
         self, run_id: str, *, after_sequence: int = 0, include_progress: bool = False
@@ -54,7 +56,7 @@ class Run:
         """True if the server has reported the run's end; see `wait`."""
         return self.record is not None and self.record.status in ENDED
 
-    async def result(self, timeout: float | None = None) -> dict[str, Any]:
+    async def result(self, timeout: float | None = None) -> JsonDict:
         """Wait for the end and return the output.
 
         Raises the run's error as a `WonderError` if it failed or was cancelled. Raises DeadlineExceededError
@@ -66,7 +68,13 @@ class Run:
         return from_struct(record.output)
 
     async def wait(self, timeout: float | None = None) -> v1.Run:
-        """Wait for the end with any outcome, and return the run. Raises DeadlineExceededError as `result`."""
+        """Wait for the end with any outcome, and return the run.
+
+        ``timeout`` is in seconds; None waits without one. Raises DeadlineExceededError as `result`, and
+        `RequestError`, which is a ValueError, for a timeout that is negative, infinite or no number.
+        """
+        if timeout is not None:
+            to_seconds(timeout, "timeout")
         if self.record is not None and self.has_ended:
             return self.record
         try:
@@ -94,7 +102,7 @@ class Run:
         """Cancel the run. Raises FailedPreconditionError if it has ended."""
         self.record = await self._calls.cancel_run(self.id, reason)
 
-    async def signal(self, name: str, payload: Any = None) -> None:
+    async def signal(self, name: str, payload: JsonValue = None) -> None:
         """Send the run a signal. Expressions read it as ``signals.<name>``; wait nodes receive it."""
         await self._calls.signal_run(self.id, name, payload)
 

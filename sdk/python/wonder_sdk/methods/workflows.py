@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from datetime import datetime
-from typing import Any, TypedDict, Unpack
+from typing import TypedDict, Unpack
 
 from wonder_sdk._proto import stubs
 from wonder_sdk._proto.wonder import v1
 from wonder_sdk.conversation.subscriptions import RunItem, watch_run
 from wonder_sdk.errors import NotFoundError, UnavailableError, WonderError
+from wonder_sdk.json_types import JsonDict, JsonObject, JsonValue
+from wonder_sdk.methods.options import check_options, to_milliseconds
+from wonder_sdk.methods.paging import pages
 from wonder_sdk.methods.runs import Run
 from wonder_sdk.transport.reconnect import Backoff, ReconnectPolicy
 from wonder_sdk.values import to_struct, to_value
@@ -31,10 +34,10 @@ class StartOptions(TypedDict, total=False):
     """Id of the conversation that the run belongs to."""
     branch: str
     """Branch of the project's repositories; default the conversation's or the run's own branch."""
-    metadata: Mapping[str, Any]
+    metadata: JsonObject
     """JSON to store with the run."""
     timeout: float
-    """Timeout of the run in seconds, at most the workflow's own timeout."""
+    """Timeout of the run in seconds, at most the workflow's own timeout; 0 leaves the workflow's."""
     request_id: str
     """Idempotency key: two starts with the same key create one run. Default: a random key."""
 
@@ -48,11 +51,11 @@ class WorkflowMethods:
     async def run(
         self,
         workflow: str,
-        input: Mapping[str, Any] | None = None,
+        input: JsonObject | None = None,
         *,
         wait: float | None = None,
         **options: Unpack[StartOptions],
-    ) -> dict[str, Any]:
+    ) -> JsonDict:
         """Run a workflow to its end and return its output.
 
         ``workflow`` is ``library/name``, ``library/name@revision`` or an id. ``wait`` is the maximum wait in
@@ -60,18 +63,20 @@ class WorkflowMethods:
         ``metadata["run_id"]``; the run continues. Raises the run's error as a `WonderError` if it fails.
         The client restores a lost connection and starts the run only once.
         """
-        wait_ms = _WAIT_MS if wait is None else min(_WAIT_MS, max(1, round(wait * 1000)))
+        check_options(options, StartOptions, self.run)
+        wait_ms = _WAIT_MS if wait is None else min(_WAIT_MS, max(1, to_milliseconds(wait, "wait")))
         run = await self._start(workflow, input, wait_ms, options)
         return await run.result(None if wait is None else max(0.0, wait - wait_ms / 1000))
 
     async def start_run(
-        self, workflow: str, input: Mapping[str, Any] | None = None, **options: Unpack[StartOptions]
+        self, workflow: str, input: JsonObject | None = None, **options: Unpack[StartOptions]
     ) -> Run:
         """Start a run and return its handle as soon as the server has committed the start.
 
         Raises NotFoundError for an unknown workflow, project or agent, and InvalidArgumentError for an input
         that does not match the workflow's schema.
         """
+        check_options(options, StartOptions, self.start_run)
         return await self._start(workflow, input, 0, options)
 
     def attach_run(self, run_id: str) -> Run:
@@ -110,13 +115,9 @@ class WorkflowMethods:
             end_time=until,
             page_size=_PAGE,
         )
-        while True:
-            page = await self.coordinator.list_runs(request)
+        async for page in pages(self.coordinator.list_runs, request):
             for run in page.runs:
                 yield run
-            if not page.next_page_token:
-                return
-            request.page_token = page.next_page_token
 
     async def cancel_run(self, run_id: str, reason: str = "", *, request_id: str = "") -> v1.Run:
         """Cancel a run with its child runs and operations. Return the cancelled run.
@@ -127,7 +128,7 @@ class WorkflowMethods:
         return _require_run((await self.coordinator.cancel_run(request)).run)
 
     async def signal_run(
-        self, run_id: str, name: str, payload: Any = None, *, user: str = "", request_id: str = ""
+        self, run_id: str, name: str, payload: JsonValue = None, *, user: str = "", request_id: str = ""
     ) -> int:
         """Send a run a signal with any JSON as its payload. Return the sequence of the signal's event.
 
@@ -175,13 +176,9 @@ class WorkflowMethods:
         request = v1.ListGatesRequest(
             run_id=run, project_id=project, user_id=user, statuses=list(statuses), page_size=_PAGE
         )
-        while True:
-            page = await self.coordinator.list_gates(request)
+        async for page in pages(self.coordinator.list_gates, request):
             for gate in page.gates:
                 yield gate
-            if not page.next_page_token:
-                return
-            request.page_token = page.next_page_token
 
     async def find_gate(self, gate_id: str) -> v1.Gate:
         """Return a gate of any status by its id. Raises NotFoundError.
@@ -193,12 +190,13 @@ class WorkflowMethods:
             async for gate in self.list_gates(statuses=statuses):
                 if gate.id == gate_id:
                     return gate
-        raise NotFoundError(f"There is no gate {gate_id}.", reason=v1.ErrorReason.GATE_NOT_FOUND)
+        message = f"There is no gate '{gate_id}'. List the gates with `wonder gates` or ListGates."
+        raise NotFoundError(message, reason=v1.ErrorReason.GATE_NOT_FOUND)
 
     async def approve(
         self,
         gate: v1.Gate | str,
-        answer: Mapping[str, Any] | None = None,
+        answer: JsonObject | None = None,
         *,
         comment: str = "",
         user: str = "",
@@ -215,7 +213,7 @@ class WorkflowMethods:
     async def reject(
         self,
         gate: v1.Gate | str,
-        answer: Mapping[str, Any] | None = None,
+        answer: JsonObject | None = None,
         *,
         comment: str = "",
         user: str = "",
@@ -234,8 +232,8 @@ class WorkflowMethods:
         *,
         before: int | None = None,
         after_sequence: int | None = None,
-        input: Mapping[str, Any] | None = None,
-        state: Mapping[str, Any] | None = None,
+        input: JsonObject | None = None,
+        state: JsonObject | None = None,
         revision: int = 0,
         request_id: str = "",
     ) -> Run:
@@ -261,7 +259,7 @@ class WorkflowMethods:
         return Run(self, run.id, run)
 
     async def _start(
-        self, workflow: str, input: Mapping[str, Any] | None, wait_ms: int, options: StartOptions
+        self, workflow: str, input: JsonObject | None, wait_ms: int, options: StartOptions
     ) -> Run:
         request = v1.StartRunRequest(
             workflow_id=workflow,
@@ -273,7 +271,7 @@ class WorkflowMethods:
                 branch=options.get("branch", ""),
             ),
             metadata=to_struct(options.get("metadata"), "metadata"),
-            timeout_ms=round(options.get("timeout", 0) * 1000),
+            timeout_ms=to_milliseconds(options.get("timeout", 0), "timeout"),
             request_id=options.get("request_id") or f"req-{uuid.uuid4().hex}",
             wait_ms=wait_ms,
         )
@@ -293,7 +291,7 @@ class WorkflowMethods:
         self,
         gate: v1.Gate | str,
         decision: v1.GateDecision,
-        answer: Mapping[str, Any] | None,
+        answer: JsonObject | None,
         comment: str,
         user: str,
         request_id: str,

@@ -11,21 +11,42 @@ The generated stubs use a `TypedChannel` in place of a grpc.aio channel. It
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Generator, Iterable, Sequence
+import re
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Generic, TypeAlias, TypedDict, TypeVar, Unpack, cast
 
 import grpc
 import grpc.aio
 
 from wonder_sdk import environment
-from wonder_sdk.errors import CONNECT_SECONDS, RequestError, WonderError, from_rpc
+from wonder_sdk.errors import CONNECT_SECONDS, InvalidArgumentError, from_rpc
 from wonder_sdk.transport.reconnect import SILENT_MS
 from wonder_sdk.transport.watchdog import STREAM_SILENCE_SECONDS, UNARY_SILENCE_SECONDS, Watchdog
 
-Encode: TypeAlias = Callable[[Any], bytes]
+_Request = TypeVar("_Request")
+_Response = TypeVar("_Response")
+_Started = TypeVar("_Started", bound=grpc.aio.Call)
+_Wrapped = TypeVar("_Wrapped")
+
+Encode: TypeAlias = Callable[[_Request], bytes]
 """Serialise a request; see `wonder_sdk.transport.encoding`."""
+Decode: TypeAlias = Callable[[bytes], _Response]
+Requests: TypeAlias = AsyncIterable[_Request] | Iterable[_Request]
+Metadata: TypeAlias = grpc.aio.Metadata | Sequence[tuple[str, str | bytes]]
+
+
+class CallOptions(TypedDict, total=False):
+    """Options of one call, besides its metadata; those of grpc.aio."""
+
+    timeout: float | None
+    credentials: grpc.CallCredentials | None
+    wait_for_ready: bool | None
+    compression: grpc.Compression | None
+
+
+_PEM = re.compile(rb"-----BEGIN (?:X509 |TRUSTED )?CERTIFICATE-----")
 
 # The server refuses pings under 10 s and most proxies under 30.
 _OPTIONS: list[tuple[str, int]] = [
@@ -57,20 +78,34 @@ class Credentials:
     tls: bool = False
 
     def open_channel(self, target: str) -> grpc.aio.Channel:
-        """Open a channel. Raises `OSError` if the certificate cannot be read."""
+        """Open a channel.
+
+        Raises `OSError` if the certificate cannot be read, and InvalidArgumentError if it is not PEM.
+        """
         root = self.tls_root
         if root is None and not self.tls:
             root = environment.ca_certificate()
             if root is None:
                 return grpc.aio.insecure_channel(target, options=_OPTIONS)
         if isinstance(root, Path | str):
-            root = Path(root).read_bytes()
+            root = _read_certificate(Path(root))
         return grpc.aio.secure_channel(target, grpc.ssl_channel_credentials(root), options=_OPTIONS)
 
     @property
     def metadata(self) -> tuple[tuple[str, str], ...]:
         token = environment.token() if self.token is None else self.token
         return (("authorization", f"Bearer {token}"),) if token else ()
+
+
+def _read_certificate(path: Path) -> bytes:
+    # gRPC would report a file without a certificate as a failed connection.
+    content = path.read_bytes()
+    if not _PEM.search(content):
+        raise InvalidArgumentError(
+            f"{path} contains no certificate in PEM form (-----BEGIN CERTIFICATE-----). "
+            "Name the file of the server's certificate authority (WONDER_CA, --ca, tls_root)."
+        )
+    return content
 
 
 class TypedChannel:
@@ -88,83 +123,127 @@ class TypedChannel:
         await self._watchdog.close()
         await self._channel.close()
 
-    def unary_unary(self, path: str, encode: Encode, decode: Any) -> Callable[..., Any]:
-        return self._wrap_single_request(self._channel.unary_unary(path, None, decode), encode, UnaryCall)
+    def unary_unary(
+        self, path: str, encode: Encode[_Request], decode: Decode[_Response]
+    ) -> Callable[..., UnaryCall[_Request, _Response]]:
+        method: grpc.aio.UnaryUnaryMultiCallable[bytes, _Response] = self._channel.unary_unary(
+            path, None, decode
+        )
+        return self._wrap_single_request(method, encode, UnaryCall)
 
-    def unary_stream(self, path: str, encode: Encode, decode: Any) -> Callable[..., Any]:
-        return self._wrap_single_request(self._channel.unary_stream(path, None, decode), encode, StreamCall)
+    def unary_stream(
+        self, path: str, encode: Encode[_Request], decode: Decode[_Response]
+    ) -> Callable[..., StreamCall[_Request, _Response]]:
+        method: grpc.aio.UnaryStreamMultiCallable[bytes, _Response] = self._channel.unary_stream(
+            path, None, decode
+        )
+        return self._wrap_single_request(method, encode, StreamCall)
 
-    def stream_unary(self, path: str, encode: Encode, decode: Any) -> Callable[..., Any]:
-        return self._wrap_request_stream(self._channel.stream_unary(path, None, decode), encode, UnaryCall)
+    def stream_unary(
+        self, path: str, encode: Encode[_Request], decode: Decode[_Response]
+    ) -> Callable[..., UnaryCall[_Request, _Response]]:
+        method: grpc.aio.StreamUnaryMultiCallable[bytes, _Response] = self._channel.stream_unary(
+            path, None, decode
+        )
+        return self._wrap_request_stream(method, encode, UnaryCall)
 
-    def stream_stream(self, path: str, encode: Encode, decode: Any) -> Callable[..., Any]:
-        return self._wrap_request_stream(self._channel.stream_stream(path, None, decode), encode, StreamCall)
+    def stream_stream(
+        self, path: str, encode: Encode[_Request], decode: Decode[_Response]
+    ) -> Callable[..., StreamCall[_Request, _Response]]:
+        method: grpc.aio.StreamStreamMultiCallable[bytes, _Response] = self._channel.stream_stream(
+            path, None, decode
+        )
+        return self._wrap_request_stream(method, encode, StreamCall)
 
     def _wrap_single_request(
-        self, method: Callable[..., Any], encode: Encode, call_type: type[_Call]
-    ) -> Callable[..., Any]:
-        def call(request: Any, *, metadata: Any = (), **options: Any) -> Any:
+        self,
+        method: Callable[..., _Started],
+        encode: Encode[_Request],
+        wrap: Callable[[_Started, str, Watchdog, Encode[_Request]], _Wrapped],
+    ) -> Callable[..., _Wrapped]:
+        def call(
+            request: _Request, *, metadata: Metadata | None = (), **options: Unpack[CallOptions]
+        ) -> _Wrapped:
             # Encode before the call starts, so that the caller gets the RequestError here.
             data = encode(request)
             started = method(data, metadata=(*self._metadata, *(metadata or ())), **options)
-            return call_type(started, self._target, self._watchdog, encode)
+            return wrap(started, self._target, self._watchdog, encode)
 
         return call
 
     def _wrap_request_stream(
-        self, method: Callable[..., Any], encode: Encode, call_type: type[_Call]
-    ) -> Callable[..., Any]:
-        def call(requests: Any = None, *, metadata: Any = (), **options: Any) -> Any:
-            errors: list[RequestError] = []
+        self,
+        method: Callable[..., _Started],
+        encode: Encode[_Request],
+        wrap: Callable[[_Started, str, Watchdog, Encode[_Request], Sequence[Exception]], _Wrapped],
+    ) -> Callable[..., _Wrapped]:
+        def call(
+            requests: Requests[_Request] | None = None,
+            *,
+            metadata: Metadata | None = (),
+            **options: Unpack[CallOptions],
+        ) -> _Wrapped:
+            errors: list[Exception] = []
             given = None if requests is None else _encoded(requests, encode, errors, lambda: started.cancel())
             started = method(given, metadata=(*self._metadata, *(metadata or ())), **options)
-            return call_type(started, self._target, self._watchdog, encode, errors)
+            return wrap(started, self._target, self._watchdog, encode, errors)
 
         return call
 
 
 async def _encoded(
-    requests: Any, encode: Encode, errors: list[RequestError], cancel: Callable[[], object]
+    requests: Requests[_Request],
+    encode: Encode[_Request],
+    errors: list[Exception],
+    cancel: Callable[[], object],
 ) -> AsyncIterator[bytes]:
-    """Yield the bytes of each request. On an invalid one, add its error to ``errors`` and cancel the call."""
-    async for request in requests if hasattr(requests, "__aiter__") else _each(requests):
-        try:
-            data = encode(request)
-        except RequestError as problem:
-            errors.append(problem)
-            cancel()
-            return
-        yield data
+    """Yield the bytes of each request.
+
+    On an invalid request, or an exception of ``requests``, add the error to ``errors`` and cancel the call:
+    grpc.aio would log the exception and give the caller a CancelledError without a cause.
+    """
+    try:
+        async for request in requests if isinstance(requests, AsyncIterable) else _each(requests):
+            yield encode(request)
+    except Exception as problem:
+        errors.append(problem)
+        cancel()
 
 
-async def _each(requests: Iterable[Any]) -> AsyncIterator[Any]:
+async def _each(requests: Iterable[_Request]) -> AsyncIterator[_Request]:
     for request in requests:
         yield request
 
 
-class _Call:
+class _Call(Generic[_Request]):
     """A grpc.aio call whose errors are `WonderError`. Other attributes are those of the grpc.aio call."""
 
     silence_seconds = UNARY_SILENCE_SECONDS
 
     def __init__(
-        self, call: Any, target: str, watchdog: Watchdog, encode: Encode, errors: Sequence[RequestError] = ()
+        self,
+        call: grpc.aio.Call,
+        target: str,
+        watchdog: Watchdog,
+        encode: Encode[_Request],
+        errors: Sequence[Exception] = (),
     ) -> None:
         self._call, self._target, self._encode, self._errors = call, target, encode, errors
         self._watched = watchdog.watch(call, self.silence_seconds)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return getattr(self._call, name)
 
-    async def write(self, request: Any) -> None:
+    async def write(self, request: _Request) -> None:
         """Send the next request of a stream."""
         data = self._encode(request)
+        writable = cast("grpc.aio.StreamStreamCall[bytes, object]", self._call)
         try:
-            await self._call.write(data)
+            await writable.write(data)
         except grpc.aio.AioRpcError as problem:
             raise from_rpc(problem, self._target) from None
 
-    def _cancellation_error(self) -> WonderError | None:
+    def _cancellation_error(self) -> Exception | None:
         """Return this client's reason for the cancellation, or None if the awaiting task was cancelled."""
         task = asyncio.current_task()
         if task is not None and task.cancelling():
@@ -172,12 +251,23 @@ class _Call:
         return self._errors[0] if self._errors else self._watched.problem
 
 
-class UnaryCall(_Call):
+class UnaryCall(_Call[_Request], Generic[_Request, _Response]):
     """A grpc.aio call with one response. Awaiting it returns the response or raises a `WonderError`."""
 
-    def __await__(self) -> Generator[Any, None, Any]:
+    def __init__(
+        self,
+        call: grpc.aio.UnaryUnaryCall[bytes, _Response] | grpc.aio.StreamUnaryCall[bytes, _Response],
+        target: str,
+        watchdog: Watchdog,
+        encode: Encode[_Request],
+        errors: Sequence[Exception] = (),
+    ) -> None:
+        super().__init__(call, target, watchdog, encode, errors)
+        self._answer = call
+
+    def __await__(self) -> Generator[None, None, _Response]:
         try:
-            return (yield from self._call.__await__())
+            return (yield from self._answer.__await__())
         except grpc.aio.AioRpcError as problem:
             raise self._cancellation_error() or from_rpc(problem, self._target) from None
         except asyncio.CancelledError:
@@ -186,19 +276,26 @@ class UnaryCall(_Call):
             raise
 
 
-class StreamCall(_Call):
+class StreamCall(_Call[_Request], Generic[_Request, _Response]):
     """A grpc.aio call with many responses. Iteration yields them or raises a `WonderError`."""
 
     silence_seconds = STREAM_SILENCE_SECONDS
 
-    def __init__(self, call: Any, *more: Any) -> None:
-        super().__init__(call, *more)
-        self._answers: AsyncIterator[Any] = aiter(call)
+    def __init__(
+        self,
+        call: grpc.aio.UnaryStreamCall[bytes, _Response] | grpc.aio.StreamStreamCall[bytes, _Response],
+        target: str,
+        watchdog: Watchdog,
+        encode: Encode[_Request],
+        errors: Sequence[Exception] = (),
+    ) -> None:
+        super().__init__(call, target, watchdog, encode, errors)
+        self._answers = aiter(call)
 
-    def __aiter__(self) -> AsyncIterator[Any]:
+    def __aiter__(self) -> AsyncIterator[_Response]:
         return self
 
-    async def __anext__(self) -> Any:
+    async def __anext__(self) -> _Response:
         try:
             answer = await anext(self._answers)
         except grpc.aio.AioRpcError as problem:

@@ -22,7 +22,7 @@ import difflib
 import math
 import operator
 from collections.abc import Iterable, Mapping
-from typing import Any, NoReturn, TypeAlias, TypeVar
+from typing import NoReturn, SupportsIndex, TypeAlias, TypeVar, cast
 
 import betterproto2
 
@@ -32,12 +32,13 @@ from wonder_sdk.errors import RequestError
 Message: TypeAlias = betterproto2.Message
 _M = TypeVar("_M", bound=betterproto2.Message)
 
-_INTEGERS = {
+INTEGERS = {
     betterproto2.TYPE_INT32: (-(2**31), 2**31 - 1),
     betterproto2.TYPE_INT64: (-(2**63), 2**63 - 1),
     betterproto2.TYPE_UINT32: (0, 2**32 - 1),
     betterproto2.TYPE_UINT64: (0, 2**64 - 1),
 }
+"""Minimum and maximum of each integer type of protobuf."""
 _FLOATS = (betterproto2.TYPE_DOUBLE, betterproto2.TYPE_FLOAT)
 _DEPTH = 100
 """Maximum depth, above every server's limit. It also stops at a value that contains itself."""
@@ -49,20 +50,19 @@ class Encoder:
     def __init__(self, message: type[Message]) -> None:
         self.message = message
 
-    def __call__(self, request: Any) -> bytes:
+    def __call__(self, request: object) -> bytes:
         """Return the bytes of a request, which may be a mapping. Raises `RequestError`."""
         if type(request) is bytes:  # already encoded
             return request
         return bytes(checked(request, self.message))
 
 
-def checked(value: Any, kind: type[_M], path: str = "") -> _M:
+def checked(value: object, kind: type[_M], path: str = "") -> _M:
     """Return ``value`` as a message of class ``kind`` that can be serialised.
 
     Raises `RequestError`, whose field is ``path`` or below it.
     """
-    message: _M = _Walk().message(value, kind, path)
-    return message
+    return _Walk().message(value, kind, path)
 
 
 def _refuse(path: str, problem: str) -> NoReturn:
@@ -75,16 +75,18 @@ class _Walk:
     def __init__(self) -> None:
         self._depth = 0
 
-    def message(self, value: Any, kind: type[Message], path: str) -> Any:
+    def message(self, value: object, kind: type[_M], path: str) -> _M:
         self._depth += 1
         if self._depth > _DEPTH:
             _refuse(path, f"the value is nested deeper than {_DEPTH} levels")
         try:
-            return self._message(value, kind, path)
+            message = self._message(value, kind, path)
         finally:
             self._depth -= 1
+        assert isinstance(message, kind)
+        return message
 
-    def _message(self, value: Any, kind: Any, path: str) -> Any:
+    def _message(self, value: object, kind: type[Message], path: str) -> Message:
         if isinstance(value, kind):
             return self._fields(value, path)
         if kind is protobuf.Value:
@@ -99,18 +101,18 @@ class _Walk:
                 return self._fields(protobuf.FieldMask(paths=[*paths]), path)
         if isinstance(value, Mapping) and kind is not protobuf.FieldMask:
             for name in value:
-                if name not in kind._betterproto.meta_by_field_name:
+                if name not in metadata_of(kind).meta_by_field_name:
                     _unknown(kind, name, path)
             return self._fields(kind(**value), path)
-        _refuse(path, f"must be {_a(kind.__name__)} or a mapping, not {_shown(value)}")
+        _refuse(path, f"must be {_a(kind.__name__)} or a mapping, not {shown(value)}")
 
-    def _fields(self, message: Any, path: str) -> Any:
+    def _fields(self, message: _M, path: str) -> _M:
         """Return ``message`` itself if its fields need no conversion, otherwise a converted copy."""
-        meta = message._betterproto
+        meta = metadata_of(type(message))
         for name in vars(message):
             if name not in meta.meta_by_field_name and name != "_unknown_fields":
                 _unknown(type(message), name, path)
-        changed: dict[str, Any] = {}
+        changed: dict[str, object] = {}
         chosen: dict[str, str] = {}
         for name, field in meta.meta_by_field_name.items():
             given = getattr(message, name)
@@ -130,11 +132,11 @@ class _Walk:
         return copy
 
     def _field(
-        self, value: Any, field: betterproto2.FieldMetadata, kinds: dict[str, type], name: str, path: str
-    ) -> Any:
+        self, value: object, field: betterproto2.FieldMetadata, kinds: dict[str, type], name: str, path: str
+    ) -> object:
         if field.repeated:
             if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
-                _refuse(path, f"must be a list, not {_shown(value)}")
+                _refuse(path, f"must be a list, not {shown(value)}")
             # Copy first: an iterator can be read only once.
             given = value if isinstance(value, list) else [*value]
             items = [
@@ -144,22 +146,22 @@ class _Walk:
             return value if _same(items, value) else items
         if field.map_meta is not None:
             if not isinstance(value, Mapping):
-                _refuse(path, f"must be a mapping, not {_shown(value)}")
+                _refuse(path, f"must be a mapping, not {shown(value)}")
             _, of_value = field.map_meta
             entries = {}
             for key, each in value.items():
                 if not isinstance(key, str):
-                    _refuse(path, f"keys must be strings, not {_shown(key)}")
+                    _refuse(path, f"keys must be strings, not {shown(key)}")
                 _text(key, path)
                 entries[key] = self._single(each, of_value, kinds[f"{name}.value"], f"{path}[{key!r}]")
             same = isinstance(value, dict) and all(entries[key] is value[key] for key in value)
             return value if same else entries
         return self._single(value, field, kinds[name], path)
 
-    def _single(self, value: Any, field: betterproto2.FieldMetadata, kind: type, path: str) -> Any:
+    def _single(self, value: object, field: betterproto2.FieldMetadata, kind: type, path: str) -> object:
         match field.proto_type:
-            case betterproto2.TYPE_MESSAGE if field.unwrap is not None:
-                return _moment(value, field, path)
+            case betterproto2.TYPE_MESSAGE if field.unwrap is not None:  # a Timestamp, the only such message
+                return _moment(value, path)
             case betterproto2.TYPE_MESSAGE:
                 return self.message(value, kind, path)
             case betterproto2.TYPE_ENUM:
@@ -167,31 +169,31 @@ class _Walk:
             case _:
                 return self._scalar(value, field, path)
 
-    def _scalar(self, value: Any, field: betterproto2.FieldMetadata, path: str) -> Any:
+    def _scalar(self, value: object, field: betterproto2.FieldMetadata, path: str) -> object:
         match field.proto_type:
             case betterproto2.TYPE_BOOL:
                 if not isinstance(value, bool):
-                    _refuse(path, f"must be True or False, not {_shown(value)}")
+                    _refuse(path, f"must be True or False, not {shown(value)}")
             case betterproto2.TYPE_STRING:
                 if not isinstance(value, str):
-                    _refuse(path, f"must be a string, not {_shown(value)}")
+                    _refuse(path, f"must be a string, not {shown(value)}")
                 _text(value, path)
             case betterproto2.TYPE_BYTES:
                 if not isinstance(value, bytes | bytearray | memoryview):
-                    _refuse(path, f"must be bytes, not {_shown(value)}")
+                    _refuse(path, f"must be bytes, not {shown(value)}")
                 return value if isinstance(value, bytes) else bytes(value)
-            case number if number in _INTEGERS:
-                return _integer(value, *_INTEGERS[number], path)
+            case number if number in INTEGERS:
+                return _integer(value, *INTEGERS[number], path)
             case number if number in _FLOATS:
                 if isinstance(value, bool) or not isinstance(value, int | float):
-                    _refuse(path, f"must be a number, not {_shown(value)}")
+                    _refuse(path, f"must be a number, not {shown(value)}")
             case _:
                 pass
         return value
 
     # --- JSON -------------------------------------------------------------------------------------
 
-    def _json(self, value: Any, path: str) -> protobuf.Value:
+    def _json(self, value: object, path: str) -> protobuf.Value:
         match value:
             case None:
                 return protobuf.Value(null_value=protobuf.NullValue.NULL_VALUE)
@@ -204,32 +206,38 @@ class _Walk:
             case str():
                 _text(value, path)
                 return protobuf.Value(string_value=value)
-            case protobuf.Struct() | protobuf.ListValue():
-                kept: Any = self._fields(value, path)
-                name = "struct_value" if isinstance(value, protobuf.Struct) else "list_value"
-                return protobuf.Value(**{name: kept})
+            case protobuf.Struct():
+                return protobuf.Value(struct_value=self._fields(value, path))
+            case protobuf.ListValue():
+                return protobuf.Value(list_value=self._fields(value, path))
             case Mapping():
                 return protobuf.Value(struct_value=self.message(value, protobuf.Struct, path))
             case list() | tuple():
                 return protobuf.Value(list_value=self.message(value, protobuf.ListValue, path))
             case _:
-                _refuse(path, f"JSON cannot hold {_shown(value)}")
+                _refuse(path, f"JSON cannot hold {shown(value)}")
 
-    def _object(self, value: Mapping[Any, Any], path: str) -> protobuf.Struct:
+    def _object(self, value: Mapping[object, object], path: str) -> protobuf.Struct:
         fields = {}
         for key, each in value.items():
             if not isinstance(key, str):
-                _refuse(path, f"keys must be strings, not {_shown(key)}")
+                _refuse(path, f"keys must be strings, not {shown(key)}")
             _text(key, path)
             fields[key] = self.message(each, protobuf.Value, f"{path}.{key}" if path else key)
         return protobuf.Struct(fields=fields)
 
-    def _list(self, value: Iterable[Any], path: str) -> protobuf.ListValue:
+    def _list(self, value: Iterable[object], path: str) -> protobuf.ListValue:
         values = [self.message(each, protobuf.Value, f"{path}[{n}]") for n, each in enumerate(value)]
         return protobuf.ListValue(values=values)
 
 
-def _same(items: list[Any], value: Any) -> bool:
+def metadata_of(kind: type[Message]) -> betterproto2.ProtoClassMetadata:
+    """Return the fields of a message class."""
+    metadata: betterproto2.ProtoClassMetadata = kind._betterproto  # type: ignore[arg-type]  # its own types
+    return metadata
+
+
+def _same(items: list[object], value: object) -> bool:
     return isinstance(value, list) and all(map(operator.is_, items, value))
 
 
@@ -240,11 +248,11 @@ def _text(value: str, path: str) -> None:
         _refuse(path, "the text has half of a surrogate pair, which UTF-8 cannot carry")
 
 
-def _integer(value: Any, minimum: int, maximum: int, path: str) -> Any:
+def _integer(value: object, minimum: int, maximum: int, path: str) -> int:
     try:
-        number = operator.index(value)
+        number = operator.index(cast(SupportsIndex, value))
     except TypeError:
-        _refuse(path, f"must be a whole number, not {_shown(value)}")
+        _refuse(path, f"must be a whole number, not {shown(value)}")
     if isinstance(value, bool):
         _refuse(path, f"must be a whole number, not {value}")
     if not minimum <= number <= maximum:
@@ -252,30 +260,28 @@ def _integer(value: Any, minimum: int, maximum: int, path: str) -> Any:
     return value if isinstance(value, int) else number
 
 
-def _moment(value: Any, field: betterproto2.FieldMetadata, path: str) -> Any:
+def _moment(value: object, path: str) -> datetime.datetime:
     if not isinstance(value, datetime.datetime):
-        _refuse(path, f"must be a datetime, not {_shown(value)}")
-    assert field.unwrap is not None
-    wrapper: Any = field.unwrap()
+        _refuse(path, f"must be a datetime, not {shown(value)}")
     try:
-        bytes(wrapper.from_wrapped(value))
+        bytes(protobuf.Timestamp.from_wrapped(value))
     except (ValueError, OverflowError, TypeError) as problem:
         _refuse(path, f"{value!r} cannot be sent: {problem}")
     return value
 
 
-def _choice(value: Any, kind: Any, path: str) -> Any:
+def _choice(value: object, kind: type[betterproto2.Enum], path: str) -> int:
     if isinstance(value, str):
         try:
             return kind[value.upper()]
         except KeyError:
-            names = ", ".join(each for each in kind.__members__)
+            names = ", ".join(kind.__members__)
             _refuse(path, f"{value!r} is not one of {names}")
-    return _integer(value, *_INTEGERS[betterproto2.TYPE_INT32], path)
+    return _integer(value, *INTEGERS[betterproto2.TYPE_INT32], path)
 
 
-def _unknown(kind: Any, name: Any, path: str) -> NoReturn:
-    known = list(kind._betterproto.meta_by_field_name)
+def _unknown(kind: type[Message], name: object, path: str) -> NoReturn:
+    known = list(metadata_of(kind).meta_by_field_name)
     close = difflib.get_close_matches(str(name), known, 1)
     hint = f"; did you mean {close[0]!r}?" if close else f"; it has {', '.join(known) or 'none'}"
     where = f"{path}.{name}" if path else str(name)
@@ -286,6 +292,7 @@ def _a(name: str) -> str:
     return f"{'an' if name[0] in 'AEIOU' else 'a'} {name}"
 
 
-def _shown(value: Any) -> str:
+def shown(value: object) -> str:
+    """Return the type and the content of a value for an error message, shortened to 60 characters."""
     text = repr(value)
     return f"{type(value).__name__} {text if len(text) <= 60 else text[:59] + '…'}"

@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import Future, wait
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from wonder_sdk.errors import WonderError
 
@@ -55,13 +55,13 @@ class LoopThread:
         """Schedule ``callback`` on the loop without waiting."""
         self._loop.call_soon_threadsafe(callback)
 
-    def wait(self, future: Future[Any]) -> None:
+    def wait(self, future: Future[T]) -> None:
         """Wait until ``future`` is done."""
         # Python handles a signal that arrives just before the wait only after it, so each wait is short.
         while not future.done():
             self.wait_briefly(future, _POLL_SECONDS)
 
-    def wait_briefly(self, future: Future[Any], seconds: float) -> bool:
+    def wait_briefly(self, future: Future[T], seconds: float) -> bool:
         """Wait at most ``seconds`` for ``future``. Return True if it is done."""
         if not future.done():
             wait([future], timeout=seconds)

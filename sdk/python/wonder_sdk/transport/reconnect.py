@@ -20,6 +20,7 @@ _TRANSIENT_REASONS = frozenset(
         v1.ErrorReason.SLOW_READER,
         v1.ErrorReason.SERVER_DRAINING,
         v1.ErrorReason.STORAGE_UNAVAILABLE,
+        v1.ErrorReason.OWNER_MOVED,
     }
 )
 
@@ -48,8 +49,10 @@ class ReconnectPolicy:
 def is_transient(problem: WonderError) -> bool:
     """Return True if a stream that ended with ``problem`` can be resumed.
 
-    An error without a reason is not from Wonder but from the network or a proxy.
+    An error without a reason is not from Wonder but from the network or a proxy. Damaged data stays damaged.
     """
+    if problem.reports_damage:
+        return False
     if problem.reason in _TRANSIENT_REASONS:
         return True
     lost = isinstance(problem, UnavailableError | InternalError | CallCancelledError)

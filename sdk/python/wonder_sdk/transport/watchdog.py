@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import time
 import weakref
-from typing import Any
 
 import grpc
 import grpc.aio
@@ -32,7 +31,7 @@ class WatchedCall:
 
     __slots__ = ("__weakref__", "_call", "_dog", "problem", "quiet_until")
 
-    def __init__(self, call: Any, watchdog: Watchdog, seconds: float) -> None:
+    def __init__(self, call: grpc.aio.Call, watchdog: Watchdog, seconds: float) -> None:
         self.problem: UnavailableError | None = None
         self.quiet_until = time.monotonic() + seconds
         self._call, self._dog = call, watchdog
@@ -54,12 +53,12 @@ class Watchdog:
 
     def __init__(self, channel: grpc.aio.Channel, target: str, seconds: float) -> None:
         self._channel, self._target, self._seconds = channel, target, seconds
-        self._check: Any = channel.unary_unary(HEALTH_CHECK_PATH)
+        self._check: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(HEALTH_CHECK_PATH)
         self._calls: weakref.WeakSet[WatchedCall] = weakref.WeakSet()
         self._timer: asyncio.TimerHandle | None = None
         self._health_check: asyncio.Task[None] | None = None
 
-    def watch(self, call: Any, seconds: float) -> WatchedCall:
+    def watch(self, call: grpc.aio.Call, seconds: float) -> WatchedCall:
         """Watch a grpc.aio call. Its first health check comes after ``seconds`` of silence."""
         watched = WatchedCall(call, self, seconds)
         self._calls.add(watched)

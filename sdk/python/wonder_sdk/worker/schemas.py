@@ -31,7 +31,9 @@ from typing import (
     is_typeddict,
 )
 
-_SIMPLE: dict[Any, dict[str, Any]] = {
+from wonder_sdk.json_types import JsonDict, JsonValue
+
+_SIMPLE: dict[object, JsonDict] = {
     Any: {},
     str: {"type": "string"},
     int: {"type": "integer"},
@@ -44,12 +46,12 @@ _LISTS = (list, tuple, Sequence)
 _OBJECTS = (dict, Mapping)
 
 
-def schema_of(kind: Any) -> dict[str, Any]:
+def schema_of(kind: object) -> JsonDict:
     """Return the schema of a type. Raises TypeError for an unsupported type."""
     return _schema(kind, ())
 
 
-def read(kind: Any, value: Any) -> Any:
+def read(kind: object, value: JsonValue) -> object:
     """Convert JSON that matches the schema of ``kind`` to a value of that type."""
     kind, origin, arguments = _type_parts(kind)
     if dataclasses.is_dataclass(kind) and isinstance(kind, type) and isinstance(value, Mapping):
@@ -70,7 +72,7 @@ def read(kind: Any, value: Any) -> Any:
     return value
 
 
-def write(value: Any) -> Any:
+def write(value: object) -> JsonValue:
     """Convert ``value`` to JSON: dataclasses become objects, tuples become lists."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: write(getattr(value, field.name)) for field in dataclasses.fields(value)}
@@ -81,13 +83,13 @@ def write(value: Any) -> Any:
     return value
 
 
-def _type_parts(kind: Any) -> tuple[Any, Any, tuple[Any, ...]]:
+def _type_parts(kind: object) -> tuple[object, object, tuple[object, ...]]:
     while get_origin(kind) in (Annotated, Required, NotRequired):
         kind = get_args(kind)[0]
     return kind, get_origin(kind), get_args(kind)
 
 
-def _schema(kind: Any, within: tuple[Any, ...]) -> dict[str, Any]:
+def _schema(kind: object, within: tuple[object, ...]) -> JsonDict:
     if get_origin(kind) is Annotated:
         inner, *notes = get_args(kind)
         description = next((note for note in notes if isinstance(note, str)), "")
@@ -112,29 +114,32 @@ def _schema(kind: Any, within: tuple[Any, ...]) -> dict[str, Any]:
     raise TypeError(f"{_name(kind)} has no JSON Schema. Pass its schema as input_schema or output_schema.")
 
 
-def _object(kind: Any, within: tuple[Any, ...]) -> dict[str, Any]:
+def _object(kind: object, within: tuple[object, ...]) -> JsonDict:
     hints = get_type_hints(kind, include_extras=True)
+    required: list[str] = []
     if is_typeddict(kind):
         required = [name for name, hint in hints.items() if _is_required(kind, name, hint)]
-    else:
+    elif dataclasses.is_dataclass(kind):
         fields = [field for field in dataclasses.fields(kind) if field.init]
         hints = {field.name: hints[field.name] for field in fields}
         missing = dataclasses.MISSING
         required = [
             field.name for field in fields if field.default is missing and field.default_factory is missing
         ]
-    schema: dict[str, Any] = {
+    schema: JsonDict = {
         "type": "object",
         "properties": {name: _schema(hint, within) for name, hint in hints.items()},
     }
     return schema | ({"required": required} if required else {})
 
 
-def _is_required(kind: Any, name: str, hint: Any) -> bool:
+def _is_required(kind: object, name: str, hint: object) -> bool:
     # ``__required_keys__`` ignores the two markers in a module with postponed annotations.
     origin = get_origin(hint)
-    return origin is Required or (origin is not NotRequired and name in kind.__required_keys__)
+    return origin is Required or (
+        origin is not NotRequired and name in getattr(kind, "__required_keys__", ())
+    )
 
 
-def _name(kind: Any) -> str:
+def _name(kind: object) -> str:
     return getattr(kind, "__name__", None) or str(kind)

@@ -22,7 +22,8 @@ import inspect
 import logging
 import signal
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
@@ -36,6 +37,7 @@ from wonder_sdk.errors import (
     UnavailableError,
     WonderError,
 )
+from wonder_sdk.json_types import JsonObject
 from wonder_sdk.transport.reconnect import Backoff, ReconnectPolicy
 from wonder_sdk.values import to_struct
 from wonder_sdk.worker.schemas import schema_of
@@ -45,7 +47,7 @@ __all__ = ["ActionError", "Worker", "WorkerContext"]
 
 _log = logging.getLogger("wonder_sdk.worker.worker")
 
-Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Any]])
+Handler = TypeVar("Handler", bound=Callable[..., Awaitable[object]])
 
 _NO_TIMEOUT_MS = 10**15
 
@@ -75,7 +77,7 @@ class Worker:
         self.address = address or environment.target()
         self.max_concurrency = max_concurrency
         self.projects = tuple(projects)
-        self._credentials: dict[str, Any] = {"token": token, "tls_root": tls_root, "tls": tls}
+        self._new_client = partial(Client, self.address, token=token, tls_root=tls_root, tls=tls)
         self._reconnect = reconnect or ReconnectPolicy(timeout_ms=_NO_TIMEOUT_MS)
         self._drain_seconds = drain_seconds
         self._actions: dict[str, Action] = {}
@@ -89,8 +91,8 @@ class Worker:
         *,
         description: str = "",
         idempotent: bool = False,
-        input_schema: Mapping[str, Any] | None = None,
-        output_schema: Mapping[str, Any] | None = None,
+        input_schema: JsonObject | None = None,
+        output_schema: JsonObject | None = None,
         max_concurrency: int = 0,
     ) -> Callable[[Handler], Handler]:
         """Register an async function as the action ``name``.
@@ -182,7 +184,7 @@ class Worker:
     async def _serve(self) -> None:
         """Connect, execute assignments, and reconnect until the worker stops."""
         backoff = Backoff(self._reconnect)
-        async with Client(self.address, **self._credentials) as client:
+        async with self._new_client() as client:
             while True:
                 connection = WorkerConnection(self._registration(), self._actions, backoff)
                 self._connection = connection
@@ -215,7 +217,7 @@ class Worker:
         )
 
 
-def _signature(handler: Callable[..., Any]) -> tuple[Any, Any, bool]:
+def _signature(handler: Callable[..., object]) -> tuple[object, object, bool]:
     """Return the input type, the output type, and True if the handler takes a context."""
     if not inspect.iscoroutinefunction(handler):
         raise TypeError(

@@ -7,9 +7,10 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import TypeAlias
 
 import betterproto2
+import grpc.aio
 
 from wonder_sdk._proto.google import protobuf
 from wonder_sdk._proto.wonder import v1
@@ -19,6 +20,10 @@ from wonder_sdk.values import from_struct
 from wonder_sdk.worker.schemas import read, write
 
 _log = logging.getLogger("wonder_sdk.worker.worker")
+
+OpenStream: TypeAlias = Callable[
+    [AsyncIterator[v1.WorkRequest]], grpc.aio.StreamStreamCall[v1.WorkRequest, v1.WorkResponse]
+]
 
 # Default limit of a server. A larger message would break the stream.
 _MAX_RESULT_BYTES = 4 * 1024 * 1024
@@ -91,8 +96,8 @@ class Action:
     """A function that executes a kind of action, with the type of its input."""
 
     kind: v1.WorkerActionKind
-    handler: Callable[..., Awaitable[Any]]
-    input_type: Any
+    handler: Callable[..., Awaitable[object]]
+    input_type: object
     wants_context: bool
 
 
@@ -112,7 +117,7 @@ class WorkerConnection:
         # The server does not count cancelled actions that are still stopping.
         self._slots = asyncio.Semaphore(registration.max_concurrency or 1)
 
-    async def run(self, open_: Callable[[AsyncIterator[v1.WorkRequest]], Any]) -> None:
+    async def run(self, open_: OpenStream) -> None:
         """Execute assignments until the stream ends. After `drain` it ends with the last assignment.
 
         Raises `WonderError`.
@@ -213,7 +218,7 @@ class WorkerConnection:
         if not context.cancelled:
             self._outgoing.put(answer)
 
-    async def _run_action(self, assignment: v1.Assignment, context: WorkerContext) -> Any:
+    async def _run_action(self, assignment: v1.Assignment, context: WorkerContext) -> object:
         action = self._actions.get(assignment.kind)
         if action is None:
             raise ActionError(
@@ -228,7 +233,7 @@ class WorkerConnection:
             self._outgoing.put(request)
 
 
-def _completed(lease_id: str, result: Any) -> v1.WorkRequest:
+def _completed(lease_id: str, result: object) -> v1.WorkRequest:
     """Return the message with an action's result. None becomes an empty object. Raises `ActionError`."""
     output = write({} if result is None else result)
     if not isinstance(output, dict):

@@ -5,15 +5,16 @@ from __future__ import annotations
 import argparse
 import atexit
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wonder_sdk.cli.shared import connection
+from wonder_sdk.cli.shared import connection, uploads
 from wonder_sdk.cli.shared.terminal import Terminal
 
 if TYPE_CHECKING:
-    from wonder_sdk import sync
+    from wonder_sdk import sync, v1
+    from wonder_sdk.conversation.event_cursor import DeltaKind
 
 _EXAMPLES = """\
 examples:
@@ -26,6 +27,8 @@ examples:
       the answer.
   wonder chat --conversation conv_01J9...
       Continue a conversation.
+  wonder chat -m "What is this?" --file cat.png
+      Send an image or a file with the message.
   git diff | wonder chat -m "Review this:" -
       Send a message followed by the standard input.
   printf 'Hello\\nAnd goodbye\\n' | wonder chat
@@ -47,6 +50,7 @@ _HELP = """\
   After each answer of a real model, memory extraction makes a second model call, which is charged;
   `memory_extraction_workflow_id: none` in the agent's persona turns it off."""
 _PROMPT = "you> "
+_DEFAULT_AGENT = "assistant"
 _HISTORY = Path.home() / ".wonder_history"
 
 
@@ -58,26 +62,42 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("-a", "--agent", help="Set the agent, by name or id (default: assistant).")
+    parser.add_argument("-a", "--agent", help="Talk to this agent, by name or id (default: assistant).")
     parser.add_argument("-m", "--message", metavar="TEXT", help="Send one message, print the answer, exit.")
     parser.add_argument("-c", "--conversation", metavar="ID", help="Continue this conversation.")
     parser.add_argument(
-        "--project", metavar="NAME", help="Set the new conversation's project (default: the agent's first)."
+        "--project",
+        metavar="NAME",
+        help="Start the conversation in this project (default: the agent's first).",
     )
     parser.add_argument(
-        "--user", default="", metavar="NAME", help="Set the user (default: the token's name, else user)."
+        "--user", default="", metavar="NAME", help="Send as this user (default: the token's name, else user)."
+    )
+    parser.add_argument(
+        "--show-reasoning",
+        action="store_true",
+        help="Show the model's reasoning, dimmed, if the agent's persona has show_reasoning.",
+    )
+    parser.add_argument(
+        "--file",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="Upload this file and send it with --message. Repeat it for more.",
     )
     parser.add_argument(
         "stdin", nargs="?", choices=["-"], metavar="-", help="Append the standard input to --message."
     )
-    connection.add_flags(parser)
-    parser.set_defaults(run=connection.connected(run))
+    connection.connect(parser, run)
 
 
 def run(arguments: argparse.Namespace, client: sync.Client) -> int:
     """Send one message, or all messages of the input."""
     if arguments.project and arguments.conversation:
         print("wonder: --project applies to new conversations only. Remove it.", file=sys.stderr)
+        return 2
+    if arguments.file and arguments.message is None:
+        print("wonder: --file sends files with one message. Add -m TEXT.", file=sys.stderr)
         return 2
     terminal = Terminal()
     session = ChatSession(
@@ -86,33 +106,46 @@ def run(arguments: argparse.Namespace, client: sync.Client) -> int:
         agent=arguments.agent or "",
         user=arguments.user,
         project=arguments.project or "",
+        shows_reasoning=arguments.show_reasoning,
     )
     if arguments.message is None:
         return session.run(arguments.conversation or "")
     message = arguments.message
     if arguments.stdin:
         message = f"{message}\n\n{sys.stdin.read()}"
-    return session.send_once(arguments.conversation or "", message)
+    return session.send_once(arguments.conversation or "", message, arguments.file)
 
 
 class ChatSession:
     """A conversation of a user at a terminal, or of a script at a pipe, with an agent."""
 
     def __init__(
-        self, client: sync.Client, terminal: Terminal, *, agent: str, user: str, project: str = ""
+        self,
+        client: sync.Client,
+        terminal: Terminal,
+        *,
+        agent: str,
+        user: str,
+        project: str = "",
+        shows_reasoning: bool = False,
     ) -> None:
-        self._client, self._terminal = client, terminal
+        self._client, self._terminal, self._shows_reasoning = client, terminal, shows_reasoning
         self._agent, self._user, self._project = agent, user, project
         # Receives everything except the answer.
         self._notes = terminal
         self._is_person = terminal.is_interactive and sys.stdin.isatty()
 
-    def send_once(self, conversation_id: str, message: str) -> int:
-        """Send one message. Return 0, 1 if the turn did not complete, or 130 if it was cancelled here."""
+    def send_once(self, conversation_id: str, message: str, paths: Sequence[str] = ()) -> int:
+        """Send one message, with the files at ``paths``. Return 0, 1 if the turn did not complete, or 130 if
+        it was cancelled here."""
         if not self._terminal.is_interactive:
             self._notes = Terminal(sys.stderr)
+        if not uploads.check(paths):
+            return 1
+        # Before the conversation is created: none remains if the server rejects a file.
+        files = self._upload(paths, conversation_id) if paths else []
         with self._attach(opened := conversation_id or self._create()) as chat:
-            code = self._send_turn(chat, message)
+            code = self._send_turn(chat, message, files)
         if not conversation_id:
             _print_resume_hint(Terminal(sys.stderr), opened)
         return code
@@ -155,18 +188,40 @@ class ChatSession:
             _print_resume_hint(self._terminal if self._is_person else Terminal(sys.stderr), opened)
         return 0 if self._is_person else code
 
+    def _upload(self, paths: Sequence[str], conversation_id: str) -> list[v1.File]:
+        """Upload the files to the project of the conversation. If one is rejected, delete those before it."""
+        from wonder_sdk import WonderError, v1
+
+        if conversation_id:
+            known = v1.GetConversationRequest(conversation_id=conversation_id)
+            project = self._client.conversations.get_conversation(known).conversation.project_id
+        elif not (project := self._project):
+            agent = v1.GetAgentRequest(agent_id=self._agent or _DEFAULT_AGENT)
+            project = next(iter(self._client.library.get_agent(agent).agent.project_ids), "")
+        files: list[v1.File] = []
+        try:
+            for path in paths:
+                files.append(uploads.upload(self._client, path, project=project))
+        except (WonderError, OSError):
+            for file in files:
+                self._client.delete_file(file.id)
+            raise
+        return files
+
     def _create(self) -> str:
         return self._client.create_conversation(
-            agent=self._agent or "assistant", user=self._user or None, project=self._project
+            agent=self._agent or _DEFAULT_AGENT, user=self._user or None, project=self._project
         )
 
     def _attach(self, conversation_id: str) -> sync.Chat:
-        return self._client.converse(conversation_id, tail_only=True)
+        kinds: list[DeltaKind] = ["reasoning"] if self._shows_reasoning else []
+        return self._client.converse(conversation_id, tail_only=True, delta_kinds=kinds)
 
     def _greet(self, conversation_id: str, *, is_old: bool) -> None:
         if not self._is_person:
             return
         from wonder_sdk import v1
+        from wonder_sdk.cli.conversation.message_parts import readable
 
         self._terminal.line(f"  {conversation_id} · /help for help", "dim")
         if is_old:
@@ -175,9 +230,9 @@ class ChatSession:
             )
             for message in reversed(page.messages):
                 speaker = "you>" if message.role is v1.MessageRole.USER else "agent>"
-                self._terminal.line(f"{speaker} {message.content}", "dim")
+                self._terminal.line(f"{speaker} {readable(message)}", "dim")
 
-    def _send_turn(self, chat: sync.Chat, text: str) -> int:
+    def _send_turn(self, chat: sync.Chat, text: str, files: Sequence[v1.File] = ()) -> int:
         """Send one message and print its turn.
 
         The first Ctrl-C cancels the turn; the second stops waiting for it.
@@ -191,7 +246,7 @@ class ChatSession:
             if self._notes is self._terminal
             else AnswerPrinter(self._terminal, self._notes)
         )
-        reply = chat.send(text, agent=self._agent, user=self._user, check=False)
+        reply = chat.send(text, parts=files, agent=self._agent, user=self._user, check=False)
         status = ConnectionStatus(chat, self._notes, self._client.target)
         interrupts = 0
         while True:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import TYPE_CHECKING
 
 from wonder_sdk.cli.shared import connection, listing
@@ -30,19 +31,22 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("-a", "--agent", default="", help="Filter by agent, by name or id.")
-    parser.add_argument("--project", default="", metavar="NAME", help="Filter by project.")
+    parser.add_argument(
+        "-a", "--agent", default="", help="Show only conversations with this agent, by name or id."
+    )
+    parser.add_argument(
+        "--project", default="", metavar="NAME", help="Show only conversations of this project."
+    )
     parser.add_argument(
         "--archived", action="store_true", help="Include archived conversations, with their archiving time."
     )
     parser.add_argument(
-        "-n", type=connection.count, default=20, metavar="N", help="Limit the number (default: 20)."
+        "-n", type=connection.count, default=20, metavar="N", help="Limit the number (default: 20; 0: all)."
     )
     parser.add_argument(
         "--json", action="store_true", help="Print complete conversations, one JSON object per line."
     )
-    connection.add_flags(parser)
-    parser.set_defaults(run=connection.connected(run))
+    connection.connect(parser, run)
 
 
 def run(arguments: argparse.Namespace, client: sync.Client) -> int:
@@ -55,7 +59,8 @@ def run(arguments: argparse.Namespace, client: sync.Client) -> int:
         for each in found:
             terminal.line(connection.as_json(each))
     else:
-        listing.show(terminal, (_row(each, archived=arguments.archived) for each in found))
+        rows = (_row(each, archived=arguments.archived) for each in found)
+        listing.show(terminal, rows, nothing="no matching conversations")
     return 0
 
 
@@ -64,13 +69,14 @@ def _newest(client: sync.Client, arguments: argparse.Namespace) -> list[v1.Conve
 
     found: list[v1.Conversation] = []
     token = ""
-    while len(found) < arguments.n:
+    limit = arguments.n or sys.maxsize
+    while len(found) < limit:
         page = client.conversations.list_conversations(
             v1.ListConversationsRequest(
                 agent_id=arguments.agent,
                 project_id=arguments.project,
                 include_archived=arguments.archived,
-                page_size=min(arguments.n - len(found), 500),
+                page_size=min(limit - len(found), 500),
                 page_token=token,
             )
         )

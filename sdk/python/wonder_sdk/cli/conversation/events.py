@@ -36,14 +36,13 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     parser.add_argument("conversation", metavar="CONVERSATION", help="Id of the conversation.")
     parser.add_argument(
-        "--after", type=int, default=0, metavar="N", help="Filter by sequence: only events after N."
+        "--after", type=int, default=0, metavar="N", help="Show only events after sequence N."
     )
     parser.add_argument("--follow", action="store_true", help="Wait for new events and show them.")
     parser.add_argument(
         "--json", action="store_true", help="Print complete events, one JSON object per line."
     )
-    connection.add_flags(parser)
-    parser.set_defaults(run=connection.connected(run))
+    connection.connect(parser, run)
 
 
 def run(arguments: argparse.Namespace, client: sync.Client) -> int:

@@ -34,14 +34,18 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "message", nargs="?", default="", metavar="MESSAGE", help="Id of the message (default: the latest)."
     )
-    connection.add_flags(parser)
-    parser.set_defaults(run=connection.connected(run))
+    connection.connect(parser, run)
 
 
 def run(arguments: argparse.Namespace, client: sync.Client) -> int:
-    """Print only the text. Exit code 1 if the conversation has no message."""
+    """Print only the text. Exit code 1 if the conversation has no message, 2 for a message's id before it."""
     from wonder_sdk import v1
 
+    if arguments.conversation.startswith("msg_"):
+        named = f"wonder message {arguments.message or 'CONVERSATION'} {arguments.conversation}"
+        problem = f"'{arguments.conversation}' is the id of a message. Name its conversation first: {named}"
+        print(f"wonder: {problem}", file=sys.stderr)
+        return 2
     message_id = arguments.message
     if not message_id:
         latest = v1.ListMessagesRequest(conversation_id=arguments.conversation, page_size=1)

@@ -32,15 +32,19 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     parser.add_argument("conversation", metavar="CONVERSATION", help="Id of the conversation.")
     parser.add_argument("message", metavar="TEXT", help="Text of the message.")
-    parser.add_argument("-a", "--agent", default="", help="Set the answering agent, by name or id.")
+    parser.add_argument("-a", "--agent", default="", help="Preview the request of this agent, by name or id.")
+    parser.add_argument(
+        "--user", default="", metavar="NAME", help="Preview a message of this user (default: as in chat)."
+    )
     parser.add_argument("--json", action="store_true", help="Print the preview as JSON.")
-    connection.add_flags(parser)
-    parser.set_defaults(run=connection.connected(run))
+    connection.connect(parser, run)
 
 
 def run(arguments: argparse.Namespace, client: sync.Client) -> int:
     terminal = Terminal()
-    preview = client.preview_context(arguments.conversation, arguments.message, agent=arguments.agent)
+    preview = client.preview_context(
+        arguments.conversation, arguments.message, agent=arguments.agent, user=arguments.user
+    )
     if arguments.json:
         terminal.line(connection.as_json(preview))
         return 0

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from wonder_sdk import Item, MessageRestarted, TextDelta, v1
+from wonder_sdk import Item, MessageRestarted, ReasoningDelta, TextDelta, v1
+from wonder_sdk.cli.conversation.message_parts import file_line, readable
 from wonder_sdk.cli.shared.terminal import Terminal
-from wonder_sdk.cli.shared.text_summary import one_line
+from wonder_sdk.cli.shared.text_summary import counted, one_line
 
 
 class AnswerPrinter:
@@ -19,9 +20,9 @@ class AnswerPrinter:
     def show(self, items: Iterable[Item]) -> None:
         for item in items:
             match item:
-                case v1.Event(message_appended=v1.Message(role=v1.MessageRole.AGENT, content=content)):
-                    if content:
-                        self._answers.line(content)
+                case v1.Event(message_appended=v1.Message(role=v1.MessageRole.AGENT) as message):
+                    if shown := readable(message):
+                        self._answers.line(shown)
                 case v1.Event() | v1.ToolProgress():
                     self._notes.item(item)
                 case _:  # Parts of a message: the message can restart.
@@ -35,6 +36,9 @@ class TurnPrinter:
         self._terminal = terminal
         self._speaker = speaker
         self._message_id = ""
+        """Message whose text is being printed."""
+        self._reasoning_id = ""
+        """Message whose reasoning is being printed."""
 
     def show(self, items: Iterable[Item]) -> None:
         for item in items:
@@ -45,22 +49,40 @@ class TurnPrinter:
         match item:
             case TextDelta(message_id=message_id, text=text):
                 self._write_text(message_id, text)
+            case ReasoningDelta(message_id=message_id, text=text):
+                self._write_reasoning(message_id, text)
             case MessageRestarted():
-                self._message_id = ""
+                self._message_id = self._reasoning_id = ""
                 self._terminal.note("the answer restarts")
             case v1.ToolProgress(progress=v1.Progress(message=message)) if message:
                 self._terminal.note(f"… {message}")
+            case v1.Event(message_appended=v1.Message(role=v1.MessageRole.AGENT) as message):
+                self._write_files(message)
             case v1.Event():
                 self._event(item)
             case _:
                 pass
 
+    def _write_reasoning(self, message_id: str, text: str) -> None:
+        if message_id != self._reasoning_id:
+            self._message_id, self._reasoning_id = "", message_id
+            self._terminal.fresh_line()
+            self._terminal.write("thinking> ", "dim")
+        self._terminal.write(text, "dim")
+
     def _write_text(self, message_id: str, text: str) -> None:
         if message_id != self._message_id:
-            self._message_id = message_id
+            self._message_id, self._reasoning_id = message_id, ""
             self._terminal.fresh_line()
             self._terminal.write(f"{self._speaker} ", "green")
         self._terminal.write(text)
+
+    def _write_files(self, message: v1.Message) -> None:
+        """Print the images and files of a message. Its text is printed already."""
+        for line in filter(None, map(file_line, message.parts)):
+            self._message_id = ""
+            self._terminal.fresh_line()
+            self._terminal.line(line)
 
     def _event(self, event: v1.Event) -> None:
         match event:
@@ -77,8 +99,13 @@ class TurnPrinter:
                 self._terminal.note(
                     f"{left_out} older messages were omitted to fit the model's context window"
                 )
+            case v1.Event(output_rejected=v1.OutputRejected(problems=problems, repairing=True)):
+                self._terminal.note(
+                    f"The answer does not satisfy the schema; asked again: {' '.join(problems)}"
+                )
             case v1.Event(limit_reached=v1.LimitReached(limit=v1.Fault(message=message))):
-                self._terminal.note(message)
+                # Not a note, which is cut to one line: the message ends with the consequence.
+                self._terminal.line(f"  {message}", "dim")
             case v1.Event(turn_completed=v1.Turn() as turn):
                 self._end(turn, "")
             case v1.Event(turn_cancelled=v1.Turn() as turn):
@@ -94,13 +121,9 @@ class TurnPrinter:
         self._terminal.note(f"{mark} {name} {text}")
 
     def _end(self, turn: v1.Turn, how: str) -> None:
-        facts = [f"turn {turn.ordinal}" + (f" {how}" if how else ""), _count(turn.move_count, "move")]
+        facts = [f"turn {turn.ordinal}" + (f" {how}" if how else ""), counted(turn.move_count, "move")]
         if turn.create_time and turn.complete_time:
             facts.append(f"{(turn.complete_time - turn.create_time).total_seconds():.1f} s")
         if turn.usage and (tokens := turn.usage.input_tokens + turn.usage.output_tokens):
-            facts.append(_count(tokens, "token"))
+            facts.append(counted(tokens, "token"))
         self._terminal.note(" · ".join(facts))
-
-
-def _count(number: int, name: str) -> str:
-    return f"{number:,} {name}{'' if number == 1 else 's'}"

@@ -40,8 +40,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     parser.add_argument("kind", nargs="?", metavar="KIND", help="Show this kind in detail.")
     parser.add_argument("--json", action="store_true", help="Print complete kinds, one JSON object per line.")
-    connection.add_flags(parser)
-    parser.set_defaults(run=connection.connected(run))
+    connection.connect(parser, run)
 
 
 def run(arguments: argparse.Namespace, client: sync.Client) -> int:
@@ -52,8 +51,9 @@ def run(arguments: argparse.Namespace, client: sync.Client) -> int:
         if not named:
             names = [each.name for each in kinds]
             near = difflib.get_close_matches(arguments.kind, names, 1)
-            hint = f"did you mean {near[0]}?" if near else f"available kinds: {', '.join(names)}"
-            print(f"wonder: the action kind {arguments.kind} does not exist; {hint}", file=sys.stderr)
+            hint = f" (did you mean '{near[0]}'?)" if near else ""
+            remedy = "List the action kinds with `wonder actions`."
+            print(f"wonder: There is no action kind '{arguments.kind}'{hint}. {remedy}", file=sys.stderr)
             return 1
         kinds = named
     if arguments.json:
@@ -62,21 +62,15 @@ def run(arguments: argparse.Namespace, client: sync.Client) -> int:
     elif arguments.kind:
         _show(terminal, kinds[0])
     else:
-        listing.show(terminal, map(_row, kinds))
+        listing.show(terminal, map(_row, kinds), nothing="the server has no action kinds")
     return 0
 
 
 def _all(client: sync.Client) -> list[v1.ActionKind]:
     from wonder_sdk import v1
 
-    kinds: list[v1.ActionKind] = []
-    token = ""
-    while True:
-        page = client.executor.list_action_kinds(v1.ListActionKindsRequest(page_size=500, page_token=token))
-        kinds += page.action_kinds
-        token = page.next_page_token
-        if not token:
-            return kinds
+    pages = listing.pages(client.executor.list_action_kinds, v1.ListActionKindsRequest(page_size=500))
+    return [kind for page in pages for kind in page.action_kinds]
 
 
 def _row(kind: v1.ActionKind) -> tuple[str, ...]:
@@ -112,7 +106,7 @@ def _show(terminal: Terminal, kind: v1.ActionKind) -> None:
     terminal.line(f"{kind.description}{_where(kind)}")
     if not kind.available and kind.unavailable_reason:
         terminal.line(kind.unavailable_reason, "yellow")
-    if kind.idempotent:
+    if kind.idempotent and not kind.remote:
         retry = "After a crash the server executes it again."
     else:
         retry = "After a crash the server executes it again only if the action says so (`idempotent: true`)."

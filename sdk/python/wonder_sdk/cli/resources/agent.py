@@ -8,7 +8,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from wonder_sdk.cli.shared import connection, listing
+from wonder_sdk.cli.shared.parser import add_examples
 from wonder_sdk.cli.shared.terminal import Terminal
+from wonder_sdk.cli.shared.text_summary import counted
 
 if TYPE_CHECKING:
     from wonder_sdk import sync, v1
@@ -23,6 +25,8 @@ examples:
       Show the agent, its lifetime usage and its budget.
   wonder agent budget quizmaster --tokens 5000000 --cost 20
       Limit the agent's lifetime usage to 5 million tokens and 20 dollars; `--none` removes the limits.
+  wonder agent delete quizmaster
+      Delete the agent and its memories; --yes skips the confirmation.
 """
 
 _MICROS = 1_000_000
@@ -41,39 +45,37 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     create = verbs.add_parser(
         "create", help="Create an agent.", description="Create an agent from a persona."
     )
-    create.add_argument("name", help="Set its name, unique on the server.")
+    create.add_argument("name", help="Name of the new agent, unique on the server.")
     create.add_argument(
         "--persona",
         required=True,
         metavar="LIBRARY/NAME",
-        help="Set its persona; @REVISION pins a revision.",
+        help="Create the agent from this persona; @REVISION pins a revision.",
     )
     create.add_argument(
         "--project",
         action="append",
         default=[],
         metavar="NAME",
-        help="Set a project it works for; repeatable (default: default).",
+        help="Let the agent work for this project; repeatable (default: default).",
     )
-    connection.add_flags(create)
-    create.set_defaults(run=connection.connected(run_create))
+    connection.connect(create, run_create)
     delete = verbs.add_parser(
         "delete", help="Delete an agent.", description="Delete an agent and its memories."
     )
     delete.add_argument("name", help="Name or id of the agent.")
-    delete.add_argument("-y", "--yes", action="store_true", help="Skip the confirmation.")
-    connection.add_flags(delete)
-    delete.set_defaults(run=connection.connected(run_delete))
+    connection.add_yes(delete)
+    connection.connect(delete, run_delete)
     lists = verbs.add_parser("list", help="List the agents.", description="List the agents of the server.")
-    connection.add_flags(lists)
-    lists.set_defaults(run=connection.connected(run_list))
+    connection.connect(lists, run_list)
     show = verbs.add_parser(
         "show", help="Show an agent.", description="Show an agent, its usage and its budget."
     )
     show.add_argument("name", help="Name or id of the agent.")
-    connection.add_flags(show)
-    show.set_defaults(run=connection.connected(run_show))
+    show.add_argument("--json", action="store_true", help="Print the complete agent as JSON.")
+    connection.connect(show, run_show)
     _register_budget(verbs)
+    add_examples(verbs, _EXAMPLES)
 
 
 def _register_budget(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -87,20 +89,25 @@ def _register_budget(verbs: argparse._SubParsersAction[argparse.ArgumentParser])
         "is raised.",
     )
     budget.add_argument("name", help="Name or id of the agent.")
-    budget.add_argument("--tokens", type=_amount(1), default=0, metavar="N", help="Set the maximum tokens.")
+    budget.add_argument(
+        "--tokens", type=_amount(1), default=0, metavar="N", help="Allow at most N input and output tokens."
+    )
     budget.add_argument(
         "--cost",
         type=_amount(_MICROS),
         default=0,
         metavar="DOLLARS",
-        help="Set the maximum cost in US dollars.",
+        help="Allow at most this cost in US dollars.",
     )
     budget.add_argument(
-        "--time", type=_amount(1_000), default=0, metavar="SECONDS", help="Set the maximum working time."
+        "--time",
+        type=_amount(1_000),
+        default=0,
+        metavar="SECONDS",
+        help="Allow at most this working time, in seconds.",
     )
     budget.add_argument("--none", action="store_true", help="Remove all limits.")
-    connection.add_flags(budget)
-    budget.set_defaults(run=connection.connected(run_budget))
+    connection.connect(budget, run_budget)
 
 
 def _amount(unit: int) -> Callable[[str], int]:
@@ -134,15 +141,12 @@ def run_list(arguments: argparse.Namespace, client: sync.Client) -> int:
     """Print one line for each agent."""
     from wonder_sdk import v1
 
-    terminal, token = Terminal(), ""
-    rows: list[tuple[str, str, str]] = []
-    while True:
-        page = client.library.list_agents(v1.ListAgentsRequest(page_size=500, page_token=token))
-        rows += ((each.name, each.persona_id or "inline persona", each.id) for each in page.agents)
-        token = page.next_page_token
-        if not token:
-            break
-    listing.show(terminal, rows)
+    pages = listing.pages(client.library.list_agents, v1.ListAgentsRequest(page_size=500))
+    listing.show(
+        Terminal(),
+        ((each.name, each.persona_id or "inline persona", each.id) for page in pages for each in page.agents),
+        nothing="the server has no agents",
+    )
     return 0
 
 
@@ -152,6 +156,7 @@ def run_delete(arguments: argparse.Namespace, client: sync.Client) -> int:
 
     agent, terminal = _get(client, arguments.name), Terminal()
     if not arguments.yes and not terminal.confirm(f"Delete {agent.name} and its memories?"):
+        terminal.line("nothing was deleted")
         return 1
     client.library.delete_agent(v1.DeleteAgentRequest(agent_id=agent.id))
     terminal.line(f"agent {agent.name} deleted")
@@ -159,7 +164,11 @@ def run_delete(arguments: argparse.Namespace, client: sync.Client) -> int:
 
 
 def run_show(arguments: argparse.Namespace, client: sync.Client) -> int:
-    _show(client, _get(client, arguments.name))
+    agent = _get(client, arguments.name)
+    if arguments.json:
+        Terminal().line(connection.as_json(agent))
+    else:
+        _show(client, agent)
     return 0
 
 
@@ -211,12 +220,25 @@ def _show(client: sync.Client, agent: v1.Agent) -> None:
     if usage is not None:
         tokens = usage.input_tokens + usage.output_tokens
         cost = "unknown" if usage.cost_micros is None else f"${usage.cost_micros / _MICROS:.4f}"
-        terminal.line(f"usage: {tokens:,} tokens in {usage.model_calls:,} model calls, cost {cost}")
+        terminal.line(
+            f"usage: {counted(tokens, 'token')} in {counted(usage.model_calls, 'model call')}, cost {cost}"
+        )
     limits = []
     if budget is not None and budget.max_tokens:
-        limits.append(f"{budget.max_tokens:,} tokens")
+        limits.append(counted(budget.max_tokens, "token"))
     if budget is not None and budget.max_cost_micros:
         limits.append(f"${budget.max_cost_micros / _MICROS:.2f}")
     if budget is not None and budget.max_duration_ms:
         limits.append(f"{budget.max_duration_ms / 1_000:g} s")
     terminal.line(f"budget: {', '.join(limits) or 'unlimited'}")
+    for failure in agent.failing_hooks:
+        _show_failing_hook(terminal, failure)
+
+
+def _show_failing_hook(terminal: Terminal, failure: v1.HookFailure) -> None:
+    name = str(failure.hook.name).lower().replace("_", " ")
+    since = f" since {failure.first_time:%Y-%m-%d %H:%M} UTC" if failure.first_time is not None else ""
+    times = counted(failure.count, "time") + (" in a row" if failure.count > 1 else "")
+    problem = failure.error.message if failure.error is not None else ""
+    terminal.line(f"{name} failed {times}{since} ({failure.workflow}): {problem}", "red")
+    terminal.line(f"  the last run: wonder runs show {failure.run_id}", "dim")

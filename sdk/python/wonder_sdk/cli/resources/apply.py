@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from wonder_sdk.definitions.definition_files import DefinitionFilesError, Folder
 
 _CONFIRM_SECONDS = 5.0
+_PLACE = re.compile(r"(.+?):(\d+): ")
 _EXAMPLES = """\
 examples:
   wonder apply -f my-library
@@ -53,9 +55,16 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "-f", "--file", type=Path, required=True, metavar="DIR", help="Set the folder or file."
+        "-f",
+        "--file",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="Read this folder or file of definitions.",
     )
-    parser.add_argument("--library", metavar="NAME", help="Set the library (default: that of library.yaml).")
+    parser.add_argument(
+        "--library", metavar="NAME", help="Save in this library (default: that of library.yaml)."
+    )
     parser.add_argument("--dry-run", action="store_true", help="Show the changes without saving them.")
     parser.add_argument(
         "--prune", action="store_true", help="Delete definitions of the library that are not in the folder."
@@ -63,7 +72,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "-v", "--verbose", action="store_true", help="Show the content of new and deleted definitions."
     )
-    parser.add_argument("-y", "--yes", action="store_true", help="Skip the confirmation.")
+    connection.add_yes(parser)
     connection.add_flags(parser)
     parser.set_defaults(run=_run)
 
@@ -77,7 +86,8 @@ def _run(arguments: argparse.Namespace) -> int:
         unnamed = (
             [] if arguments.library or _names_library(arguments, problem) else [_unnamed_library(arguments)]
         )
-        print("\n".join([*unnamed, *problem.faults, *_server_faults(arguments, problem)]), file=sys.stderr)
+        faults = sorted([*problem.faults, *_server_faults(arguments, problem)], key=_place)
+        print("\n".join([*unnamed, *faults]), file=sys.stderr)
         return 1
     except OSError as problem:
         print(f"wonder: {arguments.file}: {problem.strerror}", file=sys.stderr)
@@ -105,6 +115,12 @@ def _names_library(arguments: argparse.Namespace, problem: DefinitionFilesError)
         return True
     root: Path = arguments.file if arguments.file.is_dir() else arguments.file.parent
     return (root / LIBRARY_FILE).exists()
+
+
+def _place(fault: str) -> tuple[str, int]:
+    """Return file and line of a fault, for its order; faults without a place come first."""
+    found = _PLACE.match(fault)
+    return (found[1], int(found[2])) if found else ("", 0)
 
 
 def _server_faults(arguments: argparse.Namespace, problem: DefinitionFilesError) -> list[str]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wonder_sdk.cli.resources import merges
 from wonder_sdk.cli.shared import connection, listing
+from wonder_sdk.cli.shared.parser import add_examples
 from wonder_sdk.cli.shared.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -24,6 +26,10 @@ examples:
       Write a new revision from a file, or without -f from standard input.
   wonder artifact write designs/auth.md -f auth.md --branch drafts/auth
       Write to a branch; a new branch starts at main.
+  wonder artifact search token expiry --prefix designs/
+      Find the lines below designs/ that contain both words.
+  wonder artifact delete designs/auth.md -m "Replaced"
+      Delete a document and keep its history; --yes skips the confirmation.
   wonder artifact history designs/auth.md
       List the revisions of a document with their authors and messages.
   wonder artifact merge drafts/auth
@@ -45,11 +51,16 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
     lists = _verb(verbs, "list", "List documents.", run_list)
-    lists.add_argument("prefix", nargs="?", default="", metavar="PREFIX", help="Filter by path prefix.")
+    lists.add_argument(
+        "prefix", nargs="?", default="", metavar="PREFIX", help="Show only paths that begin with PREFIX."
+    )
     read = _verb(verbs, "read", "Print a document.", run_read)
     read.add_argument("path", metavar="PATH", help="Path of the document.")
     read.add_argument(
-        "--revision", default="", metavar="ID", help="Print this revision; `history` lists them."
+        "--revision",
+        default="",
+        metavar="ID",
+        help="Print the revision with this complete id; `history` lists them.",
     )
     write = _verb(verbs, "write", "Write a new revision of a document.", run_write)
     write.add_argument("path", metavar="PATH", help="Path of the document.")
@@ -58,22 +69,33 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     delete = _verb(verbs, "delete", "Delete a document and keep its history.", run_delete)
     delete.add_argument("path", metavar="PATH", help="Path of the document.")
+    connection.add_yes(delete)
     search = _verb(verbs, "search", "Find lines and paths that contain all words.", run_search)
     search.add_argument("words", nargs="+", metavar="WORD", help="Word to find.")
-    search.add_argument("--prefix", default="", metavar="PREFIX", help="Filter by path prefix.")
+    search.add_argument(
+        "--prefix", default="", metavar="PREFIX", help="Show only paths that begin with PREFIX."
+    )
     history = _verb(verbs, "history", "List revisions with their times, authors and messages.", run_history)
-    history.add_argument("path", nargs="?", default="", metavar="PATH", help="Filter by document.")
     history.add_argument(
-        "-n", type=connection.count, default=20, metavar="N", help="Limit the number (default: 20)."
+        "path", nargs="?", default="", metavar="PATH", help="Show only the revisions of this document."
+    )
+    history.add_argument(
+        "-n", type=connection.count, default=20, metavar="N", help="Limit the number (default: 20; 0: all)."
     )
     merge = _verb(verbs, "merge", "Merge one branch into another.", run_merge)
     merge.add_argument("source", metavar="BRANCH", help="Branch to merge.")
     merges.add_flags(merge)
     for parser in (write, delete, merge):
-        parser.add_argument("-m", "--message", default="", metavar="TEXT", help="Set the commit message.")
         parser.add_argument(
-            "--author", default="", metavar="NAME", help="Set the author (default: the caller)."
+            "-m", "--message", default="", metavar="TEXT", help="Store this message with the revision."
         )
+        parser.add_argument(
+            "--author",
+            default="",
+            metavar="NAME",
+            help="Store this author with the revision (default: the caller).",
+        )
+    add_examples(verbs, _EXAMPLES)
 
 
 def run_list(arguments: argparse.Namespace, client: sync.Client) -> int:
@@ -88,7 +110,7 @@ def run_list(arguments: argparse.Namespace, client: sync.Client) -> int:
         for each in client.list_artifacts(arguments.prefix, **_where(arguments))
         if each.revision is not None
     ]
-    listing.show(Terminal(), rows)
+    listing.show(Terminal(), rows, nothing=f"{arguments.project} has no matching documents")
     return 0
 
 
@@ -106,16 +128,21 @@ def run_write(arguments: argparse.Namespace, client: sync.Client) -> int:
     written = client.write_artifact(
         arguments.path, content, author=arguments.author, message=arguments.message, **_where(arguments)
     )
-    revision = written.revision.id[:12] if written.revision is not None else ""
+    revision = written.revision.id if written.revision is not None else ""
     Terminal().line(f"{written.path} written on {written.branch} ({written.size_bytes} bytes, {revision})")
     return 0
 
 
 def run_delete(arguments: argparse.Namespace, client: sync.Client) -> int:
+    """Delete the document after confirmation. Exit code 1 if declined."""
+    terminal, where = Terminal(), f"{arguments.project}, branch {arguments.branch or 'main'}"
+    if not arguments.yes and not terminal.confirm(f"Delete {arguments.path} in {where}?"):
+        terminal.line("nothing was deleted")
+        return 1
     client.delete_artifact(
         arguments.path, author=arguments.author, message=arguments.message, **_where(arguments)
     )
-    Terminal().line(f"{arguments.path} deleted")
+    terminal.line(f"{arguments.path} deleted")
     return 0
 
 
@@ -135,10 +162,10 @@ def run_history(arguments: argparse.Namespace, client: sync.Client) -> int:
     """Print one line for each revision: id, time, author, message."""
     rows: list[tuple[str, str, str, str]] = []
     for each in client.list_artifact_revisions(arguments.path, **_where(arguments)):
-        if len(rows) >= arguments.n:
+        if len(rows) == (arguments.n or None):
             break
         rows.append((each.id, listing.local(each.create_time), each.author, each.message))
-    listing.show(Terminal(), rows)
+    listing.show(Terminal(), rows, nothing=f"{arguments.project} has no matching revisions")
     return 0
 
 
@@ -174,17 +201,19 @@ def _where(arguments: argparse.Namespace) -> dict[str, str]:
     return {"project": arguments.project, "branch": arguments.branch}
 
 
-def _verb(
-    verbs: argparse._SubParsersAction[argparse.ArgumentParser],
-    name: str,
-    text: str,
-    command: connection.Command,
-) -> argparse.ArgumentParser:
-    verb = verbs.add_parser(name, help=text, description=text)
+def _add_place(verb: argparse.ArgumentParser) -> None:
     verb.add_argument(
-        "--project", default="default", metavar="NAME", help="Set the project (default: default)."
+        "--project",
+        default="default",
+        metavar="NAME",
+        help="Use the documents of this project (default: default).",
     )
-    verb.add_argument("--branch", default="", metavar="NAME", help="Set the branch (default: main).")
-    connection.add_flags(verb)
-    verb.set_defaults(run=connection.connected(command))
-    return verb
+    verb.add_argument(
+        "--branch",
+        default="",
+        metavar="NAME",
+        help="Read or write this branch; for `merge`, the target (default: main).",
+    )
+
+
+_verb = partial(connection.add_verb, arguments=_add_place)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import shlex
+from functools import partial
 from typing import TYPE_CHECKING
 
 from wonder_sdk.cli.resources import merges
 from wonder_sdk.cli.shared import connection
+from wonder_sdk.cli.shared.parser import add_examples
 from wonder_sdk.cli.shared.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -50,16 +52,17 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     diff.add_argument("--stat", action="store_true", help="List the files only.")
     merge = _verb(verbs, "merge", "Merge the changes of a conversation or run.", run_merge)
     merge.add_argument(
-        "--into", default="", metavar="BRANCH", help="Set the target (default: the default branch)."
+        "--into", default="", metavar="BRANCH", help="Merge into this branch (default: the default branch)."
     )
     merge.add_argument(
         "--head", default="", metavar="COMMIT", help="Merge only this head, as shown by `diff`."
     )
-    merge.add_argument("-m", "--message", default="", metavar="TEXT", help="Set the commit message.")
+    merge.add_argument("-m", "--message", default="", metavar="TEXT", help="Commit with this message.")
     merge.add_argument(
         "--remove", action="store_true", help="Remove the branch and its files after the merge."
     )
     merges.add_flags(merge)
+    add_examples(verbs, _EXAMPLES)
 
 
 def run_diff(arguments: argparse.Namespace, client: sync.Client) -> int:
@@ -72,9 +75,24 @@ def run_diff(arguments: argparse.Namespace, client: sync.Client) -> int:
         _show(terminal, file, patch=not arguments.stat)
     if found.truncated:
         terminal.line("some patches are omitted: together they exceed 1 MiB", "dim")
-    if found.head_commit:
+    if found.head_commit and _is_merged(arguments, client, found.head_commit):
+        terminal.line("the default branch already contains these changes", "dim")
+    elif found.head_commit:
         terminal.line(f"merge: {shlex.join(_again(arguments))} --head {found.head_commit[:12]}", "dim")
     return 0
+
+
+def _is_merged(arguments: argparse.Namespace, client: sync.Client, head: str) -> bool:
+    """Return True if the default branch contains ``head``; False also if the server cannot tell."""
+    from wonder_sdk import WonderError
+
+    try:
+        checked = client.merge_branch(
+            arguments.work, repository=arguments.repository, expected_head=head, validate_only=True
+        )
+    except WonderError:
+        return False
+    return checked.nothing_to_merge
 
 
 def _show(terminal: Terminal, file: v1.FileDiff, *, patch: bool) -> None:
@@ -118,17 +136,14 @@ def _again(arguments: argparse.Namespace) -> list[str]:
     return ["wonder", "branch", "merge", arguments.work, *where]
 
 
-def _verb(
-    verbs: argparse._SubParsersAction[argparse.ArgumentParser],
-    name: str,
-    text: str,
-    command: connection.Command,
-) -> argparse.ArgumentParser:
-    verb = verbs.add_parser(name, help=text, description=text)
+def _add_work(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("work", metavar="CONVERSATION", help="Id of the conversation or run.")
     verb.add_argument(
-        "--repository", default="", metavar="NAME", help="Set the repository, if the project has several."
+        "--repository",
+        default="",
+        metavar="NAME",
+        help="Use this repository; required if the project has several.",
     )
-    connection.add_flags(verb)
-    verb.set_defaults(run=connection.connected(command))
-    return verb
+
+
+_verb = partial(connection.add_verb, arguments=_add_work)

@@ -6,11 +6,11 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wonder_sdk.cli.shared import connection
+from wonder_sdk.cli.shared import connection, listing
 from wonder_sdk.cli.shared.terminal import Terminal
 
 if TYPE_CHECKING:
-    from wonder_sdk import sync, v1
+    from wonder_sdk import sync
 
 _EXAMPLES = """\
 examples:
@@ -36,10 +36,9 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         type=Path,
         required=True,
         metavar="DIR",
-        help="Set the folder; it is created if missing.",
+        help="Write into this folder; it is created if missing.",
     )
-    connection.add_flags(parser)
-    parser.set_defaults(run=connection.connected(run))
+    connection.connect(parser, run)
 
 
 def run(arguments: argparse.Namespace, client: sync.Client) -> int:
@@ -49,16 +48,9 @@ def run(arguments: argparse.Namespace, client: sync.Client) -> int:
 
     terminal = Terminal()
     response = client.library.get_library(v1.GetLibraryRequest(library_id=arguments.library))
-    definitions: list[v1.Definition] = []
-    token = ""
-    while True:
-        page = client.library.export_definitions(
-            v1.ExportDefinitionsRequest(library_id=arguments.library, page_size=500, page_token=token)
-        )
-        definitions += page.definitions
-        token = page.next_page_token
-        if not token:
-            break
+    request = v1.ExportDefinitionsRequest(library_id=arguments.library, page_size=500)
+    pages = listing.pages(client.library.export_definitions, request)
+    definitions = [definition for page in pages for definition in page.definitions]
     written = definition_files.save(arguments.output, response.library, definitions)
     terminal.line(f"library {response.library.name}: {len(written)} files in {arguments.output}")
     others = sorted(

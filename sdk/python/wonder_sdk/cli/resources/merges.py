@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wonder_sdk.cli.shared.terminal import Terminal
+from wonder_sdk.cli.shared.text_summary import counted
 
 if TYPE_CHECKING:
     from wonder_sdk import v1
@@ -56,7 +57,7 @@ def show_conflicts(
     ``again`` is the merge command that the printed commands extend.
     """
     outcome = "cannot be merged" if arguments.check else "nothing was merged"
-    terminal.line(f"{outcome}: {len(conflicts)} in conflict with {target}", "bold")
+    terminal.line(f"{outcome}: {counted(len(conflicts), 'file')} in conflict with {target}", "bold")
     for conflict in conflicts:
         name = conflict.kind.name or ""
         terminal.line(f"  {conflict.path}: {_KINDS.get(name, name.lower())}")

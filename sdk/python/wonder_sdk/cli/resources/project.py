@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 from wonder_sdk.cli.shared import connection, listing
+from wonder_sdk.cli.shared.parser import add_examples
 from wonder_sdk.cli.shared.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -20,6 +22,8 @@ examples:
       Create a project. Use it: wonder run ... --project shop
   wonder project show default
       Show a project with its network access and its repositories.
+  wonder project delete shop
+      Delete a project and its artifacts; --yes skips the confirmation.
   wonder project allow default 127.0.0.1:8099
       Allow `http` and `mcp` to reach a host, an address or a range that is not public
       (ci.internal:8080, 10.0.0.0/8); without a port, all its ports.
@@ -45,29 +49,35 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
-    _verb(verbs, "list", "List the projects.", run_list)
-    create = _verb(verbs, "create", "Create a project.", run_create)
-    create.add_argument("name", help="Set its name, unique on the server.")
-    create.add_argument("--description", default="", metavar="TEXT", help="Set its description.")
-    _named(_verb(verbs, "show", "Show a project and its network access.", run_show))
-    delete = _named(_verb(verbs, "delete", "Delete a project and its artifacts.", run_delete))
-    delete.add_argument("-y", "--yes", action="store_true", help="Skip the confirmation.")
-    allow = _named(_verb(verbs, "allow", "Allow a project to reach more hosts.", run_allow))
+    connection.add_verb(verbs, "list", "List the projects.", run_list)
+    create = connection.add_verb(verbs, "create", "Create a project.", run_create)
+    create.add_argument("name", help="Name of the new project, unique on the server.")
+    create.add_argument(
+        "--description", default="", metavar="TEXT", help="Store this description of the project."
+    )
+    _verb(verbs, "show", "Show a project and its network access.", run_show)
+    delete = _verb(verbs, "delete", "Delete a project and its artifacts.", run_delete)
+    connection.add_yes(delete)
+    allow = _verb(verbs, "allow", "Allow a project to reach more hosts.", run_allow)
     allow.add_argument("entries", nargs="*", metavar="HOST[:PORT]", help="Host, address or range to allow.")
     allow.add_argument("--only", action="store_true", help="Block public addresses that are not allowed.")
-    disallow = _named(_verb(verbs, "disallow", "Withdraw allowed hosts.", run_disallow))
+    disallow = _verb(verbs, "disallow", "Withdraw allowed hosts.", run_disallow)
     disallow.add_argument("entries", nargs="*", metavar="HOST[:PORT]", help="Allowed entry to withdraw.")
     disallow.add_argument("--only", action="store_true", help="Allow all public addresses again.")
-    repository = _named(_verb(verbs, "repository", "Add or remove a code repository.", run_repository))
+    repository = _verb(verbs, "repository", "Add or remove a code repository.", run_repository)
     repository.add_argument("name", metavar="NAME", help="Name of the repository in the project.")
     repository.add_argument(
-        "url", nargs="?", default="", metavar="URL", help="Set its address; without one, remove it."
+        "url", nargs="?", default="", metavar="URL", help="Address of the repository; without one, remove it."
     )
     repository.add_argument(
-        "--branch", default="", metavar="NAME", help="Set its default branch (default: HEAD)."
+        "--branch",
+        default="",
+        metavar="NAME",
+        help="Start work at this branch of the repository (default: HEAD).",
     )
-    shell = _named(_verb(verbs, "shell", "Set the network access of shell commands.", run_shell))
+    shell = _verb(verbs, "shell", "Set the network access of shell commands.", run_shell)
     shell.add_argument("switch", choices=("on", "off"), help="Turn the access on or off.")
+    add_examples(verbs, _EXAMPLES)
 
 
 def run_repository(arguments: argparse.Namespace, client: sync.Client) -> int:
@@ -88,15 +98,9 @@ def run_list(arguments: argparse.Namespace, client: sync.Client) -> int:
     """Print one line for each project: name, id, description."""
     from wonder_sdk import v1
 
-    rows: list[tuple[str, str, str]] = []
-    token = ""
-    while True:
-        page = client.library.list_projects(v1.ListProjectsRequest(page_size=500, page_token=token))
-        rows += ((each.name, each.id, each.description) for each in page.projects)
-        token = page.next_page_token
-        if not token:
-            break
-    listing.show(Terminal(), rows)
+    pages = listing.pages(client.library.list_projects, v1.ListProjectsRequest(page_size=500))
+    rows = ((each.name, each.id, each.description) for page in pages for each in page.projects)
+    listing.show(Terminal(), rows, nothing="the server has no projects")
     return 0
 
 
@@ -115,6 +119,7 @@ def run_delete(arguments: argparse.Namespace, client: sync.Client) -> int:
 
     project, terminal = _get(client, arguments.project), Terminal()
     if not arguments.yes and not terminal.confirm(f"Delete {project.name} and its artifacts?"):
+        terminal.line("nothing was deleted")
         return 1
     client.library.delete_project(v1.DeleteProjectRequest(project_id=project.id))
     terminal.line(f"project {project.name} deleted")
@@ -212,18 +217,8 @@ def _show(project: v1.Project) -> None:
         terminal.line("shell reaches the same, over HTTP and CONNECT through the server's egress proxy")
 
 
-def _named(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    parser.add_argument("project", metavar="PROJECT", help="Name or id of the project.")
-    return parser
+def _add_project(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("project", metavar="PROJECT", help="Name or id of the project.")
 
 
-def _verb(
-    verbs: argparse._SubParsersAction[argparse.ArgumentParser],
-    name: str,
-    text: str,
-    command: connection.Command,
-) -> argparse.ArgumentParser:
-    verb = verbs.add_parser(name, help=text, description=text)
-    connection.add_flags(verb)
-    verb.set_defaults(run=connection.connected(command))
-    return verb
+_verb = partial(connection.add_verb, arguments=_add_project)

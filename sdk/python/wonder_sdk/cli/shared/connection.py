@@ -8,9 +8,11 @@ import os
 import re
 import sys
 from collections.abc import Callable
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from wonder_sdk import environment
+from wonder_sdk.cli.shared.terminal import printable
 from wonder_sdk.json_types import JsonValue
 
 if TYPE_CHECKING:
@@ -37,13 +39,13 @@ def add_flags(parser: argparse.ArgumentParser, *, inherited: bool = False) -> No
         "--server",
         metavar="HOST:PORT",
         default=argparse.SUPPRESS if inherited else now,
-        help=f"Set the server's address (now: {now.replace('%', '%%')}) [WONDER_SERVER].",
+        help=f"Connect to the server at this address (now: {now.replace('%', '%%')}) [WONDER_SERVER].",
     )
     group.add_argument(
         "--ca",
         metavar="FILE",
         default=argparse.SUPPRESS if inherited else environment.ca_certificate(),
-        help="Set the PEM file of the server's certificate authority; turns on TLS [WONDER_CA].",
+        help="Use TLS with the certificate authority in this PEM file [WONDER_CA].",
     )
     group.add_argument(
         "--tls",
@@ -53,15 +55,42 @@ def add_flags(parser: argparse.ArgumentParser, *, inherited: bool = False) -> No
     )
 
 
+def add_yes(parser: argparse.ArgumentParser) -> None:
+    """Add ``--yes``."""
+    text = "Skip the confirmation. Without a terminal nothing is asked."
+    parser.add_argument("-y", "--yes", action="store_true", help=text)
+
+
+def connect(parser: argparse.ArgumentParser, command: Command, *, inherited: bool = False) -> None:
+    """Add the server flags to a parser, which then runs ``command`` with a client."""
+    add_flags(parser, inherited=inherited)
+    parser.set_defaults(run=connected(command))
+
+
+def add_verb(
+    verbs: argparse._SubParsersAction[argparse.ArgumentParser],
+    name: str,
+    text: str,
+    command: Command,
+    *,
+    arguments: Callable[[argparse.ArgumentParser], object] = lambda parser: None,
+    inherited: bool = False,
+) -> argparse.ArgumentParser:
+    """Add a verb that runs ``command`` with a client. ``arguments`` adds those that its siblings have too."""
+    verb = verbs.add_parser(name, help=text, description=text)
+    arguments(verb)
+    connect(verb, command, inherited=inherited)
+    return verb
+
+
 def connected(command: Command) -> Callable[[argparse.Namespace], int]:
     """Return a ``run`` that passes a client to ``command``, and prints an error in one line."""
 
     def run(arguments: argparse.Namespace) -> int:
         if not is_address(arguments.server):
-            print(
-                f"wonder: '{arguments.server}' is not a server address. Use host:port, such as "
-                f"{environment.DEFAULT_TARGET} (--server or WONDER_SERVER).",
-                file=sys.stderr,
+            _complain(
+                f"'{arguments.server}' is not a server address. Use host:port, such as "
+                f"{environment.DEFAULT_TARGET} (--server or WONDER_SERVER)."
             )
             return 2
         # gRPC would log every broken connection into the conversation.
@@ -72,12 +101,12 @@ def connected(command: Command) -> Callable[[argparse.Namespace], int]:
             with sync.Client(arguments.server, tls_root=arguments.ca, tls=arguments.tls) as client:
                 return command(arguments, client)
         except WonderError as problem:
-            print(f"wonder: {explain(problem, arguments.server)}", file=sys.stderr)
+            _complain(explain(problem, arguments.server))
         except BrokenPipeError:
             raise  # The reader of stdout closed it; `main` handles that.
         except OSError as problem:
             where = f"{problem.filename}: " if problem.filename else ""
-            print(f"wonder: {where}{problem.strerror or problem}", file=sys.stderr)
+            _complain(f"{where}{problem.strerror or problem}")
         return 1
 
     return run
@@ -89,6 +118,11 @@ def is_address(target: str) -> bool:
         return True
     found = _ADDRESS.fullmatch(target)
     return found is not None and 0 < int(found[1]) < 65_536
+
+
+def _complain(reason: str) -> None:
+    """Print why a command failed, without control characters: a reason can quote texts of others."""
+    print(f"wonder: {printable(reason)}", file=sys.stderr)
 
 
 def as_json(message: betterproto2.Message) -> str:
@@ -119,6 +153,16 @@ def seconds(text: str) -> float:
     return value
 
 
+def time(text: str) -> datetime:
+    """Parse a date or time in ISO 8601, for argparse; without a zone it is local."""
+    try:
+        return datetime.fromisoformat(text).astimezone()
+    except (ValueError, OverflowError):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a date or time; use 2026-05-31 or 2026-05-31T18:30"
+        ) from None
+
+
 def count(text: str) -> int:
     """Parse a flag's non-negative integer."""
     value = int(text)
@@ -127,8 +171,15 @@ def count(text: str) -> int:
     return value
 
 
+def positive(text: str) -> int:
+    """Parse a flag's positive integer."""
+    if (value := count(text)) == 0:
+        raise ValueError
+    return value
+
+
 # argparse uses these names in its error messages.
-seconds.__name__, count.__name__ = "number of seconds", "number"
+seconds.__name__, count.__name__, positive.__name__ = "number of seconds", "number", "number from 1"
 
 
 def explain(problem: WonderError, server: str) -> str:
@@ -138,6 +189,8 @@ def explain(problem: WonderError, server: str) -> str:
     """
     from wonder_sdk import UnauthenticatedError, UnavailableError, UnimplementedError
 
+    if isinstance(problem, UnavailableError) and problem.is_untrusted:
+        return problem.message
     if isinstance(problem, UnavailableError) and problem.timed_out and not problem.not_connected:
         return problem.message
     if isinstance(problem, UnavailableError) and not problem.reason and not problem.not_connected:

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 
 from wonder_sdk.cli.shared.terminal import Terminal
+from wonder_sdk.methods.paging import Request, Response
 
 
-def show(terminal: Terminal, rows: Iterable[Sequence[str]]) -> None:
-    """Print one line for each row."""
+def show(
+    terminal: Terminal, rows: Iterable[Sequence[str]], *, nothing: str, headings: Sequence[str] = ()
+) -> None:
+    """Print one line for each row, and on a terminal the ``headings`` above them.
+
+    Without rows print ``nothing`` on stderr: a program gets an empty stdout.
+    """
     listed = [tuple(" ".join(cell.split()) for cell in row) for row in rows]
+    if not listed:
+        Terminal(sys.stderr).line(nothing, "dim")
+    elif headings and terminal.is_interactive:
+        listed.insert(0, tuple(headings))
     for row in aligned(listed) if terminal.is_interactive else listed:
         terminal.line(("  " if terminal.is_interactive else "\t").join(row).rstrip())
 
@@ -20,6 +31,16 @@ def aligned(rows: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     widths[-1:] = [0]
     return [tuple(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+
+
+def pages(list_page: Callable[[Request], Response], request: Request) -> Iterator[Response]:
+    """Yield the page that ``request`` names and those after it. The request changes."""
+    while True:
+        page = list_page(request)
+        yield page
+        if not page.next_page_token:
+            return
+        request.page_token = page.next_page_token
 
 
 def local(when: datetime | None) -> str:

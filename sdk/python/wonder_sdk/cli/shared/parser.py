@@ -6,14 +6,33 @@ import argparse
 import difflib
 import re
 import sys
+import textwrap
 from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from typing import Any, NoReturn
 
 _LONGEST_USAGE = 8
+_MAX_WIDTH = 100
 # Similarity above which a name is suggested; all flags share their dashes, so the default 0.6 is too low.
 _MIN_SIMILARITY = 0.7
+# More choices, such as the commands, are not listed: the help shows them with their texts.
+_MAX_CHOICES = 8
 _CHOICES = re.compile(r"invalid choice: '(.*)' \(choose from (.*)\)", re.DOTALL)
+
+
+# An example in the help of a command: its line, and the lines that explain it.
+_EXAMPLE = re.compile(r"^  (wonder .*)\n(?:      .*\n)+", re.MULTILINE)
+
+
+def add_examples(verbs: argparse._SubParsersAction[argparse.ArgumentParser], examples: str) -> None:
+    """Show the examples of a command in the help of the verbs that they use, except verbs with their own."""
+    for verb in verbs.choices.values():
+        if verb.epilog is None:
+            found = [
+                each[0] for each in _EXAMPLE.finditer(examples) if f"{each[1]} ".startswith(f"{verb.prog} ")
+            ]
+            verb.epilog = "".join(["examples:\n", *found])
+            verb.formatter_class = argparse.RawDescriptionHelpFormatter
 
 
 class Parser(argparse.ArgumentParser):
@@ -21,6 +40,8 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:  # Those of argparse.
         super().__init__(*arguments, **{"allow_abbrev": False, **options})
+        if self.description:  # The formatter that keeps the lines of the examples wraps nothing.
+            self.description = textwrap.fill(self.description, _MAX_WIDTH)
         self._given: list[str] = []
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
@@ -31,7 +52,10 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Print the error and exit with code 2. A usage of more than eight lines is not printed."""
         if found := _CHOICES.search(message):
-            message += _suggest(found[1], re.findall(r"'([^']*)'", found[2]))
+            choices = re.findall(r"'([^']*)'", found[2])
+            if len(choices) > _MAX_CHOICES:
+                message = f"'{found[1]}' does not exist. Use `{self.prog} --help` for the list"
+            message += _suggest(found[1], choices)
         if "did you mean" not in message:
             # The parser reads the value of a misspelt flag as another argument.
             message += next(filter(None, map(self._suggestion, takewhile("--".__ne__, self._given))), "")

@@ -58,12 +58,17 @@ class Terminal:
             self.out.write("\n")
             self._at_line_start = True
 
+    @property
+    def can_ask(self) -> bool:
+        """True if a user can answer `confirm`."""
+        return self.is_interactive and sys.stdin.isatty()
+
     def confirm(self, question: str) -> bool:
         """Ask the user for confirmation.
 
         Without a terminal return True: a script has confirmed by calling.
         """
-        if not (self.is_interactive and sys.stdin.isatty()):
+        if not self.can_ask:
             return True
         try:
             return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")

@@ -1,4 +1,4 @@
-"""JSON values summarized in one line of text."""
+"""JSON values and counts as short texts."""
 
 from __future__ import annotations
 
@@ -14,6 +14,11 @@ def one_line(value: JsonValue) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{key}: {_leaf(each)}" for key, each in value.items())
     return "" if value is None else _leaf(value)
+
+
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """Format a number with its noun: ``1 move``, ``2 moves``."""
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
 def _leaf(value: JsonValue) -> str:

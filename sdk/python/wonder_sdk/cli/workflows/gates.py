@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from wonder_sdk.cli.shared import connection, json_input, listing
+from wonder_sdk.cli.shared.parser import add_examples
 from wonder_sdk.cli.shared.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -29,8 +30,27 @@ examples:
   wonder gates reject gate_01J9... --comment "not on a Friday"
       Reject; the run's conditions select the next node.
 
-An approval applies to the data that was shown. A gate is answered once.
+An approval applies to the data that was shown. Without an answer it passes on this data, which must
+match the schema of the answer if the gate has one. A gate is answered once.
 """
+
+_ANSWER_EXAMPLES = {
+    "approve": """\
+examples:
+  wonder gates approve gate_01J9...
+      Show the gate and ask for confirmation on a terminal; then approve.
+  wonder gates approve gate_01J9... --set notes="Bugs fixed." --set tries:=2 --yes
+      Approve with an answer, without confirmation. `wonder gates show` prints the schema of the answer.
+
+An approval without an answer passes on the data that the gate shows. If this data does not match the
+schema of the answer, the approval needs an answer.
+""",
+    "reject": """\
+examples:
+  wonder gates reject gate_01J9... --comment "not on a Friday"
+      Reject with a comment; the run's conditions select the next node.
+""",
+}
 
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -41,49 +61,59 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--run", dest="run_id", default="", metavar="RUN", help="Filter by run.")
-    parser.add_argument("--project", default="", metavar="NAME", help="Filter by project.")
     parser.add_argument(
-        "--for", dest="user", default="", metavar="USER", help="Filter by the user who may answer."
+        "--run", dest="run_id", default="", metavar="RUN", help="Show only gates of this run."
+    )
+    parser.add_argument(
+        "--project", default="", metavar="NAME", help="Show only gates of runs in this project."
+    )
+    parser.add_argument(
+        "--for", dest="user", default="", metavar="USER", help="Show only gates that this user may answer."
     )
     parser.add_argument(
         "--status",
         action="append",
         choices=_STATUSES,
         default=[],
-        help="Filter by status; repeatable (default: pending).",
+        help="Show only gates with this status; repeatable (default: pending).",
     )
     parser.add_argument("--json", action="store_true", help="Print complete gates, one JSON object per line.")
-    connection.add_flags(parser)
-    parser.set_defaults(run=connection.connected(run_list))
+    connection.connect(parser, run_list)
     verbs = parser.add_subparsers(title="verbs", metavar="VERB")
     show = verbs.add_parser("show", help="Show a gate.", description="Show a gate.")
     show.add_argument("gate", metavar="GATE", help="Id of the gate.")
     show.add_argument("--json", action="store_true", help="Print the complete gate as JSON.")
-    connection.add_flags(show, inherited=True)
-    show.set_defaults(run=connection.connected(run_show))
+    connection.connect(show, run_show, inherited=True)
     for verb, text in (("approve", "Approve a gate."), ("reject", "Reject a gate.")):
-        _register_answer(verbs.add_parser(verb, help=text, description=text), verb)
+        parser = verbs.add_parser(
+            verb,
+            help=text,
+            description=text,
+            epilog=_ANSWER_EXAMPLES[verb],
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        _register_answer(parser, verb)
+    add_examples(verbs, _EXAMPLES)
 
 
 def _register_answer(parser: argparse.ArgumentParser, verb: str) -> None:
     parser.add_argument("gate", metavar="GATE", help="Id of the gate.")
-    parser.add_argument("-a", "--answer", metavar="JSON", help="Set the answer: JSON, @FILE or -.")
+    parser.add_argument("-a", "--answer", metavar="JSON", help="Answer with this object: JSON, @FILE or -.")
     parser.add_argument(
         "--set",
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="Set one answer field: key=text or key:=json; repeatable.",
+        help="Answer with this field: key=text or key:=json; repeatable.",
     )
     parser.add_argument(
-        "-c", "--comment", default="", metavar="TEXT", help="Set the comment stored with the gate."
+        "-c", "--comment", default="", metavar="TEXT", help="Store this comment with the gate."
     )
-    parser.add_argument("--user", default="", help="Set the answering user.")
+    parser.add_argument("--user", default="", metavar="NAME", help="Answer as this user.")
     parser.add_argument(
         "--shown-hash", metavar="HASH", help="Answer only if the shown data has this hash (see `--json`)."
     )
-    parser.add_argument("-y", "--yes", action="store_true", help="Skip the confirmation.")
+    connection.add_yes(parser)
     connection.add_flags(parser, inherited=True)
     parser.set_defaults(run=_run_answer, verb=verb)
 
@@ -103,7 +133,9 @@ def run_list(arguments: argparse.Namespace, client: sync.Client) -> int:
         for gate in gates:
             terminal.line(connection.as_json(gate))
     else:
-        listing.show(terminal, map(_row, gates))
+        filtered = arguments.run_id or arguments.project or arguments.user or arguments.status
+        nothing = f"no {'matching' if filtered else 'pending'} gates"
+        listing.show(terminal, map(_row, gates), nothing=nothing)
     return 0
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import json
+import re
 import sys
 import time
 from typing import TYPE_CHECKING
@@ -39,6 +41,9 @@ examples:
   wonder run --watch run_01J9...
       Show a run from its start, even if it has ended; --after 42 begins after its event 42.
 
+`wonder apply -f DIR` saves the libraries of these examples: acme/flows is examples/workflows of the source
+tree, acme/trivia is examples/library, and docs/shell.md describes acme/dev.
+
 Ctrl-C exits and the run continues; with --cancel-on-interrupt it is cancelled. See also `wonder runs` and
 `wonder gates`.
 
@@ -61,14 +66,14 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "workflow", nargs="?", metavar="WORKFLOW", help="Workflow or task: library/name[@REVISION] or id."
     )
     parser.add_argument(
-        "-i", "--input", metavar="JSON", help="Set the input: JSON, @FILE, or - for standard input."
+        "-i", "--input", metavar="JSON", help="Start with this input: JSON, @FILE, or - for standard input."
     )
     parser.add_argument(
         "--set",
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="Set one input field: key=text or key:=json (a number, true, a list); repeatable.",
+        help="Start with this input field: key=text or key:=json (a number, true, a list); repeatable.",
     )
     _add_context_flags(parser)
     _add_output_flags(parser)
@@ -77,28 +82,34 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def _add_context_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--project", default="", metavar="NAME", help="Set the project (default: default).")
-    parser.add_argument("--agent", default="", metavar="NAME", help="Set the agent whose memories it uses.")
+    parser.add_argument(
+        "--project", default="", metavar="NAME", help="Run in this project (default: default)."
+    )
+    parser.add_argument("--agent", default="", metavar="NAME", help="Run with the memories of this agent.")
     parser.add_argument(
         "--branch",
         default="",
         metavar="NAME",
-        help="Set the branch of the repositories (default: that of the conversation or the run).",
+        help="Work on this branch of the repositories (default: that of the conversation or the run).",
     )
     parser.add_argument(
         "--conversation",
         default="",
         metavar="ID",
-        help="Set the conversation of the run; its branch is used.",
+        help="Run for this conversation, on its branch.",
     )
     parser.add_argument(
-        "--timeout", type=connection.seconds, default=0.0, metavar="SECONDS", help="Set the run's timeout."
+        "--timeout",
+        type=connection.seconds,
+        default=0.0,
+        metavar="SECONDS",
+        help="Fail the run with TIMEOUT after this time.",
     )
     parser.add_argument(
         "--request-id",
         default="",
         metavar="ID",
-        help="Set the request id; a repeated id returns the same run.",
+        help="Send this request id; a repeated id returns the same run.",
     )
 
 
@@ -109,7 +120,7 @@ def _add_output_flags(parser: argparse.ArgumentParser) -> None:
         type=connection.count,
         default=0,
         metavar="N",
-        help="Filter by sequence: only events after N.",
+        help="Show only events after sequence N.",
     )
     shape = parser.add_mutually_exclusive_group()
     shape.add_argument("-d", "--detach", action="store_true", help="Print the run's id and exit.")
@@ -145,11 +156,24 @@ def _run(arguments: argparse.Namespace) -> int:
         try:
             return _start(arguments, client, given)
         except InvalidArgumentError as problem:
-            if problem.reason is v1.ErrorReason.INPUT_INVALID and (text := _as_json_setting(arguments.set)):
-                problem.message += f" (`=` sets text; for a number or a list use `:=`, as in {text})"
+            if problem.reason is v1.ErrorReason.INPUT_INVALID:
+                problem.message += _input_hint(problem.message, arguments.set)
             raise
 
     return connection.connected(start)(arguments)
+
+
+def _input_hint(message: str, settings: list[str]) -> str:
+    """Return a hint for an input that the server rejected; "" if there is none."""
+    missing = [name.rpartition(".")[2] for name in re.findall(r"([\w.-]+): is missing", message)]
+    for setting in settings:
+        key = setting.partition("=")[0].removesuffix(":")
+        if close := difflib.get_close_matches(key, missing, 1):
+            return f" (did you mean {close[0]} instead of {key}?)"
+    if missing and "must be" not in message:
+        return ""
+    text = _as_json_setting(settings)
+    return f" (`=` sets text; for a number or a list use `:=`, as in {text})" if text else ""
 
 
 def _as_json_setting(settings: list[str]) -> str:
@@ -171,6 +195,8 @@ def _start(arguments: argparse.Namespace, client: sync.Client, given: JsonDict |
     from wonder_sdk import NotFoundError
     from wonder_sdk.cli.workflows.run_task import is_task, run_task
 
+    if is_task(client, arguments.workflow):  # StartRun rejects a task, and the server logs each rejection.
+        return run_task(arguments, client, given)
     try:
         run = client.start_run(
             arguments.workflow,
@@ -183,8 +209,6 @@ def _start(arguments: argparse.Namespace, client: sync.Client, given: JsonDict |
             request_id=arguments.request_id,
         )
     except NotFoundError as problem:
-        if is_task(client, arguments.workflow):
-            return run_task(arguments, client, given)
         # The server was asked for a workflow; this command also accepts a task.
         problem.message = problem.message.replace("There is no workflow ", "There is no workflow or task ", 1)
         raise

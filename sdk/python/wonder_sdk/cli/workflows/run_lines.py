@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
+
 from wonder_sdk import v1
 from wonder_sdk.cli.shared.terminal import Terminal
 from wonder_sdk.cli.shared.text_summary import one_line
 from wonder_sdk.cli.workflows.run_graph import fan_in_status
 from wonder_sdk.cli.workflows.run_view import RunView, Status, duration, label, seconds
 from wonder_sdk.conversation.subscriptions import RunItem
+from wonder_sdk.json_types import JsonValue
 from wonder_sdk.values import from_struct, from_value
 
 WAITS_FOR_WORKER = "waits for a worker"
@@ -141,11 +144,26 @@ def gate_question(gate: v1.Gate) -> str:
 
 
 def gate_command(gate: v1.Gate) -> str:
-    """Return the command that answers a gate."""
-    command = f"wonder gates approve {gate.id}"
-    if gate.answer_schema is not None and gate.answer_schema.fields:
-        return f"{command} --answer '{{…}}'"
-    return f"{command}    (or: reject)"
+    """Return the command that approves a gate, with a flag for each field that the answer must have.
+
+    Without an answer the run continues with what the gate shows, so a field that it shows needs no flag.
+    If the gate shows a field that its schema excludes, the approval needs an answer. Then each field of
+    the schema has a flag.
+    """
+    schema, shown = from_struct(gate.answer_schema) or {}, from_struct(gate.shown) or {}
+    required, properties = schema.get("required"), schema.get("properties")
+    fields = properties if isinstance(properties, dict) else {}
+    names = [name for name in required if name not in shown] if isinstance(required, list) else []
+    if schema.get("additionalProperties") is False and not shown.keys() <= fields.keys():
+        names = list(fields)
+    flags = [f"--set {shlex.quote(_setting(str(name), fields.get(str(name))))}" for name in names]
+    return " ".join(["wonder gates approve", gate.id, *flags])
+
+
+def _setting(name: str, schema: JsonValue) -> str:
+    """Return the form of a setting: ``name=TEXT``, or ``name:=`` and the type of its JSON value."""
+    type_name = schema.get("type") if isinstance(schema, dict) else None
+    return f"{name}=TEXT" if type_name in ("string", None) else f"{name}:={str(type_name).upper()}"
 
 
 def gate_answer(gate: v1.Gate) -> str:

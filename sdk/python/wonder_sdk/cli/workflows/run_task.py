@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 
-from wonder_sdk import WonderError, sync, v1
+from wonder_sdk import UnavailableError, WonderError, sync, v1
 from wonder_sdk.cli.shared import connection
 from wonder_sdk.cli.shared.terminal import Terminal
 from wonder_sdk.cli.workflows.run_lines import WAITS_FOR_WORKER, flat
@@ -25,8 +25,10 @@ def is_task(client: sync.Client, reference: str) -> bool:
     """Return True if the reference leads to a task."""
     try:
         found = client.library.get_definition(v1.GetDefinitionRequest(definition_id=reference))
-    except WonderError:
-        return False  # The caller reports the earlier error.
+    except WonderError as problem:
+        if isinstance(problem, UnavailableError) and problem.not_connected:
+            raise
+        return False  # The start of a run reports what is wrong.
     return found.definition is not None and found.definition.task is not None
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 from datetime import UTC, datetime
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from wonder_sdk.cli.shared import connection, json_input, listing
+from wonder_sdk.cli.shared.parser import add_examples
 from wonder_sdk.cli.shared.terminal import Terminal
 from wonder_sdk.json_types import JsonValue
 
@@ -40,28 +42,47 @@ examples:
 To start or watch a run, use wonder run.
 """
 
+_FORK_EXAMPLES = """\
+examples:
+  wonder runs fork run_01J9... --before 4
+      Start a new run before the 4th node execution. `wonder runs show` lists the executions in their order.
+  wonder runs fork run_01J9... --before 1 --input '{"version": "1.3"}'
+      Start from the beginning with another input.
+  wonder runs fork run_01J9... --after 17 --state '{"tries": 0}' --revision 3
+      Start after event 17 with another state, in revision 3 of the workflow.
+"""
+
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = subparsers.add_parser(
         "runs",
         help="List runs; show, cancel, signal, fork or replay one.",
-        description="List the newest runs that clients started, or use a verb on one. Runs of hooks, tools "
-        "and parent runs are omitted, unless --all, --conversation or --parent is set.",
+        description="List the newest runs that clients started, or use a verb on one. The list omits runs "
+        "that hooks, tools or other runs started, unless --all, --conversation or --parent is set.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--workflow", default="", metavar="NAME", help="Filter by workflow or revision.")
+    parser.add_argument(
+        "--workflow",
+        default="",
+        metavar="NAME",
+        help="Show only runs of this workflow, or with @REVISION of that revision.",
+    )
     parser.add_argument(
         "--status",
         action="append",
         choices=_STATUSES,
         default=[],
-        help="Filter by status; repeatable.",
+        help="Show only runs with this status; repeatable.",
     )
-    parser.add_argument("--project", default="", metavar="NAME", help="Filter by project.")
-    parser.add_argument("--conversation", default="", metavar="ID", help="Filter by conversation.")
-    parser.add_argument("--parent", default="", metavar="RUN", help="Filter by parent run.")
-    parser.add_argument("--all", action="store_true", help="Include runs of hooks, tools and parent runs.")
+    parser.add_argument("--project", default="", metavar="NAME", help="Show only runs in this project.")
+    parser.add_argument(
+        "--conversation", default="", metavar="ID", help="Show only runs of this conversation's turns."
+    )
+    parser.add_argument("--parent", default="", metavar="RUN", help="Show only runs that this run started.")
+    parser.add_argument(
+        "--all", action="store_true", help="Include runs that hooks, tools or other runs started."
+    )
     parser.add_argument(
         "-n",
         "--limit",
@@ -71,8 +92,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="Limit the number (default: 20; 0: all).",
     )
     _add_json(parser, "Print complete runs, one JSON object per line.")
-    connection.add_flags(parser)
-    parser.set_defaults(run=connection.connected(run_list))
+    connection.connect(parser, run_list)
     _register_verbs(parser)
 
 
@@ -81,20 +101,25 @@ def _register_verbs(parser: argparse.ArgumentParser) -> None:
     show = _verb(verbs, "show", "Show a run's status and nodes.", run_show)
     _add_json(show, "Print the complete run as JSON.")
     cancel = _verb(verbs, "cancel", "Cancel a run with all its pending work.", run_cancel)
-    cancel.add_argument("--reason", default="", metavar="TEXT", help="Set the reason stored with the run.")
+    cancel.add_argument("--reason", default="", metavar="TEXT", help="Store this reason with the run.")
     signal = _verb(verbs, "signal", "Send a signal to a run.", run_signal)
     signal.add_argument("name", metavar="NAME", help="Name of the signal.")
-    signal.add_argument("-p", "--payload", metavar="JSON", help="Set the payload: JSON, @FILE or -.")
-    signal.add_argument("--user", default="", help="Set the sender.")
+    signal.add_argument(
+        "-p", "--payload", metavar="JSON", help="Send this value with the signal: JSON, @FILE or -."
+    )
+    signal.add_argument("--user", default="", metavar="NAME", help="Record this user as the sender.")
     fork = _verb(verbs, "fork", "Start a new run from a point in a run.", run_fork)
+    fork.epilog, fork.formatter_class = _FORK_EXAMPLES, argparse.RawDescriptionHelpFormatter
     point = fork.add_mutually_exclusive_group(required=True)
     point.add_argument(
         "--before",
         type=connection.count,
         metavar="N",
-        help="Set the point before the N-th node execution, which runs again.",
+        help="Start before the N-th node execution, which runs again.",
     )
-    point.add_argument("--after", type=connection.count, metavar="SEQ", help="Set the point after event SEQ.")
+    point.add_argument(
+        "--after", type=connection.count, metavar="SEQ", help="Start after the event with sequence SEQ."
+    )
     fork.add_argument("-i", "--input", metavar="JSON", help="Replace the input: JSON, @FILE or -.")
     fork.add_argument("--state", metavar="JSON", help="Replace the state at that point.")
     fork.add_argument(
@@ -102,9 +127,10 @@ def _register_verbs(parser: argparse.ArgumentParser) -> None:
         type=connection.count,
         default=0,
         metavar="N",
-        help="Set the workflow's revision (default: that of the run).",
+        help="Use this revision of the workflow (default: that of the run).",
     )
     _verb(verbs, "replay", "Replay a run's journal and compare the decisions.", run_replay)
+    add_examples(verbs, _EXAMPLES)
 
 
 def run_list(arguments: argparse.Namespace, client: sync.Client) -> int:
@@ -121,20 +147,34 @@ def run_list(arguments: argparse.Namespace, client: sync.Client) -> int:
     )
     terminal = Terminal()
     runs = list(islice(found, arguments.limit or None))
+    if not runs:
+        _check_filters(client, arguments)
     if arguments.json:
         for run in runs:
             terminal.line(connection.as_json(run))
     else:
-        listing.show(terminal, map(_row, runs))
-        if len(runs) == arguments.limit and terminal.is_interactive:
+        listing.show(terminal, map(_row, runs), nothing="no matching runs")
+        if runs and len(runs) == arguments.limit and terminal.is_interactive:
             terminal.note(f"the newest {arguments.limit}; --limit shows more")
     return 0
 
 
+def _check_filters(client: sync.Client, arguments: argparse.Namespace) -> None:
+    """Raise NotFoundError if a filter names what does not exist; ListRuns answers with an empty list."""
+    from wonder_sdk import v1
+
+    if arguments.conversation:
+        request = v1.GetConversationRequest(conversation_id=arguments.conversation)
+        client.conversations.get_conversation(request)
+    if arguments.parent:
+        client.get_run(arguments.parent)
+
+
 def run_show(arguments: argparse.Namespace, client: sync.Client) -> int:
-    """Print the run's nodes, then its input, state and output."""
+    """Print the run's nodes and gates, then its input, state and output."""
+    from wonder_sdk import v1
     from wonder_sdk.cli.workflows.run_graph import nodes_of, signals, workflow_of
-    from wonder_sdk.cli.workflows.run_lines import gate_command, gate_question, outcome_line
+    from wonder_sdk.cli.workflows.run_lines import gate_answer, gate_command, gate_question, outcome_line
     from wonder_sdk.cli.workflows.run_table import row_line
     from wonder_sdk.cli.workflows.run_view import RunView
     from wonder_sdk.methods.runs import ENDED
@@ -153,6 +193,9 @@ def run_show(arguments: argparse.Namespace, client: sync.Client) -> int:
     for gate in view.gates.values():
         terminal.line(f"  ? {gate.node_id}: {gate_question(gate)}", "yellow")
         terminal.line(f"      {gate_command(gate)}")
+    for gate in client.list_gates(run=run.id, statuses=[each for each in v1.GateStatus if each]):
+        if gate.status is not v1.GateStatus.PENDING:
+            terminal.line(f"  ? {gate.node_id}: {gate_answer(gate)}", "dim")
     for name, value in (("input", run.input), ("state", run.state), ("output", run.output)):
         if value is not None and value.fields:
             terminal.line(f"{name:<7} {_json(from_struct(value))}")
@@ -256,17 +299,11 @@ def run_replay(arguments: argparse.Namespace, client: sync.Client) -> int:
     return 1
 
 
-def _verb(
-    verbs: argparse._SubParsersAction[argparse.ArgumentParser],
-    name: str,
-    text: str,
-    command: connection.Command,
-) -> argparse.ArgumentParser:
-    verb = verbs.add_parser(name, help=text, description=text)
+def _add_run(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("run_id", metavar="RUN", help="Id of the run.")
-    connection.add_flags(verb, inherited=True)
-    verb.set_defaults(run=connection.connected(command))
-    return verb
+
+
+_verb = partial(connection.add_verb, arguments=_add_run, inherited=True)
 
 
 def _add_json(parser: argparse.ArgumentParser, text: str) -> None:
@@ -277,13 +314,15 @@ def _row(run: v1.Run) -> tuple[str, ...]:
     from wonder_sdk.cli.workflows.run_view import duration, seconds
 
     took = duration(seconds(run.create_time, run.complete_time)) if run.complete_time else ""
-    error_text = f"  {run.error.message}" if run.error else ""
+    error_text = run.error.message if run.error else ""
+    # Messages about a node begin with the workflow's name.
+    workflow = error_text if error_text.startswith(run.workflow) else f"{run.workflow}  {error_text}".rstrip()
     return (
         run.id,
         run.status.name.lower() if run.status.name else "",
         listing.local(run.create_time),
         took,
-        (run.workflow + error_text),
+        workflow,
     )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wonder_sdk.cli.shared import connection
+from wonder_sdk.cli.shared.parser import add_examples
 
 if TYPE_CHECKING:
     from wonder_sdk import sync, v1
@@ -48,11 +49,15 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "source", metavar="NAME|FILE", help="Workflow (library/name or id), .yaml file or folder."
     )
     draw.add_argument(
-        "--format", choices=("text", "mermaid"), default="text", help="Set the output format (default: text)."
+        "--format",
+        choices=("text", "mermaid"),
+        default="text",
+        help="Draw as text, or as source for Mermaid (default: text).",
     )
-    draw.add_argument("--only", metavar="NAME", help="Filter by workflow name.")
+    draw.add_argument("--only", metavar="NAME", help="Draw only the workflow with this name.")
     connection.add_flags(draw)
     draw.set_defaults(run=_run_draw)
+    add_examples(verbs, _EXAMPLES)
 
 
 def _run_draw(arguments: argparse.Namespace) -> int:
