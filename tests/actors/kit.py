@@ -4,33 +4,42 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import pytest
 
 from tests.core.conversation.conversation_kit import ASSEMBLED, NOW, new_conversation, send
 from wonder_server.actors.directory import Directory
+from wonder_server.actors.dispatch.partial_texts import PartialTexts
 from wonder_server.actors.runs.replay import replay
-from wonder_server.actors.runtime.actor import Outcome
+from wonder_server.actors.runtime.actor import Actor, Batch, Outcome
 from wonder_server.actors.runtime.limits import LoopLimits
 from wonder_server.actors.runtime.loop import LoopPorts
-from wonder_server.adapters.in_memory.journal import MemoryJournal
+from wonder_server.actors.streaming.hub import StreamHub
+from wonder_server.adapters.in_memory.journal import MemoryJournal, MemoryShards
+from wonder_server.adapters.in_memory.record_store import MemoryRecordStore
+from wonder_server.adapters.placement.local import LocalPlacement
+from wonder_server.core import ids
 from wonder_server.core.actor.commands import CallModel, Command, RunTask, RunWorkflow
 from wonder_server.core.actor.planner import Planner
 from wonder_server.core.conversation.model.state import ConversationState
 from wonder_server.core.conversation.planner import CONVERSATION
-from wonder_server.core.coordinator.inputs import Start
+from wonder_server.core.coordinator.model.inputs import Start
 from wonder_server.core.coordinator.planner import RUN
 from wonder_server.core.errors import Reason, WonderError, error
-from wonder_server.core.idempotency import Request
+from wonder_server.core.idempotency import IdempotencyKey, Origin
+from wonder_server.core.identity import ANONYMOUS, Principal, PrincipalKind
 from wonder_server.core.json_types import JsonValue
 from wonder_server.ports.journal import Commit, Event, Journal, Loaded
 
 SHARD = "0"
 
-LIMITS = LoopLimits(idle_actors=100, time_slice_s=60.0, reload_after_s=0.0)
-"""Slices that do not end by time, since a test must not depend on the load of the machine; no pause before a
-reload."""
+LIMITS = LoopLimits(idle_actors=100, time_slice_s=60.0, reload_after_s=0.0, flush_after_s=3600.0)
+"""Slices that do not end and volatile commits that are not written by time, since a test must not depend on
+the load of the machine; no pause before a reload."""
+
+
+EVERYWHERE = LocalPlacement(dict.fromkeys(range(ids.SHARDS), 0))
+"""A placement of all shards on this node. Its epoch is that of a store whose epochs were never raised."""
 
 
 def nth_conversation_id(number: int) -> str:
@@ -77,8 +86,10 @@ class TestJournal(MemoryJournal):
 
     __test__ = False
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(
+        self, planners: Sequence[Planner] = (CONVERSATION, RUN), store: MemoryRecordStore | None = None
+    ) -> None:
+        super().__init__(planners, store)
         self.transactions: list[list[Commit]] = []
         """The transactions so far, each with its commits."""
         self.loads = 0
@@ -131,11 +142,22 @@ class TestJournal(MemoryJournal):
         except Exception as failure:
             future.set_exception(failure)
 
-    async def load(self, actor_id: str, planner: Planner) -> Loaded | None:
+    async def load(self, actor_id: str) -> Loaded | None:
         self.loads += 1
         if self.loads_fail:
             raise error(Reason.STORAGE_UNAVAILABLE, "The disk is away.", transient=True)
-        return await super().load(actor_id, planner)
+        return await super().load(actor_id)
+
+
+class NoHome:
+    """A loop that does nothing."""
+
+    def work(self, actor: Actor) -> None: ...
+
+    def submit_if_due(self, actor: Actor) -> None: ...
+
+    def on_flush_due(self, actor: Actor, batch: Batch) -> bool:
+        return True
 
 
 async def run_ready_tasks() -> None:
@@ -155,12 +177,14 @@ class Stage:
         conversation: Planner = CONVERSATION,
         run: Planner = RUN,
     ) -> None:
-        self.journal = journal or TestJournal()
+        self.journal = journal or TestJournal((conversation, run))
         self.clock = FakeClock()
         self.commands: list[Command] = []
         self.events: list[Event] = []
-        self.directory = Directory()
-        self.loop = self.directory.start_loop(
+        self.streams = StreamHub(1000, 1_000_000)
+        self.directory = Directory(self.streams, MemoryShards(self.journal))
+        self.partial_texts = PartialTexts(self.streams)
+        self.loop = self.directory.start_loops(
             (conversation, run),
             LoopPorts(
                 journal_of=self._journal_of,
@@ -168,9 +192,12 @@ class Stage:
                 dispatch=self._dispatch,
                 publish=self._publish,
                 on_result=self._on_result,
-                timer_input=self._timer_input,
+                complete_input=self.partial_texts.complete_input,
+                on_planned=self._on_planned,
+                on_discarded=self.streams.release_text,
             ),
             limits,
+            EVERYWHERE,
         )
 
     def _journal_of(self, actor_id: str) -> Journal:
@@ -182,17 +209,25 @@ class Stage:
     def _on_result(self, operation_id: str) -> None:
         """Do nothing; a stage with handlers releases their quota."""
 
-    def _timer_input(self, operation_id: str, event: object) -> Any:
-        return event
+    def _on_planned(self, actor_id: str, _state: object, event: object, decisions: Sequence[object]) -> None:
+        self.partial_texts.hold_ended(actor_id, decisions)
 
     def _publish(self, actor_id: str, events: list[Event]) -> None:
         assert all(event.actor_id == actor_id for event in events)
         self.events.extend(events)
+        self.streams.publish(actor_id, events)
 
     def ask_in_background(
-        self, event: object, request: Request | None = None, actor: str = CONVERSATION_ID
+        self,
+        event: object,
+        request: IdempotencyKey | None = None,
+        actor: str = CONVERSATION_ID,
+        *,
+        caller: str = "",
+        fresh: bool = False,
     ) -> asyncio.Task[Outcome]:
-        return asyncio.get_running_loop().create_task(self.loop.ask(actor, event, request))
+        asking = self.loop.ask(actor, event, request, caller=caller, fresh=fresh)
+        return asyncio.get_running_loop().create_task(asking)
 
     async def open(self, actor: str = CONVERSATION_ID) -> None:
         await self.loop.ask(actor, new_conversation(actor))
@@ -214,7 +249,7 @@ class Stage:
     def model_calls(self) -> list[CallModel]:
         return [command for command in self.commands if isinstance(command, CallModel)]
 
-    def start(self, command: RunWorkflow) -> None:
+    def start(self, command: RunWorkflow, *, fresh: bool = False) -> None:
         """Start the run of a command, as its handler does."""
         self.loop.tell(
             command.run_id,
@@ -226,6 +261,7 @@ class Stage:
                 parent=command.parent,
                 volatile=command.volatile,
             ),
+            fresh=fresh,
         )
 
     def sequences(self, actor: str = CONVERSATION_ID) -> list[int]:
@@ -256,6 +292,12 @@ async def wait_for_assembly(stage: Stage, **fields: object) -> str:
 
 async def assert_replays(stage: Stage, actor: str = CONVERSATION_ID) -> None:
     planner = RUN if actor.startswith("run_") else CONVERSATION
-    result = replay(planner, await stage.journal.entries(actor, planner, 0, 1000))
+    result = replay(planner, await stage.journal.entries(actor, 0, 1000))
     assert result.difference is None
     assert result.steps
+
+
+def origin(request_id: str = "", name: str = "") -> Origin:
+    """Return the origin of a request: of the token ``name``, or of an anonymous caller."""
+    principal = Principal(kind=PrincipalKind.TOKEN, subject=name) if name else ANONYMOUS
+    return Origin(principal, request_id)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from tests.actors.kit import LIMITS, FakeClock, run_ready_tasks
+from tests.actors.kit import EVERYWHERE, LIMITS, FakeClock, origin, run_ready_tasks
 from tests.conformance.ports.journal_subjects import Shards, opened
 from tests.core.conversation.conversation_kit import task, workflow
 from tests.core.coordinator.flows import workflow as flow
@@ -22,7 +22,7 @@ from wonder_server.actors.runtime.loop import LoopPorts
 from wonder_server.actors.streaming.hub import StreamHub
 from wonder_server.core.actor.commands import Command, RunTask, RunWorkflow, Scope, Stop
 from wonder_server.core.conversation.planner import CONVERSATION
-from wonder_server.core.coordinator.inputs import Start
+from wonder_server.core.coordinator.model.inputs import Start
 from wonder_server.core.coordinator.planner import RUN
 from wonder_server.core.definitions.references import parse_reference
 from wonder_server.core.definitions.specs import Pin, PinnedWorkflow
@@ -89,11 +89,13 @@ class RunStage:
         self.cancelled: list[str] = []
         self.instant_output: JsonValue = None
         """A function from a command to its output, for tasks that end at once; None for tasks that wait."""
+        self.on_failpoint: dict[str, Callable[[], None]] = {}
+        """Called when the work reaches a failpoint of this name."""
         self.handlers: Handlers | None = None
         """Handlers that execute the commands; None leaves them to the test."""
         self.quota = DescendantQuota()
-        self.directory = Directory()
-        self.loop = self.directory.start_loop(
+        self.directory = Directory(self.streams, shards)
+        self.loop = self.directory.start_loops(
             (CONVERSATION, RUN),
             LoopPorts(
                 journal_of=shards.of,
@@ -101,17 +103,22 @@ class RunStage:
                 dispatch=self._dispatch,
                 publish=self.streams.publish,
                 on_result=self.quota.release,
+                failpoints=self,
             ),
             limits,
+            EVERYWHERE,
         )
         self.access = ActorAccess(
             directory=self.directory,
             journals=shards,
             records=shards,
-            streams=self.streams,
             clock=self.clock,
         )
         self.runs = Runs(access=self.access, workflows=self.workflows)
+
+    def reach(self, point: str, subject: str = "") -> None:
+        if act := self.on_failpoint.get(point):
+            act()
 
     def _dispatch(self, actor_id: str, command: Command) -> None:
         if self.handlers is not None:
@@ -134,6 +141,7 @@ class RunStage:
                         parent=command.parent,
                         volatile=command.volatile,
                     ),
+                    fresh=command.fresh,
                 )
             case Stop():
                 self.cancelled.append(command.operation_id)
@@ -144,7 +152,7 @@ class RunStage:
         fields.setdefault("scope", Scope(project_id="proj_default"))
         wait_ms = fields.pop("wait_ms", 0)
         start_request = StartRunRequest(workflow=workflow, **fields)
-        return await self.runs.start(start_request, request_id, wait_ms=wait_ms)
+        return await self.runs.start(start_request, origin(request_id), wait_ms=wait_ms)
 
     async def task(self, node_id: str, run_id: str = "") -> tuple[str, RunTask]:
         """Remove and return the oldest waiting task of this node."""

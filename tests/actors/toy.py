@@ -28,8 +28,13 @@ Step = tuple[object, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToyRun:
+    """A run. ``scope``, ``workflow_id`` and ``workflow_ref`` fill filter columns of the table ``runs``."""
+
     id: str
     steps: tuple[Step, ...]
+    scope: Scope = Scope()  # noqa: RUF009
+    workflow_id: str = ""
+    workflow_ref: str = ""
     parent: Parent | None = None
     volatile: bool = False
     output: JsonDict = field(default_factory=dict)
@@ -205,7 +210,7 @@ def commands(state: ToyState, decision: object) -> Iterator[Command]:
         if kind == "child":
             yield RunWorkflow(
                 operation_id=op.id,
-                run_id=f"run_{name}",
+                run_id=f"run_{name}0",
                 workflow=None,  # type: ignore[arg-type]
                 input={"steps": rest[0]},
                 scope=scope,
@@ -251,11 +256,12 @@ TOY = Planner(
     apply=apply,
     record=record,
     commands=commands,
+    commanding=frozenset({RunStarted, Dispatched, Finished, Ended, Noted, Refused, Repeated}),
     rejection=lambda decided: next((each.fault for each in decided if isinstance(each, Refused)), None),
     must_commit=must_commit,
     pending=lambda state: list(state.ops),
     size_bytes=lambda state: 0,
-    answer=lambda decided: {},
+    answer=lambda state, decided: {},
     succeeded=lambda operation_id, output, run_id: OperationSucceeded(operation_id=operation_id,
     output=output),
     failed=lambda operation_id, fault, run_id: OperationFailed(operation_id=operation_id, fault=fault),

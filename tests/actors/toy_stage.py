@@ -15,7 +15,7 @@ from wonder_server.core.actor.commands import Command, RunTask, RunWorkflow, Sto
 from wonder_server.core.actor.planner import Planner
 from wonder_server.core.json_types import JsonValue
 
-RUN = "run_a"
+RUN = "run_a0"
 
 
 class ToyStage(Stage):
@@ -43,12 +43,9 @@ class ToyStage(Stage):
     def _dispatch(self, actor_id: str, command: Command) -> None:
         super()._dispatch(actor_id, command)
         if isinstance(command, RunWorkflow):
-            if command.fresh:
-                self.loop.register_new(command.run_id)
             steps, parent = command.input["steps"], command.parent
-            self.loop.tell(
-                command.run_id, StartRun(run_id=command.run_id, steps=steps, parent=parent, volatile=True)
-            )
+            start = StartRun(run_id=command.run_id, steps=steps, parent=parent, volatile=True)
+            self.loop.tell(command.run_id, start, fresh=command.fresh)
         elif isinstance(command, RunTask):
             self.effects[command.scope.key] += 1
             self.waiting[command.input["name"]] = actor_id, command.operation_id
@@ -61,9 +58,9 @@ class ToyStage(Stage):
         """Report the output of a waiting task."""
         self.loop.report_success(*self.waiting.pop(name), output)
 
-    def begin(self, *steps: Step, run_id: str = RUN) -> asyncio.Task[Outcome]:
-        self.loop.register_new(run_id)
-        return self.ask_in_background(StartRun(run_id=run_id, steps=steps), actor=run_id)
+    def begin(self, *steps: Step, run_id: str = RUN, caller: str = "") -> asyncio.Task[Outcome]:
+        start = StartRun(run_id=run_id, steps=steps)
+        return self.ask_in_background(start, actor=run_id, caller=caller, fresh=True)
 
     def committed_run(self, run_id: str = RUN) -> ToyRun | None:
         written = self.journal.actors.get(run_id)
@@ -71,7 +68,7 @@ class ToyStage(Stage):
         return None if put is None else put.value
 
     async def assert_replays(self, run_id: str = RUN) -> None:
-        result = replay(TOY, await self.journal.entries(run_id, TOY, 0, 1000))
+        result = replay(TOY, await self.journal.entries(run_id, 0, 1000))
         assert result.difference is None
         assert result.steps
 

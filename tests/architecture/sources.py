@@ -6,6 +6,7 @@ The tests look at statements alone where they can: a tenth of the nodes of a syn
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -93,9 +94,33 @@ def _parameters(arguments: ast.arguments) -> int:
     return len(named) - (named[:1] in (["self"], ["cls"]))
 
 
+_OPENING = re.compile(r"(?P<inside> {4})?(?P<word>async def|def|class|@)")
+
+
+def longest_section(path: Path) -> int:
+    """Return the most lines between the starts of two functions, or of two methods of a class.
+
+    No function of the module is longer. This takes a tenth of the time of `outline`.
+    """
+    longest, start, in_class = 0, 0, False
+    for number, line in enumerate([*text(path).splitlines(), "def"]):
+        found = _OPENING.match(line)
+        if found and (in_class or not found["inside"]):
+            longest, start = max(longest, number - start), number
+            if not found["inside"] and found["word"] != "@":
+                in_class = found["word"] == "class"
+    return longest
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    """Return the syntax tree of a module, which stays in memory: use `outline` where it says enough."""
+    return ast.parse(text(path))
+
+
 def calls(path: Path) -> Iterator[tuple[str, ast.Call]]:
     """Yield the calls of a module, each with the last part of the called name."""
-    for node in ast.walk(ast.parse(text(path))):
+    for node in ast.walk(tree(path)):
         if isinstance(node, ast.Call):
             match node.func:
                 case ast.Name(id=name) | ast.Attribute(attr=name):
@@ -106,7 +131,12 @@ def _statements(parent: ast.AST, at_start: bool) -> Iterator[tuple[ast.AST, bool
     for part in ("body", "orelse", "handlers", "finalbody", "cases"):
         for node in getattr(parent, part, ()):
             yield node, at_start
-            inside = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or (
-                isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
-            )
+            inside = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or _is_for_types(node)
             yield from _statements(node, at_start and not inside)
+
+
+def _is_for_types(node: ast.AST) -> bool:
+    match node:
+        case ast.If(test=ast.Name(id="TYPE_CHECKING") | ast.Attribute(attr="TYPE_CHECKING")):
+            return True
+    return False

@@ -19,6 +19,7 @@ from wonder.v1 import (
     definition_pb2,
     errors_pb2,
     executor_service_pb2,
+    file_service_pb2,
     library_service_pb2,
     memory_service_pb2,
 )
@@ -26,7 +27,7 @@ from wonder_sdk._proto import stubs
 from wonder_sdk.definitions import documents
 from wonder_server.core.definitions import specs
 from wonder_server.core.errors import Reason
-from wonder_server.rpc.server.status import STATUS
+from wonder_server.rpc.server.error_codes import STATUS
 
 PROTO = ROOT / "proto/wonder/v1"
 
@@ -34,12 +35,15 @@ RPCS = {
     "ConversationService": """CreateConversation GetConversation ListConversations UpdateConversation
         DeleteConversation CompleteConversation ReopenConversation ResetConversation AddParticipant
         RemoveParticipant Converse SendMessage Subscribe CallAgent CancelTurn GetTurn ListTurns ListMessages
-        ListMoves ListEvents ReadMessage PreviewContext DiffBranch MergeBranch""",
+        SearchMessages ListMoves ListEvents ListDecisions ReadMessage PreviewContext DiffBranch
+        MergeBranch""",
     "CoordinatorService": """StartRun GetRun ListRuns CancelRun SignalRun WatchRun ListGates ResolveGate
         ReplayRun ForkRun""",
     "ExecutorService": "ExecuteTask StreamTask ListActionKinds Work",
     "MemoryService": """WriteMemory BatchWriteMemories GetMemory UpdateMemory DeleteMemory ListMemories
-        SearchMemories SupersedeMemory""",
+        SearchMemories SupersedeMemory GetMemoryBlock ListMemoryBlocks SetMemoryBlock DeleteMemoryBlock
+        ListMemoryBlockChanges""",
+    "FileService": "UploadFile GetFile ListFiles DeleteFile",
     "LibraryService": """CreateLibrary GetLibrary ListLibraries DeleteLibrary PutDefinition GetDefinition
         ListDefinitions ListRevisions DeleteDefinition ApplyDefinitions ExportDefinitions CreateAgent GetAgent
         ListAgents UpdateAgent DeleteAgent CreateProject GetProject ListProjects UpdateProject DeleteProject
@@ -51,6 +55,7 @@ SERVICES: dict[str, ServiceDescriptor] = {
         conversation_service_pb2,
         coordinator_service_pb2,
         executor_service_pb2,
+        file_service_pb2,
         library_service_pb2,
         memory_service_pb2,
     )

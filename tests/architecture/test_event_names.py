@@ -20,14 +20,14 @@ CORE = ROOT / "server" / "wonder_server" / "core"
 ROW = re.compile(r"^\| `([a-z_.]+)` \| (●?) ?\| `(\w+)` \|", re.M)
 FORM = re.compile(r"[a-z]+(_[a-z]+)*\.([a-z]+(ed|en)|left|reset)")
 
-SPECIFIED = {
+FIXED = {
     *("conversation_started", "conversation_turn", "conversation_ended"),
     *("workflow_started", "workflow_completed", "workflow_failed"),
     *("agent_call_started", "agent_call_completed"),
     *("turn.completed", "turn.failed", "tool.failed"),
     *("context_assembly.failed", "memory_extraction.failed"),
 }
-"""Names that the specification gives."""
+"""Names that never change; some do not have the form of the others."""
 
 STREAMS = [
     pytest.param(
@@ -72,16 +72,16 @@ def test_the_contract_and_the_page_give_each_event_the_same_name(
 
 
 @every_stream
-def test_a_name_is_specified_or_a_resource_and_a_past_participle(
+def test_a_name_is_fixed_or_a_resource_and_a_past_participle(
     heading: str, message: Descriptor, file: str, planner: Planner
 ) -> None:
     for name, mark, _ in rows(heading):
-        assert bool(mark) == (name in SPECIFIED), name
+        assert bool(mark) == (name in FIXED), name
         assert mark or FORM.fullmatch(name), name
 
 
-def test_every_specified_name_is_an_event_of_conversations() -> None:
-    assert {name for name, _, _ in rows("Conversations")} >= SPECIFIED
+def test_every_fixed_name_is_an_event_of_conversations() -> None:
+    assert {name for name, _, _ in rows("Conversations")} >= FIXED
 
 
 def test_planners_emit_names_of_the_page_only() -> None:

@@ -14,7 +14,7 @@ def rows() -> list[tuple[str, str, str, str]]:
     return ROW.findall((ROOT / "docs" / "features.md").read_text(encoding="utf-8"))
 
 
-def test_every_feature_of_the_specification_has_one_row() -> None:
+def test_every_feature_has_one_row() -> None:
     ids = [row[0] for row in rows()]
     assert ids == [f"{letter}{number}" for letter, most in COUNTS.items() for number in range(1, most + 1)]
 

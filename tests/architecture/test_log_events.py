@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from tests.architecture.sources import ROOT, SERVER, calls, files, text
+from tests.architecture.sources import ROOT, SERVER, calls, files, text, tree
 
 PAGE = ROOT / "docs" / "operating.md"
 EVENT = re.compile(r"[a-z]+(_[a-z]+)*\Z")
@@ -37,7 +37,7 @@ def logged(tree: ast.AST) -> Iterator[ast.expr]:
 @cache
 def loggers() -> dict[Path, ast.Module]:
     """Return the modules that have a logger."""
-    return {path: ast.parse(text(path)) for path in files(SERVER) if "logger(" in text(path)}
+    return {path: tree(path) for path in files(SERVER) if "logger(" in text(path)}
 
 
 def writers(tree: ast.Module) -> dict[str, int]:
@@ -61,10 +61,10 @@ def events() -> frozenset[str]:
     """Return every literal event, passed to a logger or to a function that passes it on."""
     found: set[str] = set()
     public: dict[str, int] = {}
-    for path, tree in loggers().items():
-        passing = writers(tree)
+    for path, module in loggers().items():
+        passing = writers(module)
         public |= {name: position for name, position in passing.items() if not name.startswith("_")}
-        found |= literals(logged(tree))
+        found |= literals(logged(module))
         found |= literals(call.args[passing[name]] for name, call in calls(path) if name in passing)
     users = [path for path in files(SERVER) if any(f"{name}(" in text(path) for name in public)]
     for path in users:
@@ -84,8 +84,8 @@ def test_the_server_logs_events_directly_and_through_functions() -> None:
 
 
 def test_an_event_is_a_literal_or_a_parameter() -> None:
-    for path, tree in loggers().items():
-        for event in logged(tree):
+    for path, module in loggers().items():
+        for event in logged(module):
             assert isinstance(event, ast.Constant | ast.Name), f"{path}:{event.lineno}: {ast.unparse(event)}"
 
 

@@ -76,6 +76,31 @@ def checked(folder: Path, *, objects_elsewhere: bool = False) -> Report:
     return check_folder(folder, lambda _step: None, objects_elsewhere=objects_elsewhere)
 
 
+async def test_records_around_a_damaged_page_are_checked(tmp_path: Path) -> None:
+    async with opened("sqlite", tmp_path, count=1) as shards:
+        events = tuple(emitted(number) for number in range(1, 901))
+        await shards.of(CONVERSATION_ID).commit(
+            [commit(CONVERSATION_ID, put_conversation(conversation(0)), message(1), events=events)]
+        )
+    shard = tmp_path / "shards" / "00.db"
+    whole = check_shard(shard)
+    assert whole.problems == []
+    with closing(sqlite3.connect(shard)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        [page_size] = connection.execute("PRAGMA page_size").fetchone()
+        connection.execute("PRAGMA journal_mode = DELETE")
+    content = bytearray(shard.read_bytes())
+    leaves = [at for at in range(0, len(content), page_size) if content[at] == 13]
+    page = leaves[len(leaves) // 2]
+    for at in range(page, page + 40):
+        content[at] ^= 255
+    shard.write_bytes(content)
+    found = check_shard(shard)
+    assert found.records > whole.records * 9 // 10
+    assert any("a damaged page may hide further records" in line for line in found.problems)
+    assert not any("does not exist" in line for line in found.problems)
+
+
 async def test_a_whole_folder_has_no_problems(folder: Path) -> None:
     report = checked(folder)
     assert report.problems == []

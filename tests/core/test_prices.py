@@ -25,6 +25,18 @@ TABLE = {
         "input_cost_per_token": 1.25e-06,
         "output_cost_per_token": 1e-05,
     },
+    "caching": {
+        "litellm_provider": "anthropic",
+        "mode": "chat",
+        "input_cost_per_token": 3e-06,
+        "output_cost_per_token": 1.5e-05,
+        "cache_read_input_token_cost": 3e-07,
+        "cache_creation_input_token_cost": 3.75e-06,
+        "input_cost_per_token_above_200k_tokens": 6e-06,
+        "output_cost_per_token_above_200k_tokens": 2.25e-05,
+        "cache_creation_input_token_cost_above_200k_tokens": 7.5e-06,
+        "output_cost_per_reasoning_token": 2e-05,
+    },
     "half": {
         "litellm_provider": "openai",
         "mode": "chat",
@@ -47,6 +59,24 @@ def test_the_cost_of_a_call_is_the_cost_of_its_tokens() -> None:
     assert cost("openai", "small", input_tokens=1000, output_tokens=0, cached_input_tokens=1000) == 75
     # An invalid count of a provider does not reduce the cost.
     assert cost("openai", "small", input_tokens=10, output_tokens=0, cached_input_tokens=99) == 1
+
+
+def test_cached_and_written_input_and_reasoning_have_their_own_prices() -> None:
+    parts = {"cached_input_tokens": 1000, "cache_write_input_tokens": 2000, "reasoning_tokens": 40}
+    found = cost("anthropic", "caching", input_tokens=10_000, output_tokens=100, **parts)
+    assert found == 7000 * 3 + 300 + 7500 + 60 * 15 + 40 * 20
+    # Where the table has no price of its own, a part costs what the whole does.
+    found = cost(
+        "openai", "small", input_tokens=1000, output_tokens=100, **{**parts, "cached_input_tokens": 0}
+    )
+    assert found == 750 + 450
+    long = {"cached_input_tokens": 0, "cache_write_input_tokens": 300_000, "reasoning_tokens": 0}
+    assert cost("anthropic", "caching", input_tokens=300_000, output_tokens=0, **long) == 2_250_000
+
+
+def test_parts_beyond_the_whole_do_not_make_a_call_cheaper_than_free() -> None:
+    parts = {"cached_input_tokens": 7, "cache_write_input_tokens": 7, "reasoning_tokens": 99}
+    assert cost("anthropic", "caching", input_tokens=10, output_tokens=10, **parts) == 2 + 11 + 200
 
 
 def test_a_long_request_has_its_own_prices() -> None:

@@ -100,7 +100,8 @@ async def shown(client: Client, conv: str, turn_id: str) -> list[Any]:
     messages = [each for each in await client.messages(conv) if each.turn_id == turn_id]
     events = [e for e in await client.events(conv) if e.turn_id == turn_id]
     found = (await client.coordinator.GetRun(run)).run
-    return [turn, messages, await client.moves(turn_id, conv), found, events]
+    decisions = await client.decisions(conv, turn_id)
+    return [turn, messages, await client.moves(turn_id, conv), found, events, decisions]
 
 
 async def is_away(client: Client, conv: str) -> bool:

@@ -38,6 +38,6 @@ class _As:
 async def calling(server: Server, name: str) -> AsyncIterator[Client]:
     """Return a client that calls as ``name``."""
     async with server.client() as client:
-        for stub in ("conversations", "coordinator", "executor", "library", "memory"):
+        for stub in ("conversations", "coordinator", "executor", "library", "memory", "files"):
             setattr(client, stub, _As(getattr(client, stub), name))
         yield client

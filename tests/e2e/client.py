@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +20,7 @@ from wonder.v1 import (
     coordinator_service_pb2_grpc,
     event_pb2,
     executor_service_pb2_grpc,
+    file_service_pb2_grpc,
     library_service_pb2_grpc,
     memory_service_pb2_grpc,
 )
@@ -47,6 +48,8 @@ class View:
     events: list[event_pb2.Event] = field(default_factory=list)
     texts: dict[str, str] = field(default_factory=dict)
     """Streamed text by message, of those not yet in the record."""
+    parts: dict[tuple[str, str, int], str] = field(default_factory=dict)
+    """Streamed reasoning and arguments by message, kind and position of the tool call."""
     messages: dict[str, conversation.Message] = field(default_factory=dict)
     restarts: dict[str, list[int]] = field(default_factory=dict)
     words: list[Any] = field(default_factory=list)
@@ -90,7 +93,14 @@ class View:
         elif kind == "message_restarted":
             self.restarts.setdefault(item.message_id, []).append(item.attempt)
             self.texts[item.message_id] = ""
+            for key in [key for key in self.parts if key[0] == item.message_id]:
+                del self.parts[key]
             self.stale.discard(item.message_id)
+        elif kind == "delta" and item.kind:
+            key = (item.message_id, pb.DeltaKind.Name(item.kind), item.tool_call_index)
+            known = self.parts.get(key, "")
+            assert item.offset <= len(known), f"a hole before {item.offset} of {key}: {known!r}"
+            self.parts[key] = known + item.text[len(known) - item.offset :]
         elif kind == "delta":
             assert item.message_id not in self.messages, "text of a message that is complete"
             known = self.texts.get(item.message_id, "")
@@ -108,7 +118,7 @@ class View:
         if event.WhichOneof("payload") == "message_appended":
             message = event.message_appended
             streamed = self.texts.pop(message.id, None)
-            if streamed is not None and message.id not in self.stale and not message.partial:
+            if streamed is not None and message.id not in self.stale:
                 assert streamed == message.content
             assert message.id not in self.messages
             self.messages[message.id] = message
@@ -123,6 +133,7 @@ class Client:
         self.coordinator = coordinator_service_pb2_grpc.CoordinatorServiceStub(channel)
         self.executor = executor_service_pb2_grpc.ExecutorServiceStub(channel)
         self.library = library_service_pb2_grpc.LibraryServiceStub(channel)
+        self.files = file_service_pb2_grpc.FileServiceStub(channel)
         self.memory = memory_service_pb2_grpc.MemoryServiceStub(channel)
         self.health = health_pb2_grpc.HealthStub(channel)
 
@@ -142,13 +153,21 @@ class Client:
 
     @asynccontextmanager
     async def listening(
-        self, conversation_id: str, view: View | None = None, *, group_events: bool = False
+        self,
+        conversation_id: str,
+        view: View | None = None,
+        *,
+        group_events: bool = False,
+        delta_kinds: Collection[pb.DeltaKind] = (),
     ) -> AsyncIterator[Listener]:
         """Subscribe from the cursor of ``view``."""
         view = View() if view is None else view
         view.attached()
         attach = pb.ConverseAttach(
-            conversation_id=conversation_id, after_sequence=view.cursor, group_events=group_events
+            conversation_id=conversation_id,
+            after_sequence=view.cursor,
+            group_events=group_events,
+            delta_kinds=delta_kinds,
         )
         call = self.conversations.Subscribe(pb.SubscribeRequest(attach=attach))
         try:
@@ -181,6 +200,21 @@ class Client:
             found += page.events
             token = page.next_page_token
             if not token:
+                return found
+
+    async def decisions(
+        self, conversation_id: str, turn_id: str = "", *, page_size: int = 7, types: Sequence[str] = ()
+    ) -> list[pb.Decision]:
+        """Return the recorded decisions of the conversation or the turn, page by page."""
+        found: list[pb.Decision] = []
+        request = pb.ListDecisionsRequest(
+            conversation_id=conversation_id, turn_id=turn_id, page_size=page_size, types=types
+        )
+        while True:
+            page = await self.conversations.ListDecisions(request)
+            found += page.decisions
+            request.page_token = page.next_page_token
+            if not page.next_page_token:
                 return found
 
     async def moves(self, turn_id: str, conversation_id: str) -> list[conversation.Move]:

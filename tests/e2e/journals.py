@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.sqlite_journals import SqliteJournal
 from wonder_server.actors.runs.replay import replay
-from wonder_server.adapters.sqlite.shard.shard import SqliteShard
 from wonder_server.core.actor.planner import Planner
 from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.coordinator.planner import RUN
@@ -18,14 +18,13 @@ async def journals(data: Path) -> dict[str, list[Entry]]:
     """Every actor's whole journal, by its id."""
     found: dict[str, list[Entry]] = {}
     for path in sorted((data / "shards").glob("*.db")):
-        shard = await SqliteShard.open(path)
+        shard = await SqliteJournal.open(path)
         try:
             actors = await shard.database.read(
                 lambda connection: [row[0] for row in connection.execute("SELECT id FROM actors")]
             )
             for actor_id in actors:
-                planner = PLANNERS[actor_id.partition("_")[0]]
-                found[actor_id] = await shard.entries(actor_id, planner, 0, 1_000_000)
+                found[actor_id] = await shard.entries(actor_id, 0, 1_000_000)
         finally:
             await shard.close()
     return found

@@ -20,6 +20,7 @@ import atexit
 import ctypes
 import functools
 import gc
+import importlib
 import json
 import os
 import signal
@@ -77,13 +78,14 @@ def _nursery() -> socket.socket:
 
 def main() -> None:
     """Fork a process for each order until the socket closes."""
-    import aiohttp
-
     from tests.e2e import failpoints
     from wonder_server import compose, lifecycle
+    from wonder_server.compose import clients
     from wonder_server.rpc.server import server
 
-    _imported = (aiohttp, compose, failpoints, lifecycle, server)
+    _imported = (compose, failpoints, lifecycle, server)
+    for name in clients.PRELOADED:
+        importlib.import_module(name)
     gc.collect()
     gc.freeze()
     orders = socket.socket(fileno=os.dup(0))
@@ -134,16 +136,18 @@ def _serve(launch: dict[str, Any], failpoint: str) -> NoReturn:
     try:
         os.environ.clear()
         os.environ.update(launch["environment"])
-        failpoints = Failpoint(failpoint) if failpoint else NO_FAILPOINTS
-        if isinstance(failpoints, Failpoint):
+        failpoints = Failpoint(failpoint)
+        if failpoint:
             failpoints.lay()
         _set_clock(int(os.environ.pop("CLOCK_AHEAD_S", "0")))
         _set_wall_clock(os.environ.pop("WALL_CLOCK", ""))
         parser = argparse.ArgumentParser(prog="wonder")
         register(parser.add_subparsers())
         arguments = parser.parse_args(["serve", *launch["arguments"]])
-        platform = Platform(failpoints=failpoints)
+        platform = Platform(failpoints=failpoints if failpoint else NO_FAILPOINTS)
         code = arguments.run(arguments, lambda settings: open_application(settings, platform))
+        if failpoint.endswith(":0"):
+            _log("passages", count=failpoints.passages)
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 1
     except BaseException:

@@ -157,6 +157,13 @@ workflow:
     - {from_node_id: begin, to_node_id: nap, for_each: {items: state.n}}
     - {from_node_id: nap, to_node_id: meet}
     - {from_node_id: meet, to_node_id: check, condition: input.by > 100}
+---
+name: watched
+workflow:
+  nodes:
+    - {id: begin, wait: {signal: go}}
+    - {id: nap, task_id: nap, input_mapping: {value: '1'}, output_mapping: {output.value: result.value}}
+  transitions: [{from_node_id: begin, to_node_id: nap}]
 """
 
 EXPIRING = """

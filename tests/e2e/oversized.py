@@ -6,18 +6,18 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from wonder_server.adapters.sqlite.shard.shards import SqliteShards
+from tests.sqlite_journals import SqliteJournals
 from wonder_server.core.actor.changes import Emit, Put
-from wonder_server.core.actor.planner import Planner
+from wonder_server.core.conversation.model import event_payloads as events
 from wonder_server.core.conversation.model import values as said
 from wonder_server.core.conversation.output.record import put_message, put_move, put_turn
 from wonder_server.core.conversation.planner import CONVERSATION
-from wonder_server.core.coordinator import record as run_record
-from wonder_server.core.coordinator import values as run
+from wonder_server.core.coordinator.model import values as run
+from wonder_server.core.coordinator.output import record as run_record
 from wonder_server.core.coordinator.planner import RUN
 from wonder_server.core.errors import Fault, Reason
 from wonder_server.core.frozen import replace
-from wonder_server.core.ids import Minter
+from wonder_server.core.ids import Minter, shard_of
 from wonder_server.core.model import ToolCall
 from wonder_server.ports.journal import Commit
 
@@ -31,24 +31,24 @@ FAULT = Fault(reason=Reason.INTERNAL, message=LONG)
 
 async def fill(folder: Path, conv: said.Conversation, run_id: str) -> None:
     """Give a conversation and a run rows and events of every kind, as large as they come."""
-    shards = await SqliteShards.open(folder / "shards", 1, {**CONVERSATION.row_types, **RUN.row_types})
+    shards = await SqliteJournals.open(folder / "shards", 1)
     try:
-        await _commit(shards, conv.id, CONVERSATION, conv.id, _conversation(conv))
+        await _commit(shards, conv.id, conv.id, _conversation(conv))
         found = await shards.get("runs", run_id, run_id)
         assert found is not None
-        await _commit(shards, run_id, RUN, conv.id, _run(found))
+        await _commit(shards, run_id, conv.id, _run(found))
     finally:
         await shards.close()
 
 
-async def _commit(
-    shards: SqliteShards, actor_id: str, planner: Planner, root: str, changes: Iterable[Put | Emit]
-) -> None:
+async def _commit(shards: SqliteJournals, actor_id: str, root: str, changes: Iterable[Put | Emit]) -> None:
     journal = shards.of(actor_id)
-    loaded = await journal.load(actor_id, planner)
+    loaded = await journal.load(actor_id)
     assert loaded is not None
-    commit = Commit(actor_id, planner, event_head=loaded.event_head, entry_head=loaded.entry_head, root=root)
+    commit = Commit(actor_id, event_head=loaded.event_head, entry_head=loaded.entry_head, root=root)
     commit.add(changes, 2_000_000_000_000)
+    # A server has written to this folder before, and the store refuses commits of earlier epochs.
+    (commit.epoch,) = (await shards.raise_epochs([shard_of(actor_id)])).values()
     await journal.commit([commit])
 
 
@@ -100,7 +100,7 @@ def _conversation(conv: said.Conversation) -> Iterable[Put | Emit]:
         tool_name="large",
     )
     wide = replace(conv, title=LONG)
-    outcome = said.HookOutcome(run_id="run_x", workflow="a/b@1", attempts=1, duration_ms=1, fault=FAULT)
+    outcome = events.HookOutcome(run_id="run_x", workflow="a/b@1", attempts=1, duration_ms=1, fault=FAULT)
     values: dict[type, Any] = {
         said.Conversation: wide,
         said.HistoryReset: said.HistoryReset(keep_system_message=True, last_turn_ordinal=1),
@@ -111,13 +111,17 @@ def _conversation(conv: said.Conversation) -> Iterable[Put | Emit]:
         said.Move: move,
         said.Operation: operation,
         said.Invocation: large,
-        said.WorkflowRun: said.WorkflowRun(run_id="run_x", workflow="w", operation_id="op", fault=FAULT),
-        said.AgentCall: said.AgentCall(agent_id="agt_x", mode="delegate", operation_id="op", fault=FAULT),
-        said.Limit: said.Limit(fault=FAULT, enforced=True),
-        said.ContextReduction: said.ContextReduction(
+        events.WorkflowRun: events.WorkflowRun(run_id="run_x", workflow="w", operation_id="op", fault=FAULT),
+        events.AgentCall: events.AgentCall(agent_id="agt_x", mode="delegate", operation_id="op", fault=FAULT),
+        events.Limit: events.Limit(fault=FAULT, enforced=True),
+        events.ContextReduction: events.ContextReduction(
             messages_left_out=1, summarized=False, tokens_before=1, tokens_after=1
         ),
-        said.HookOutcome: outcome,
+        events.HookOutcome: outcome,
+        events.OutputRejection: events.OutputRejection(
+            message_id=message.id, problems=(LONG,) * 3, repairing=True
+        ),
+        events.MemoryRefusal: events.MemoryRefusal(run_id="run_x", reasons=(LONG,) * 3),
     }
     yield put_turn(turn)
     yield put_message(message)

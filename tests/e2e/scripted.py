@@ -39,6 +39,7 @@ class Scripted:
         model: str = "",
         window: dict[str, object] | None = None,
         limits: dict[str, int] | None = None,
+        show_reasoning: bool = False,
         **profile: object,
     ) -> str:
         """An agent whose model plays ``scripts``; ``profile`` are the model profile's times and parameters,
@@ -68,6 +69,7 @@ class Scripted:
                 "tool_ids": list(tools),
                 "constraints": {"max_moves_per_turn": moves, **(limits or {})},
                 **({"context_window": window} if window else {}),
+                "show_reasoning": show_reasoning,
             },
         }
         await self.client.apply("e2e/scripted", f"{json.dumps(document)}\n---\n{json.dumps(persona)}")

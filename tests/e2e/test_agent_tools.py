@@ -253,8 +253,9 @@ async def test_the_model_may_choose_the_mode_of_a_call(pair: Pair) -> None:
     assert '"invocation_mode": {"type": "string", "enum": ["delegate", "loop_in"]' in json.dumps(
         pair.host.requests[0]
     )
-    # The invocation mode is not part of the prompt of the called agent.
-    assert "invocation_mode" not in json.dumps(pair.guest.requests[0]["messages"])
+    # The invocation mode is in the list of calls that run, and not in the message to the called agent.
+    _, _, message = pair.guest.requests[0]["messages"][-1]["content"].partition("[Message]\n")
+    assert message.endswith("Join us.") and "invocation_mode" not in message
 
 
 # --- what tools may do, and how often they are tried ------------------------------------------------

@@ -16,9 +16,10 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from grpc import StatusCode, aio
 
 from tests.e2e.archived import AHEAD, Populated, is_away, objects, populate, shown
-from tests.e2e.client import Client, View
+from tests.e2e.client import Client, View, struct
 from tests.e2e.process import Server, serving
 from tests.e2e.test_conversations import add, complete, deletion, get, reopen, reset, user
+from tests.e2e.test_lost_stores import wonder
 from tests.rpc.rpc_kit import rejected
 from wonder.v1 import conversation_pb2 as conversation
 from wonder.v1 import conversation_service_pb2 as pb
@@ -95,7 +96,7 @@ async def read(client: Client, doomed: Any) -> None:
 async def subscribe(client: Client, doomed: Any) -> None:
     async with client.listening(doomed.conv) as listener:
         view = await listener.until(lambda v: v.words and v.words[-1].HasField("caught_up"))
-    assert [e for e in view.events if e.turn_id == doomed.turn] == doomed.before[-1]
+    assert [e for e in view.events if e.turn_id == doomed.turn] == doomed.before[4]
 
 
 async def send(client: Client, doomed: Any) -> None:
@@ -169,7 +170,7 @@ async def test_without_its_conversation_nothing_is_found_and_the_error_says_what
         assert await is_away(client, doomed.conv)
         # Of a conversation that is named nothing lies in the archive any more.
         wrong = pb.GetTurnRequest(turn_id=doomed.turn, conversation_id=populated.kept)
-        with pytest.raises(aio.AioRpcError, match="does not exist in this conversation"):
+        with pytest.raises(aio.AioRpcError, match=r"There is no turn .* in this conversation"):
             await stub.GetTurn(wrong)
         named = pb.GetTurnRequest(turn_id=doomed.turn, conversation_id=doomed.conv)
         assert (await stub.GetTurn(named)).turn == doomed.before[0]
@@ -195,7 +196,7 @@ async def test_a_stream_resumes_by_its_cursor_over_the_archive(populated: Popula
     """A client that was there before sees what it missed, and nothing twice."""
     doomed = populated.doomed
     async with archived(populated, tmp_path / "data") as (client, _):
-        old = list(doomed.before[-1])
+        old = list(doomed.before[4])
         view = View(cursor=old[-1].sequence)
         async with client.listening(doomed.conv, view) as listener:
             said = await client.say(doomed.conv, "say 2 words")
@@ -204,17 +205,32 @@ async def test_a_stream_resumes_by_its_cursor_over_the_archive(populated: Popula
         assert view.events[0].conversation_updated.HasField("archive_time")
 
 
-async def test_it_is_found_by_its_external_ref(populated: Populated, tmp_path: Path) -> None:
-    doomed = populated.doomed
-    async with archived(populated, tmp_path / "data") as (client, _):
-        request = pb.GetConversationRequest(external_ref="doomed")
+@pytest.mark.parametrize("return_existing", [False, True])
+async def test_it_is_found_by_its_external_ref_until_a_new_conversation_takes_it(
+    populated: Populated, tmp_path: Path, return_existing: bool
+) -> None:
+    doomed, data = populated.doomed, tmp_path / "data"
+    request = pb.GetConversationRequest(external_ref="doomed")
+    async with archived(populated, data) as (client, server):
         assert (await client.conversations.GetConversation(request)).conversation.id == doomed.conv
-        # The name is taken, archived or not; who wants the one that has it gets it.
+        draft = conversation.Conversation(external_ref="doomed")
+        creation = pb.CreateConversationRequest(conversation=draft, return_existing=return_existing)
+        created = await client.conversations.CreateConversation(creation)
+        assert not created.existed and created.conversation.id != doomed.conv
+        await server.kill()
+    async with serving(data, environment=ARCHIVED) as server, server.client() as client:
+        found = await client.conversations.GetConversation(request)
+        assert found.conversation.id == created.conversation.id
         assert (await rejected(client.open(external_ref="doomed")))[0] == "ALREADY_EXISTS"
-        conv = conversation.Conversation(external_ref="doomed")
-        again = pb.CreateConversationRequest(conversation=conv, return_existing=True)
-        assert (await client.conversations.CreateConversation(again)).conversation.id == doomed.conv
+        assert await is_away(client, doomed.conv), "taking its reference does not restore it"
+        await read(client, doomed)
         await send(client, doomed)
+        old = await get(client, doomed.conv)
+        assert (old.external_ref, old.former_external_ref) == ("", "doomed")
+        found = await client.conversations.GetConversation(request)
+        assert found.conversation.id == created.conversation.id
+    code, said = await wonder("check", str(data), "--quiet")
+    assert code == 0, said
 
 
 async def test_it_is_deleted_with_its_objects(populated: Populated, tmp_path: Path) -> None:
@@ -260,6 +276,71 @@ async def test_what_is_lost_or_damaged_is_said_comes_back_and_can_be_deleted(
             path.unlink()
         await client.conversations.DeleteConversation(deletion(doomed.conv))
         await until(lambda: is_gone(client, populated))
+
+
+REPEATED = """
+name: echo
+task: {steps: [{id: say, action: {kind: context}, output_mapping: {output.text: input.text}}]}
+---
+name: quick
+workflow:
+  nodes: [{id: a, task_id: echo, input_mapping: {text: input.text}}]
+---
+name: quiet
+persona: {system_prompt: You answer., memory_extraction_workflow_id: none}
+"""
+
+
+async def send_all(client: Client, expiry: Timestamp) -> dict[str, str]:
+    """Send requests that create conversations and runs. Return the id of each answer by request id."""
+    call = pb.CallAgentRequest(agent_id="quiet", input={"string_value": "say 2 words"}, request_id="call")
+    found = {
+        "plain": await create(client, "plain", title="plain"),
+        "named": await create(client, "named", external_ref="crm-7"),
+        "timed": await create(client, "timed", expire_time=expiry),
+        "call": (await client.conversations.CallAgent(call)).turn.id,
+    }
+    start = runs.StartRunRequest(
+        workflow_id="e2e/repeated/quick",
+        input=struct(text="x"),
+        context={"conversation_id": found["plain"]},
+        request_id="start",
+        wait_ms=10_000,
+    )
+    found["start"] = (await client.coordinator.StartRun(start)).run.id
+    fork = runs.ForkRunRequest(run_id=found["start"], after_sequence=1, request_id="fork")
+    found["fork"] = (await client.coordinator.ForkRun(fork)).run.id
+    return found
+
+
+async def create(client: Client, request_id: str, **fields: Any) -> str:
+    request = pb.CreateConversationRequest(
+        request_id=request_id, conversation=conversation.Conversation(**fields)
+    )
+    return (await client.conversations.CreateConversation(request)).conversation.id
+
+
+@pytest.mark.parametrize("files", ["1", "4"])
+async def test_a_repeated_request_finds_what_it_created_in_the_archive(tmp_path: Path, files: str) -> None:
+    data = tmp_path / "data"
+    flags = ("--shard-count", files, "--conversation-ttl-seconds", "2", "--sweep-interval-seconds", "1")
+    async with serving(data, *flags) as server, server.client() as client:
+        await client.apply("e2e/repeated", REPEATED)
+        await client.agent("quiet", "e2e/repeated/quiet")
+        expiry = Timestamp(seconds=int(time.time()) + 3)
+        first = await send_all(client, expiry)
+        for name in ("plain", "named", "timed"):
+            await until(lambda name=name: is_away(client, first[name]))
+        assert time.time() > expiry.seconds
+        for _ in range(2):  # from the archive, and after the runs are back
+            assert await send_all(client, expiry) == first
+        with pytest.raises(aio.AioRpcError, match="was used for a different request"):
+            await create(client, "plain", title="other")
+        await until(lambda: is_away(client, first["plain"]))
+        await client.conversations.DeleteConversation(deletion(first["plain"]))
+        await server.stop()
+    code, said = await wonder("check", str(data), "--quiet")
+    assert code == 0, said
 
 
 async def test_a_time_that_has_passed_is_refused_and_never_is_possible(client: Client) -> None:

@@ -32,6 +32,17 @@ def seen(scripted: Scripted, number: int = -1) -> str:
     return json.dumps(scripted.requests[number], ensure_ascii=False)
 
 
+def in_order(text: str, *parts: str) -> bool:
+    """Return True if ``text`` contains the parts one after the other."""
+    at = 0
+    for part in parts:
+        at = text.find(part, at)
+        if at < 0:
+            return False
+        at += len(part)
+    return True
+
+
 async def turn_of(client: Client, turn_id: str) -> conversation.Turn:
     return (await client.conversations.GetTurn(pb.GetTurnRequest(turn_id=turn_id))).turn
 
@@ -39,7 +50,7 @@ async def turn_of(client: Client, turn_id: str) -> conversation.Turn:
 async def test_a_question_is_answered_while_research_goes_on_and_then_the_findings_are(
     scripted: Scripted,
 ) -> None:
-    """Document 1's example, word for word."""
+    """The example that features C4 and C5 were designed for."""
     client = scripted.client
     await prepared(client)
     agent = await scripted.agent(
@@ -64,7 +75,8 @@ async def test_a_question_is_answered_while_research_goes_on_and_then_the_findin
         b = (await client.say(conv, "Also, what's in the config file?")).turn.id
         await listener.until(lambda v: v.settled(b))
         # The agent knows what is going on.
-        assert "Work in progress" in seen(scripted) and operation.id in seen(scripted)
+        work = '- research({\\"topic\\": \\"authentication patterns\\"}) for [user'
+        assert work in seen(scripted) and "Research authentication patterns for our API" in seen(scripted)
         assert (await turn_of(client, b)).status == COMPLETED
         assert (await turn_of(client, a)).status == conversation.TURN_STATUS_ACTIVE
 
@@ -86,7 +98,19 @@ async def test_a_question_is_answered_while_research_goes_on_and_then_the_findin
     started, ended = runs[0].workflow_started, runs[1].workflow_completed
     assert started.run_id == ended.run_id == operation.run_id and ended.operation_id == operation.id
     assert started.workflow == "e2e/background/research_topic@1" and ended.duration_ms > 0
-    assert view.of_turn(a)[-4:] == ["tool.completed", "move.recorded", "message.appended", "turn.completed"]
+    ends = ["context_assembly.completed", "move.recorded", "message.appended", "turn.completed"]
+    assert view.of_turn(a)[-5:] == ["tool.completed", *ends]
+    # The last request was assembled again: the moves of the turn, what was said meanwhile, and the result.
+    assert in_order(
+        seen(scripted),
+        "Research authentication patterns for our API",
+        "running",
+        "I'll research that for you...",
+        "[user] Also, what's in the config file?",
+        f"[agent {agent}] (you, in another turn) Here's the config...",
+        "Everybody uses OAuth.",
+    )
+    assert seen(scripted).count("what's in the config file?") == 1
     first, second, third = await client.moves(a, conv)
     (called,) = first.tool_calls
     assert called.is_async and not first.tool_results and not second.tool_results

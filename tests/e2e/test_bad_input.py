@@ -26,6 +26,7 @@ from tests.e2e.test_server import LATER
 from tests.rpc.rpc_kit import deep_struct, rejected
 from wonder.v1 import conversation_service_pb2 as pb
 from wonder.v1 import errors_pb2
+from wonder.v1 import file_service_pb2 as files
 from wonder.v1 import library_service_pb2 as library
 from wonder.v1 import memory_service_pb2 as memory
 from wonder_server.rpc.server.server import contract_services
@@ -54,8 +55,9 @@ DEFINITION = {
 class World:
     """Existing resources, and one valid request for each method."""
 
-    def __init__(self, conv: str, turn_id: str, memory_id: str, run_id: str) -> None:
-        self.conv, self.turn_id, self.memory_id, self.run_id = conv, turn_id, memory_id, run_id
+    def __init__(self, conv: str, turn_id: str, memory_id: str, run_id: str, file_id: str) -> None:
+        self.conv, self.turn_id, self.memory_id = conv, turn_id, memory_id
+        self.run_id, self.file_id = run_id, file_id
 
     def request(self, method: MethodDescriptor) -> Any:
         message = message_factory.GetMessageClass(method.input_type)()
@@ -94,8 +96,9 @@ class World:
             "DeleteConversation": nowhere,
             "ListTurns": conv,
             "ListMessages": conv,
+            "SearchMessages": {**conv, "query": "tea"},
             "ListMoves": conv,
-            "ListEvents": conv,
+            "ListEvents": conv, "ListDecisions": conv,
             "StartRun": {"workflow_id": "wonder/std/extract_memory", "validate_only": True},
             "GetRun": {"run_id": self.run_id},
             "CancelRun": {"run_id": self.run_id},
@@ -108,13 +111,17 @@ class World:
             "StreamTask": {"task_id": "wonder/std/search_memory"},
             "WriteMemory": {**agent, "memory": {"type": "fact", "content": "x"}},
             "BatchWriteMemories": {**agent, "memories": [{"type": "fact", "content": "x"}]},
-            "GetMemory": {**agent, "memory_id": self.memory_id},
+            "ListMemories": agent, "GetMemory": {**agent, "memory_id": self.memory_id},
             "UpdateMemory": {**agent, "memory": {"id": f"mem_{UNUSED}", "content": "x"}},
             "SupersedeMemory": {
                 **agent, "memory_id": f"mem_{UNUSED}", "memory": {"type": "fact", "content": "x"},
             },
             "DeleteMemory": {**agent, "memory_id": f"mem_{UNUSED}"},
-            "ListMemories": agent,
+            "SetMemoryBlock": {**agent, "block": {"label": "notes", "content": "x"}},
+            "GetMemoryBlock": {**agent, "label": "spare"},
+            "ListMemoryBlocks": agent,
+            "ListMemoryBlockChanges": {**agent, "label": "notes"},
+            "DeleteMemoryBlock": {**agent, "label": "spare"},
             "SearchMemories": {**agent, "query": "tea"},
             "CreateLibrary": {"library": {"name": "e2e/spare"}, "validate_only": True},
             "GetLibrary": {"library_id": "wonder/std"},
@@ -138,6 +145,7 @@ class World:
             "DeleteProject": {"project_id": f"proj_{UNUSED}"},
             "DiffBranch": nowhere,
             "MergeBranch": nowhere,
+            "GetFile": {"file_id": self.file_id}, "DeleteFile": {"file_id": f"file_{UNUSED}"},
             "ReadArtifact": {"project_id": "default", "path": "bad/input"},
             "WriteArtifact": {"project_id": "default", "path": "bad/output", "content": b"x"},
             "ListArtifacts": {"project_id": "default"},
@@ -171,7 +179,9 @@ async def world(server: Server) -> World:
             document = library.WriteArtifactRequest(project_id="default", path="bad/input", branch=branch)
             document.content = b"x"
             await client.library.WriteArtifact(document)
-        return World(conv, turn.id, kept.memory.id, turn.context_assembly_run_id)
+        pieces = (files.UploadFileRequest(start={"name": "bad.txt"}), files.UploadFileRequest(content=b"x"))
+        file = (await client.files.UploadFile(iter(pieces))).file
+        return World(conv, turn.id, kept.memory.id, turn.context_assembly_run_id, file.id)
 
 
 def places(message: Descriptor, seen: tuple[str, ...] = ()) -> Iterator[Path]:
@@ -335,6 +345,7 @@ async def test_no_value_of_a_field_makes_the_server_stumble(
 
 ABSENT = {
     "CancelTurn": "TURN_NOT_ACTIVE", "CancelRun": "RUN_NOT_ACTIVE", "UpdateMemory": "MEMORY_NOT_FOUND",
+    "GetMemoryBlock": "MEMORY_NOT_FOUND", "DeleteMemoryBlock": "MEMORY_NOT_FOUND",
     "DeleteMemory": "MEMORY_NOT_FOUND", "DeleteLibrary": "LIBRARY_NOT_FOUND",
     "DeleteDefinition": "DEFINITION_NOT_FOUND", "UpdateAgent": "AGENT_NOT_FOUND",
     "DeleteAgent": "AGENT_NOT_FOUND", "UpdateProject": "PROJECT_NOT_FOUND",
@@ -345,6 +356,7 @@ ABSENT = {
     "ResetConversation": "CONVERSATION_NOT_FOUND", "DeleteConversation": "CONVERSATION_NOT_FOUND",
     "SupersedeMemory": "MEMORY_NOT_FOUND", "DiffBranch": "CONVERSATION_NOT_FOUND",
     "MergeBranch": "CONVERSATION_NOT_FOUND", "ReadMessage": "MESSAGE_NOT_FOUND",
+    "DeleteFile": "FILE_NOT_FOUND",
 }  # fmt: skip
 """Errors of the unchanged requests of the table; every other request succeeds."""
 
@@ -364,6 +376,7 @@ EMPTY = {
     "Subscribe": "CONVERSATION_NOT_FOUND", "CancelTurn": "FIELD_INVALID", "GetTurn": "TURN_NOT_FOUND",
     "GetRun": "RUN_NOT_FOUND", "CancelRun": "RUN_NOT_FOUND", "WatchRun": "RUN_NOT_FOUND",
     "ReplayRun": "RUN_NOT_FOUND", "ListDefinitions": "", "ListRuns": "", "ListGates": "",
+    "ListFiles": "",
 }  # fmt: skip
 """Errors of empty requests; every other method answers FIELD_INVALID and names the field."""
 
@@ -385,7 +398,7 @@ async def test_ids_of_others_lead_nowhere(client: Client, world: World) -> None:
     """An id of another kind, of another data folder, of another conversation."""
     other = await client.open()
     stub = client.conversations
-    far = f"conv_{UNUSED[:-2]}ZZ"  # a shard that this folder has not
+    far = f"conv_{UNUSED[:-2]}ZZ"  # of the last shard
     for wrong in (world.turn_id, world.run_id, f"conv_{UNUSED}", far, world.conv.lower(), world.conv + "A"):
         request = pb.GetConversationRequest(conversation_id=wrong)
         assert await rejected(stub.GetConversation(request)) == (

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
-import pkgutil
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
@@ -20,6 +18,8 @@ from grpc import aio
 
 from tests.e2e.callers import TOKENS, calling, tokens_file
 from tests.e2e.client import PATIENCE_S, Client, struct
+from tests.e2e.file_requests import FILE_REQUESTS
+from tests.e2e.memory_requests import MEMORY_REQUESTS
 from tests.e2e.process import Server, serving
 from tests.rpc.rpc_kit import rejected
 from wonder.v1 import conversation_service_pb2 as pb
@@ -92,6 +92,7 @@ class House:
     run: str = ""
     gate: run_pb2.Gate = field(default_factory=run_pb2.Gate)
     memory: str = ""
+    file: str = ""
     turn: str = ""
 
 
@@ -303,9 +304,8 @@ ACTS: dict[str, Act] = {
     "ReopenConversation": lambda h, c, who: c.conversations.ReopenConversation(
         pb.ReopenConversationRequest(request_id="r-ReopenConversation", conversation_id=h.conv)
     ),
-    "DeleteMemory": lambda h, c, who: c.memory.DeleteMemory(
-        memories.DeleteMemoryRequest(request_id="r-DeleteMemory", agent_id="assistant", memory_id=h.memory)
-    ),
+    **MEMORY_REQUESTS,
+    **FILE_REQUESTS,
     "DeleteAgent": lambda h, c, who: c.library.DeleteAgent(
         library.DeleteAgentRequest(request_id="r-DeleteAgent", agent_id="agent_ann")
     ),
@@ -328,7 +328,7 @@ whose it is, else other content, which a shared id would refuse."""
 GONE = {
     "CancelTurn", "ResolveGate", "CancelRun", "CompleteConversation", "DeleteMemory", "DeleteAgent",
     "DeleteProject", "DeleteDefinition", "DeleteLibrary", "DeleteConversation", "SupersedeMemory",
-    "MergeBranch", "ReopenConversation",
+    "MergeBranch", "ReopenConversation", "DeleteMemoryBlock", "DeleteFile",
 }  # fmt: skip
 """Methods that may fail for a second caller because the first has already done the work."""
 
@@ -339,16 +339,12 @@ async def drained(call: Any) -> Any:
 
 def takes_request_id() -> set[str]:
     """Methods of the contract whose request, or a part of it, has a ``request_id``."""
-    import wonder.v1
-
-    names = [m.name for m in pkgutil.iter_modules(wonder.v1.__path__) if m.name.endswith("_service_pb2")]
     found = set()
-    for name in names:
-        for service in importlib.import_module(f"wonder.v1.{name}").DESCRIPTOR.services_by_name.values():
-            for method in service.methods:
-                parts = [method.input_type, *(f.message_type for f in method.input_type.fields)]
-                if any(part is not None and "request_id" in part.fields_by_name for part in parts):
-                    found.add(method.name)
+    for service in contract_services():
+        for method in service.methods:
+            parts = [method.input_type, *(f.message_type for f in method.input_type.fields)]
+            if any(part is not None and "request_id" in part.fields_by_name for part in parts):
+                found.add(method.name)
     return found - {"PreviewContext"}  # It keeps nothing, and says that it ignores the id.
 
 
@@ -388,7 +384,7 @@ def marks(answer: Any) -> set[str]:
     found = set()
     for path in (
         *("turn.id", "turn_id", "message_id", "run.id", "library.id", "agent.id", "project.id"),
-        *("definition.library", "memory.id", "artifact.revision.id", "revision.id"),
+        *("definition.library", "memory.id", "file.id", "artifact.revision.id", "revision.id"),
     ):
         value = answer
         for part in path.split("."):

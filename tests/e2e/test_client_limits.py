@@ -19,8 +19,8 @@ from wonder.v1 import library_service_pb2 as library
 from wonder.v1 import memory_service_pb2 as memories
 from wonder_server.core.conversation.model.values import Conversation
 from wonder_server.core.conversation.planner import CONVERSATION
+from wonder_server.core.coordinator.output.record import RUN_ENDED
 from wonder_server.core.coordinator.planner import RUN
-from wonder_server.core.coordinator.record import RUN_ENDED
 from wonder_server.rpc.shared.message_trimming import MAX_ITEM_BYTES
 from wonder_server.rpc.shared.pages import PAGE_BYTES
 

@@ -335,6 +335,10 @@ async def test_a_deleted_conversation_is_gone_from_everywhere(client: Client, pr
         client.conversations.GetConversation(pb.GetConversationRequest(external_ref="to-go")),
     ):  # fmt: skip
         assert (await rejected(missing))[0] == "CONVERSATION_NOT_FOUND"
+    with pytest.raises(aio.AioRpcError) as unnamed:
+        await client.conversations.GetConversation(pb.GetConversationRequest(external_ref="to-go"))
+    said_so = "There is no conversation with the external_ref 'to-go' in the project. List the conversations"
+    assert str(unnamed.value.details()).startswith(said_so)
     gone = client.conversations.GetTurn(pb.GetTurnRequest(turn_id=first.id))
     assert (await rejected(gone))[0] == "TURN_NOT_FOUND"
     run = client.coordinator.GetRun(runs.GetRunRequest(run_id=first.context_assembly_run_id))

@@ -1,14 +1,11 @@
 """Flipped bits in the files of a real data folder: an answer is as before, or an error that names what is
 damaged.
-
-``DAMAGE_SOAK=2000`` tries as many damaged folders.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import random
 import shutil
 import sqlite3
@@ -23,20 +20,21 @@ import pytest
 import pytest_asyncio
 from structlog.testing import capture_logs
 
-from tests.conformance.ports.journal_subjects import ROW_TYPES
+from tests.conformance.ports.journal_subjects import ROW_TYPES, unfinished
+from tests.depth import by_depth
 from tests.e2e.process import Server, serving
 from tests.e2e.run_view import RunView, start
+from tests.sqlite_journals import SqliteJournals
 from wonder.v1 import conversation_service_pb2, memory_pb2
 from wonder.v1 import coordinator_service_pb2 as coordinator
 from wonder.v1 import library_service_pb2 as library
 from wonder.v1 import memory_service_pb2 as pb
 from wonder_server.adapters.sqlite.catalog.store import SqliteCatalog
 from wonder_server.adapters.sqlite.memory.store import SqliteMemories
-from wonder_server.adapters.sqlite.shard.shards import SqliteShards
 from wonder_server.check import register
+from wonder_server.codec.packing import unpack
 from wonder_server.compose.checking import check_folder
 from wonder_server.core.conversation.planner import CONVERSATION
-from wonder_server.core.coordinator.planner import RUN
 from wonder_server.core.errors import Reason, WonderError
 from wonder_server.core.memory.records import EVERYTHING
 from wonder_server.ports.catalog import DefinitionQuery
@@ -45,7 +43,8 @@ from wonder_server.ports.records import EventQuery, Query
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-TRIES = int(os.environ.pop("DAMAGE_SOAK", "60"))
+TRIES = by_depth(25, 500)
+"""Damaged folders."""
 ALL = 10_000
 
 Answers = dict[str, Any]
@@ -88,24 +87,23 @@ async def _each(found: Answers, asked: Asked) -> None:
 
 
 async def _shards(data: Path, found: Answers) -> None:
-    shards = await SqliteShards.open(data / "shards", 2, ROW_TYPES)
+    shards = await SqliteJournals.open(data / "shards", 2)
     try:
         asked: Asked = {
             table: lambda table=table: shards.find(Query(table=table, limit=ALL))  # type: ignore[misc]
             for table in ROW_TYPES
             if table != "charges"
         }
-        asked["events"] = lambda: _events(shards.events(CONVERSATION, EventQuery(limit=ALL)))
-        asked["unfinished"] = shards.unfinished
+        asked["events"] = lambda: _events(shards.events(CONVERSATION.prefix, EventQuery(limit=ALL)))
+        asked["unfinished"] = lambda: unfinished(*shards.files)
         for number in range(3):
             asked[f"open-{number}"] = lambda number=number: _answered(shards, f"open-{number}")  # type: ignore[misc]
         for actor in sorted(ACTORS):
-            planner = CONVERSATION if actor.startswith("conv_") else RUN
             journal = shards.of(actor)
             asked |= {
-                f"load {actor}": lambda j=journal, a=actor, p=planner: j.load(a, p),  # type: ignore[misc]
-                f"events {actor}": lambda j=journal, a=actor, p=planner: _events(j.events(a, p, 0, ALL)),  # type: ignore[misc]
-                f"entries {actor}": lambda j=journal, a=actor, p=planner: j.entries(a, p, 0, ALL),  # type: ignore[misc]
+                f"load {actor}": lambda j=journal, a=actor: j.load(a),  # type: ignore[misc]
+                f"events {actor}": lambda j=journal, a=actor: _events(j.events(a, 0, ALL)),  # type: ignore[misc]
+                f"entries {actor}": lambda j=journal, a=actor: j.entries(a, 0, ALL),  # type: ignore[misc]
             }
         await _each(found, asked)
     finally:
@@ -115,10 +113,10 @@ async def _shards(data: Path, found: Answers) -> None:
 ACTORS: set[str] = set()
 
 
-async def _answered(shards: SqliteShards, request_id: str) -> list[Any]:
+async def _answered(shards: SqliteJournals, request_id: str) -> list[Any]:
     return [
         await shards.of(f"conv_{index}").completed_request("conversations", request_id)
-        for index in range(shards.count)
+        for index in range(shards.file_count)
     ]
 
 
@@ -223,9 +221,8 @@ async def test_one_damaged_record_is_named_and_takes_nothing_else_with_it(
     shutil.copytree(folder, data)
     path, row = _some_message(data)
     with closing(sqlite3.connect(path)) as connection:
-        connection.execute(
-            "UPDATE messages SET data = replace(data, 'tea', 'gin') WHERE id = ?", (row["id"],)
-        )
+        changed = unpack(row["stored"]).replace(b"tea", b"gin").decode()
+        connection.execute("UPDATE messages SET data = ? WHERE id = ?", (changed, row["id"]))
         connection.commit()
     async with serving(data) as server, server.client() as client:
         with pytest.raises(grpc.RpcError) as refused:
@@ -318,6 +315,34 @@ async def test_the_check_refuses_what_is_no_folder_and_what_a_server_has(
     assert "in use" in capsys.readouterr().err
 
 
+async def test_the_check_finds_every_mismatch_of_shards_for_which_a_server_refuses(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, shards = tmp_path / "data", tmp_path / "data" / "shards"
+    async with serving(data, "--shard-count", "4"):
+        pass
+    assert check(data) == 0
+    (shards / "01.db").rename(shards / "other")
+    (shards / "02.db").rename(shards / "01.db")
+    (shards / "other").rename(shards / "02.db")
+    assert check(data) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "shards/01.db: the file is shard 02 of 4, not shard 01 of 4",
+        "shards/02.db: the file is shard 01 of 4, not shard 02 of 4",
+    ]
+    server = Server(data)
+    await server.begin()
+    assert await server.ended() == 2
+    assert "01.db is shard 02 of 4, not shard 01 of 4" in str(server.log)
+    (shards / "COUNT").write_text("four\n")
+    assert check(data) == 1
+    assert "shards/COUNT: 'four' is not a number of files" in capsys.readouterr().out
+    (shards / "COUNT").unlink()
+    assert check(data) == 2
+    assert "has 4 files and no COUNT" in (advice := capsys.readouterr().err)
+    assert "write the number of shard files into it" in advice
+
+
 @pytest.mark.parametrize(
     "damage",
     [
@@ -399,9 +424,9 @@ def _some_message(data: Path) -> tuple[Path, sqlite3.Row]:
     for path in sorted((data / "shards").glob("*.db")):
         with closing(sqlite3.connect(path)) as connection:
             connection.row_factory = sqlite3.Row
-            row = connection.execute("SELECT * FROM messages WHERE data LIKE '%tea%'").fetchone()
-            if row is not None:
-                return path, row
+            for row in connection.execute("SELECT *, CAST(data AS BLOB) AS stored FROM messages"):
+                if b"tea" in unpack(row["stored"]):
+                    return path, row
     raise AssertionError("no message contains tea")
 
 

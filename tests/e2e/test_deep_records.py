@@ -11,6 +11,9 @@ from google.protobuf.json_format import MessageToDict
 
 from tests.e2e.client import PATIENCE_S, Client, struct
 from tests.e2e.run_view import RunView
+from tests.e2e.scripted import Scripted
+from tests.fakes.provider import Provider, Script
+from tests.fakes.provider_formats import Call
 from wonder.v1 import conversation_pb2 as conversation
 from wonder.v1 import coordinator_service_pb2 as runs
 from wonder.v1 import run_pb2
@@ -86,6 +89,24 @@ async def test_a_tool_call_of_many_levels_leaves_every_run_readable(client: Clie
     await client.moves(turn.id, conv)
     assert await client.events(conv)
     assert (await client.turn(conv, "hello"))[0].status == conversation.TURN_STATUS_COMPLETED
+
+
+@pytest.mark.parametrize("speaks", ["openai", "responses", "anthropic", "gemini"])
+async def test_the_turns_after_a_tool_call_of_many_levels_go_on(
+    client: Client, provider: Provider, speaks: str
+) -> None:
+    await client.apply("e2e/deep", LIBRARY)
+    scripted = Scripted(client, provider, speaks)
+    call = Call(name="say_again", arguments=json.dumps({"v": nested(29)}))
+    scripts = Script(calls=(call,)), Script(text="Said."), Script(text="Hello.")
+    conv = await client.open(await scripted.agent(*scripts, tools=("e2e/deep/say_again",)))
+
+    for text in ("Say it again.", "Hello"):
+        turn, _ = await client.turn(conv, text)
+        assert turn.status == conversation.TURN_STATUS_COMPLETED, turn.error
+    # The whole value is in the history, the deepest part as text.
+    said = json.dumps(scripted.requests[-1])
+    assert said.count("core") == 2 and "say_again" in said
 
 
 async def test_a_state_that_its_targets_make_deeper_is_readable(client: Client) -> None:

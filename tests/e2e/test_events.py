@@ -26,7 +26,7 @@ DOCUMENTED = {
     "turn.completed", "turn.failed", "tool.failed",
     "context_assembly.failed", "memory_extraction.failed",
 }  # fmt: skip
-"""The names of documents 1 and 2."""
+"""Event names that never change; docs/events.md marks them."""
 
 STORY = """
 name: stumble

@@ -3,6 +3,7 @@ recovers."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import random
@@ -119,12 +120,13 @@ async def test_a_disk_that_conversations_filled_has_space_again_when_they_are_de
     data = disk / "data"
     async with serving(data, environment=RESERVE) as server, server.client() as client:
         convs = [await client.open(request_id=f"r{number}") for number in range(2)]
-        with contextlib.suppress(grpc.RpcError):
-            for number in range(3 if others else 100):
-                await client.turn(convs[number % 2], noise(number, 300_000))
         if others:
+            for number in range(3):
+                await client.turn(convs[number % 2], noise(number, 300_000))
             fill(disk)
-        await server.logged("disk_full")
+            await server.logged("disk_full")
+        else:
+            await fill_with_turns(server, client, convs)
         if not restarted:
             await delete(client, convs)
             await goes_on(server, client)
@@ -132,6 +134,20 @@ async def test_a_disk_that_conversations_filled_has_space_again_when_they_are_de
         async with serving(data, environment=RESERVE) as server, server.client() as client:
             await delete(client, convs)
             await goes_on(server, client)
+
+
+async def fill_with_turns(server: Server, client: Client, convs: list[str]) -> None:
+    """Send turns until the disk is full. The last one may be refused, or wait for space for its answer."""
+
+    async def turns() -> None:
+        with contextlib.suppress(grpc.RpcError):
+            for number in range(100):
+                await client.turn(convs[number % 2], noise(number, 300_000))
+
+    filling = asyncio.create_task(turns())
+    await server.logged("disk_full")
+    filling.cancel()
+    await asyncio.gather(filling, return_exceptions=True)
 
 
 async def goes_on(server: Server, client: Client) -> None:

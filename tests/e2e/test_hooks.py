@@ -10,7 +10,8 @@ from tests.rpc.rpc_kit import rejected
 from wonder.v1 import conversation_pb2 as conversation
 from wonder.v1 import conversation_service_pb2 as convs
 from wonder.v1 import coordinator_service_pb2 as runs
-from wonder.v1 import errors_pb2, run_pb2
+from wonder.v1 import errors_pb2, library_pb2, run_pb2
+from wonder.v1 import library_service_pb2 as library_service
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -130,6 +131,13 @@ async def test_a_failed_extraction_marks_the_turn_and_leaves_it_completed(client
     assert view.events[-1].memory_extraction_failed.error.message
     assert not (await client.memories(agent))
     assert not turn.operations
+    await client.turn(conv, "say 2 words")
+    shown = (await client.library.GetAgent(library_service.GetAgentRequest(agent_id=agent))).agent
+    (failing,) = shown.failing_hooks
+    assert failing.hook == library_pb2.HOOK_MEMORY_EXTRACTION and failing.conversation_id == conv
+    assert failing.count == 2 and failing.error.message and failing.workflow.startswith("e2e/hooks/")
+    listed = (await client.library.ListAgents(library_service.ListAgentsRequest(page_size=100))).agents
+    assert {each.name for each in listed if each.failing_hooks} >= {agent}
 
 
 @pytest.mark.usefixtures("library")

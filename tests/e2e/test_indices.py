@@ -37,10 +37,10 @@ async def belongs_to(client: Client, agent: str, project: str) -> None:
 
 
 def prompt(scripted: Scripted, number: int) -> str:
-    """Return the system prompt of the model's request with this number."""
+    """Return the last message of the model's request with this number: the context and the user's message."""
     messages = scripted.requests[number]["messages"]
-    assert isinstance(messages, list)
-    return str(messages[0]["content"])
+    assert isinstance(messages, list) and messages[0]["content"] == "You are played by a script."
+    return str(messages[-1]["content"])
 
 
 async def test_the_model_is_pointed_to_documents_files_and_memories(
@@ -88,4 +88,4 @@ async def test_an_agent_without_such_tools_is_pointed_to_nothing(
     await belongs_to(client, agent, project)
     conv = await client.open(agent, project_id=project)
     await client.turn(conv, "Hello")
-    assert prompt(scripted, 0) == "You are played by a script."
+    assert prompt(scripted, 0) == "Hello"

@@ -1,5 +1,4 @@
-"""kill -9 around completing, resetting, deleting and archiving: nothing is half done, nothing is lost, and
-nothing is left over."""
+"""kill -9 around deleting and archiving: nothing is half done, nothing is lost, and nothing is left over."""
 
 from __future__ import annotations
 
@@ -17,15 +16,18 @@ from tests.e2e.archived import AHEAD, Populated, is_away, objects, populate, sho
 from tests.e2e.client import Client, View
 from tests.e2e.deaths import at_every, through_deaths
 from tests.e2e.process import serving
-from tests.e2e.test_conversations import add, complete, deletion, get, reopen, reset, user
+from tests.e2e.test_conversations import deletion, get
 from tests.rpc.rpc_kit import rejected
 from wonder.v1 import conversation_pb2 as conversation
 from wonder.v1 import conversation_service_pb2 as pb
+from wonder_server.ports.journal import KEPT
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-COMMITS = ["before-commit", "in-commit", "committed", "after-commit"]
-OBJECTS = ["before-object", "after-object", "before-object-goes", "after-object-goes"]
+COMMITS = ["in-commit", "committed"]
+"""Points of the writer's thread. `tests.simulation` dies before and after each commit."""
+OBJECTS = ["after-object", "after-object-goes"]
+"""Points of the object store. `tests.simulation` dies before each change too."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -42,78 +44,13 @@ async def until(seen: Callable[[], Awaitable[Any]]) -> None:
             await asyncio.sleep(0.01)
 
 
-# --- completing, reopening, resetting -----------------------------------------------------------------
-
-TURN = [
-    "conversation_turn", "message.appended", "context_assembly.completed", "move.recorded",
-    "message.appended", "turn.completed", "memory_extraction.completed",
-]  # fmt: skip
-CHANGES = ["participant.joined", "conversation_ended", "conversation.updated", "conversation.reset"]
-
-
-async def changes(client: Client, view: View) -> None:
-    """Play a story of all changes to a conversation, which can be repeated."""
-    conv = await client.open(request_id="open")
-    said = await client.say(conv, "say 3 words", "say 1")
-    await client.settled(conv, said.turn.id, view)
-    await add(client, conv, user("zoe"), "add")
-    await complete(client, conv, request_id="complete")
-    await reopen(client, conv, request_id="reopen")
-    await reset(client, conv, keep_system_message=True, request_id="reset")
-    said = await client.say(conv, "say 4 words", "say 2")
-    await client.settled(conv, said.turn.id, view)
-    now = await get(client, conv)
-    assert now.status == conversation.CONVERSATION_STATUS_ACTIVE and now.turn_count == 2
-    assert now.etag == "5"
-    assert [(e.sequence, e.name) for e in await client.events(conv)] == list(enumerate(view.names, 1))
-    assert view.names == ["conversation_started", *TURN, *CHANGES, *TURN]
-    assert [m.content for m in await client.messages(conv)] == [
-        "say 3 words", "word1 word2 word3", "say 4 words", "word1 word2 word3 word4",
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize("point", COMMITS)
-async def test_what_is_done_to_a_conversation_is_done_once_whatever_dies(
-    fresh: Path, tmp_path: Path, point: str
-) -> None:
-    async def tell(data: Path, doom: str) -> int:
-        return await through_deaths(data, changes, View(), doom, "")
-
-    assert await at_every(point, tell, fresh=fresh, folder=tmp_path) >= len(CHANGES) + 5
-
-
-async def broken_off(client: Client, view: View) -> None:
-    """Complete the conversation while its agent speaks; the agent stops."""
-    conv = await client.open("snail", request_id="open")
-    said = await client.say(conv, "say 1000 words", "say")
-    if (await get(client, conv)).status != conversation.CONVERSATION_STATUS_COMPLETED:
-        async with client.listening(conv, view) as listener:
-            await listener.until(lambda v: any(v.texts.values()) or "conversation_ended" in v.names)
-        await complete(client, conv, cancel_turns=True, request_id="complete")
-    async with client.listening(conv, view) as listener:
-        await listener.until(lambda v: "conversation_ended" in v.names)
-    turn = (await client.conversations.GetTurn(pb.GetTurnRequest(turn_id=said.turn.id))).turn
-    assert turn.status == conversation.TURN_STATUS_CANCELLED and not turn.operations
-    assert view.names.count("turn.cancelled") == view.names.count("conversation_ended") == 1
-    assert (await get(client, conv)).status == conversation.CONVERSATION_STATUS_COMPLETED
-
-
-@pytest.mark.parametrize("point", COMMITS)
-async def test_completing_cancels_once_whatever_dies(
-    tmp_path: Path, populated: Populated, point: str
-) -> None:
-    async def tell(data: Path, doom: str) -> int:
-        return await through_deaths(data, broken_off, View(), doom, "")
-
-    assert await at_every(point, tell, fresh=populated.data, folder=tmp_path) >= 3
-
-
 # --- deleting ---------------------------------------------------------------------------------------
 
 
 def written_beside(data: Path, kept: str) -> dict[str, int]:
-    """Rows by table of what does not belong to the conversation ``kept``, but for answered deletions."""
+    """Rows by table of what does not belong to the conversation ``kept``, but for requests that stay."""
     found = {}
+    scopes = ", ".join(f"'{scope}'" for scope in KEPT)
     for path in sorted((data / "shards").glob("*.db")):
         with closing(sqlite3.connect(path)) as shard:
             sql = "SELECT id FROM actors WHERE root = ? OR id = ?"
@@ -121,7 +58,7 @@ def written_beside(data: Path, kept: str) -> dict[str, int]:
             for (table,) in shard.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
                 columns = [row[1] for row in shard.execute(f"PRAGMA table_info({table})")]
                 whose = next((name for name in ("actor", "root") if name in columns), "")
-                but = "WHERE scope <> 'deletions'" if table == "requests_answered" else ""
+                but = f"WHERE scope NOT IN ({scopes})" if table == "requests_answered" else ""
                 rows = shard.execute(f"SELECT {whose} FROM {table} {but}").fetchall() if whose else []
                 strangers = sum(row[0] not in known for row in rows)
                 if strangers:
@@ -165,10 +102,7 @@ async def test_a_deletion_that_dies_is_none_or_whole(
     assert deaths >= (2 if archived or point in COMMITS else 0)
 
 
-@pytest.mark.parametrize("point", COMMITS)
-async def test_a_deletion_while_agents_work_stops_them(
-    tmp_path: Path, populated: Populated, point: str
-) -> None:
+async def test_a_deletion_while_agents_work_stops_them(tmp_path: Path, populated: Populated) -> None:
     async def tell(data: Path, doom: str) -> int:
         convs: list[str] = []
 
@@ -192,7 +126,7 @@ async def test_a_deletion_while_agents_work_stops_them(
         assert written_beside(data, "") == {} and objects(data) == []
         return deaths
 
-    assert await at_every(point, tell, fresh=populated.data, folder=tmp_path) >= 5
+    assert await at_every("committed", tell, fresh=populated.data, folder=tmp_path) >= 5
 
 
 # --- archiving --------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.process import serving
+from tests.e2e.process import Server, serving
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -48,8 +48,10 @@ async def test_a_lost_store_is_refused_until_the_operator_goes_on_without_it(
     lose(data / name, how)
 
     for _ in range(2):
-        code, said = await wonder("serve", "--data-dir", str(data), "--listen", "127.0.0.1:0")
-        assert code == 2, said
+        refused = Server(data)
+        await refused.begin()
+        assert await refused.ended() == 2
+        said = "\n".join(line["event"] for line in refused.log)
         assert f"The store {name} is missing or empty" in said
         assert f"{name}.new" in said
         assert "Traceback" not in said

@@ -13,6 +13,7 @@ import pytest
 import yaml
 from grpc import aio
 
+from tests.depth import by_depth
 from tests.e2e.client import PATIENCE_S, Client, all_of, struct
 from tests.e2e.process import serving
 from wonder.v1 import definition_pb2, library_pb2, memory_pb2
@@ -23,7 +24,7 @@ from wonder_server.rpc.library.documents import fill_from_document
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 PERSONA = "wonder/std/assistant"
-OPERATIONS = 10_000
+OPERATIONS = by_depth(2_500, 10_000)
 WORKERS = 16
 
 
@@ -48,7 +49,7 @@ async def owners(client: Client, count: int) -> list[Owner]:
     return made
 
 
-async def test_of_ten_thousand_operations_none_shows_anything_of_another_agent(client: Client) -> None:
+async def test_no_operation_shows_anything_of_another_agent(client: Client) -> None:
     everyone = await owners(client, 8)
     chance = random.Random(11)
     refused = 0

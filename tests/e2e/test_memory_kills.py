@@ -13,6 +13,7 @@ import grpc
 import pytest
 from grpc import aio
 
+from tests.depth import by_depth
 from tests.e2e.client import Client
 from tests.e2e.process import Server
 from wonder.v1 import memory_pb2
@@ -25,8 +26,8 @@ POINTS = [
     "before-object", "after-object", "before-object-goes", "after-object-goes",
     "before-vectors", "after-vectors", "before-vectors-go", "after-vectors-go",
 ]  # fmt: skip
-FOLDERS = 4
-DEATHS = 50
+FOLDERS = by_depth(2, 4)
+DEATHS = by_depth(8, 50)
 """In each folder; a folder's deaths come one after the other."""
 
 
@@ -153,5 +154,5 @@ async def survive(data: Path, seed: int) -> None:
     assert there <= wanted | noted, "no object without a record"
 
 
-async def test_two_hundred_kills_leave_nothing_half_done(tmp_path: Path) -> None:
+async def test_many_kills_leave_nothing_half_done(tmp_path: Path) -> None:
     await asyncio.gather(*(survive(tmp_path / f"{seed}", seed) for seed in range(FOLDERS)))

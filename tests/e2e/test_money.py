@@ -54,7 +54,14 @@ async def charged_everywhere(client: Client, conv: str, turn_id: str, agent: str
     ).conversation
     assert whole.usage == usage
     found = (await client.library.GetAgent(library.GetAgentRequest(agent_id=agent))).agent.usage
-    counted = ("input_tokens", "output_tokens", "model_calls")
+    counted = (
+        "input_tokens",
+        "output_tokens",
+        "model_calls",
+        "cached_input_tokens",
+        "cache_write_input_tokens",
+        "reasoning_tokens",
+    )
     assert [getattr(found, name) for name in counted] == [getattr(usage, name) for name in counted]
     return usage
 
@@ -90,6 +97,10 @@ async def test_an_extraction_is_charged_whatever_the_model_makes_of_it(
     # The provider counts both requests the same.
     assert usage.input_tokens == 2 * move.usage.input_tokens > 0
     assert usage.output_tokens == 2 * move.usage.output_tokens > 0
+    assert usage.cached_input_tokens == 2 * move.usage.cached_input_tokens > 0
+    assert usage.reasoning_tokens == 2 * move.usage.reasoning_tokens > 0
+    assert usage.cache_write_input_tokens == 2 * move.usage.cache_write_input_tokens
+    assert bool(usage.cache_write_input_tokens) is (speaks == "anthropic")
 
 
 async def charged_usage(client: Client, conv: str, turn_id: str) -> common.Usage:

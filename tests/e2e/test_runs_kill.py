@@ -1,17 +1,17 @@
 """kill -9 wherever a run persists, tells or does something: it ends as if nothing had happened.
 
-A corpus of graphs runs, all at the same time, on servers of which each dies at the next of twenty failpoints.
+A corpus of graphs runs, all at the same time, on servers of which each dies at the next of `HITS` failpoints.
 Each server receives all requests again, with the same request ids. At the end, every run has the result that
 an undisturbed server gives; each node's result was recorded once and seen once; what may be
 done again was done at least once under one key, and what may not was never done twice.
 
-``RUNS_SOAK=200`` dies as often at each point, and elsewhere every time.
+The points are those at which the process, the disk or SQLite decides. `tests.simulation` has the same corpus
+die at every dispatch, answer, timer, publication and request.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import shutil
 import sqlite3
@@ -26,6 +26,7 @@ import pytest
 import pytest_asyncio
 from grpc import aio
 
+from tests.depth import by_depth
 from tests.e2e import corpus
 from tests.e2e.client import Client, struct
 from tests.e2e.corpus import CORPUS, Case
@@ -38,8 +39,8 @@ from wonder.v1 import library_service_pb2 as library
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-SOAK = int(os.environ.pop("RUNS_SOAK", "0"))
-HITS = SOAK or 20
+HITS = by_depth(4, 20)
+"""Deaths at each point."""
 LIVE = ("operations", "tokens", "forks", "executions", "gates", "works")
 
 
@@ -252,30 +253,9 @@ def same(left: list[Outcome], right: list[Outcome]) -> bool:
 
 ALL = tuple(case.workflow for case in CORPUS)
 POINTS: dict[str, tuple[int, tuple[str, ...]]] = {
-    "before-commit": (30, ALL),
     "in-commit": (20, ALL),
     "in-commit while effects are handed out": (6, ("effect_once",)),
     "committed": (20, ALL),
-    "after-commit": (30, ALL),
-    "before-publish": (30, ALL),
-    "before-dispatch": (30, ALL),
-    "before-task": (30, ALL),
-    "after-task": (30, ALL),
-    "before-answer": (4, ("children", "agent")),
-    "before-send": (6, ("effect_once", "effect_again", "retries")),
-    "after-send": (6, ("effect_once", "effect_again", "retries")),
-    "before-timer": (4, ("timers", "retries")),
-    "before-call=resolve": (3, ("gate",)),
-    "after-call=resolve": (3, ("gate",)),
-    "before-call=signal": (3, ("signal",)),
-    "after-call=signal": (3, ("signal",)),
-    "after-call=start": (10, ALL),
-    "before-call=cancel": (3, ("cancelled",)),
-    "after-call=cancel": (3, ("cancelled",)),
-    "before-call=fork": (3, ("sequence",)),
-    "after-call=fork": (3, ("sequence",)),
-    "token": (4, ("agent",)),
-    "model-done": (2, ("agent",)),
 }
 """By point, its first word: the server dies at one of the first so many passages; the graphs that pass it."""
 
@@ -287,7 +267,7 @@ AT_ONCE = 12
 async def test_runs_end_as_at_a_server_that_was_not_killed(data: Path, whole: Whole, where: str) -> None:
     most, names = POINTS[where]
     point = where.split()[0]
-    dice = random.Random(None if SOAK else where)
+    dice = random.Random(where)
     # The first of a server's passages would be the same one again and again: there is no way past it.
     doom = " ".join(f"{point}:{dice.randint(1, most) if n % 2 else most}" for n in range(HITS))
     shutil.copytree(whole.folder, data)

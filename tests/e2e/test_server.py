@@ -22,7 +22,8 @@ from wonder_server.rpc.server.server import contract_services
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 SERVICES = {
-    f"wonder.v1.{name}Service" for name in ("Conversation", "Coordinator", "Executor", "Library", "Memory")
+    f"wonder.v1.{name}Service"
+    for name in ("Conversation", "Coordinator", "Executor", "File", "Library", "Memory")
 }
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
@@ -75,16 +76,17 @@ async def answered(client: Client, path: str, request: Any, kind: tuple[bool, bo
         factory = {
             (False, False): client.channel.unary_unary,
             (False, True): client.channel.unary_stream,
+            (True, False): client.channel.stream_unary,
             (True, True): client.channel.stream_stream,
         }[kind]
         made = factory(path, request_serializer=lambda m: m.SerializeToString())
         try:
-            if kind == (False, False):
-                await made(request)
-            else:
-                stream = made(iter([request])) if kind[0] else made(request)
-                async for _ in stream:
+            answer = made(iter([request])) if kind[0] else made(request)
+            if kind[1]:
+                async for _ in answer:
                     pass
+            else:
+                await answer
         except aio.AioRpcError as problem:
             codes.append(problem.code())
             raise

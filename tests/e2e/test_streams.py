@@ -63,6 +63,9 @@ async def test_two_clients_see_the_same_events_and_the_same_text(client: Client,
 async def test_a_reader_of_grouped_events_sees_what_others_see(client: Client, unhurried: str) -> None:
     conv = await client.open(unhurried)
     async with client.listening(conv) as plain, client.listening(conv, group_events=True) as grouping:
+        for listener in (plain, grouping):
+            # A reader that still catches up gets text after the events that it reads from the store.
+            await listener.until(lambda v: any(word.HasField("caught_up") for word in v.words))
         said = [await client.say(conv, text) for text in ("say 40 words", "say 30 words", "recall tea?")]
         for listener in (plain, grouping):
             await listener.until(lambda v: all(v.settled(answer.turn.id) for answer in said))

@@ -73,6 +73,8 @@ async def test_extraction_and_summaries_hold_whatever_the_profile_says(
     agent = await scripted.agent(
         Script(text="word " * 300),
         Script(text="[]"),
+        Script(text="Yes."),
+        Script(text="[]"),
         Script(text="They spoke of words."),
         Script(text="I see."),
         Script(text='[{"content": "Ann likes tea."}]'),
@@ -84,8 +86,13 @@ async def test_extraction_and_summaries_hold_whatever_the_profile_says(
     )
     conv = await client.open(agent)
     first, _ = await client.turn(conv, "Speak at length. " + "more " * 200)
-    second, view = await client.turn(conv, "I like tea. " + "and " * 100)
-    assert (first.status, second.status) == (COMPLETED, COMPLETED)
-    assert "memory_extraction.failed" not in view.of_turn(first.id) + view.of_turn(second.id)
+    # A summary replaces whole turns, and the newest one stays.
+    second, _ = await client.turn(conv, "Is that all?")
+    third, view = await client.turn(conv, "I like tea. " + "and " * 100)
+    turns = (first, second, third)
+    assert [turn.status for turn in turns] == [COMPLETED] * 3
+    assert "memory_extraction.failed" not in [event.name for event in await client.events(conv)]
+    [reduced] = [event.context_reduced for event in view.events if event.name == "context.reduced"]
+    assert reduced.summarized and reduced.messages_left_out == 2
     assert await client.memories(agent) == ["Ann likes tea."]
-    assert len(scripted.requests) == 5 == first.usage.model_calls + second.usage.model_calls
+    assert len(scripted.requests) == 7 == sum(turn.usage.model_calls for turn in turns)

@@ -22,8 +22,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import re
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field, replace
 
@@ -210,7 +211,7 @@ class Provider:
         body = await request.json()
         model = request.match_info.get("model") or body.get("model", "")
         # LiteLLM joins consecutive user messages.
-        name = _last_user_texts(body)[-1].partition(" ")[0] if model == BY_WORD else model
+        name = _users_word(body) if model == BY_WORD else model
         assert request.transport is not None
         seen = RecordedRequest(
             path=request.path,
@@ -263,11 +264,17 @@ class Provider:
             return _reset(request, response)
         frames = wire.events(script, seen.model)
         await response.prepare(request)
-        texts, calls = (sum(getattr(frame, kind) for frame in frames) for kind in ("text", "call"))
-        sent_texts = sent_calls = 0
+        texts, calls, thoughts = (
+            sum(getattr(frame, kind) for frame in frames) for kind in ("text", "call", "thought")
+        )
+        sent_texts = sent_calls = sent_thoughts = 0
         for frame in frames:
             half_way = bool(frame.text) and sent_texts == texts // 2
             if (script.stall == "first_token" and frame.text) or (script.stall == "chunks" and half_way):
+                await asyncio.sleep(STALL_SECONDS)
+            if script.stall == "thought" and frame.thought and sent_thoughts == thoughts // 2:
+                await asyncio.sleep(STALL_SECONDS)
+            if script.stall == "call" and frame.call and sent_calls == (calls + 1) // 2:
                 await asyncio.sleep(STALL_SECONDS)
             if half_way and script.malformed_chunk:
                 await response.write(b'data: {"this is": not JSON\n\n')
@@ -279,12 +286,13 @@ class Provider:
                 return _reset(request, response)
             if half_way and script.break_off == "eof":
                 break
-            if script.delay_ms and frame.text:
+            if script.delay_ms and (frame.text or frame.call or frame.thought):
                 await asyncio.sleep(script.delay_ms / 1000)
             await response.write(_with_comments(frame.data) if script.comments else frame.data)
             seen.chunks_sent += 1
             sent_texts += frame.text
             sent_calls += frame.call
+            sent_thoughts += frame.thought
         seen.finished = True
         if script.break_off == "end":
             return _reset(request, response)
@@ -323,16 +331,36 @@ def _with_comments(data: bytes) -> bytes:
     return b": still here\r\n\r\n" + data.replace(b"\n", b"\r\n")
 
 
+def _users_word(body: JsonDict) -> str:
+    """Return the first word that the user wrote: after the context, and before notices of the platform."""
+    for texts in _user_texts(body):
+        for text in reversed(texts):
+            written = text.partition(_NOTICE)[0].rpartition(_MESSAGE)[2]
+            if written.strip():
+                return _SPEAKER.sub("", written).partition(" ")[0]
+    return ""
+
+
+_NOTICE = "(A notice of the platform"
+_MESSAGE = "[Message]\n"
+_SPEAKER = re.compile(r"\[(?:user|agent|workflow)[^\]\n]*\] ")
+
+
 def _last_user_texts(body: JsonDict) -> list[str]:
-    """Return the texts of the last user message. Some formats put tool results there, which are not text."""
+    """Return the texts of the last user message that has one."""
+    return next(_user_texts(body), [""])
+
+
+def _user_texts(body: JsonDict) -> Iterator[list[str]]:
+    """Yield the texts of each user message, the last message first. Some formats put tool results there,
+    which are not text."""
     for message in reversed(body.get("messages") or body.get("input") or body.get("contents") or []):
         if message.get("role") == "user":
             content = message.get("content") or message.get("parts") or ""
             if isinstance(content, str):
-                return [content]
-            if texts := [str(block["text"]) for block in content if block.get("text")]:
-                return texts
-    return [""]
+                yield [content]
+            elif texts := [str(block["text"]) for block in content if block.get("text")]:
+                yield texts
 
 
 # --- running it --------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from aiohttp import web
 
@@ -28,15 +28,18 @@ class Script:
     """The answer to one request.
 
     - ``thought`` is thinking before the text.
-    - ``stall`` stops sending: ``headers`` (nothing is sent), ``first_token`` (after the head) or ``chunks``
-      (after half of the text).
+    - ``stall`` stops sending: ``headers`` (nothing is sent), ``first_token`` (after the head), ``thought``
+      (after half of the thinking), ``chunks`` (after half of the text) or ``call`` (after half of the tool
+      calls).
     - ``break_off`` resets the connection: ``begin`` (before any byte), ``abort`` (after half of the text),
       ``call`` (after half of the tool calls) or ``end`` (after the last event). ``eof`` ends the body after
       half of the text.
     - ``error_event`` is the status of an error in the stream, after half of the text.
     - ``echo`` answers with the last user text.
+    - ``delay_ms`` precedes each piece of text, arguments and thinking.
     - ``comments`` adds comments between events and ends lines with CR LF.
     - ``body``, of ``content_type``, is sent instead of a stream.
+    - ``images`` are images in base64 after the text, and ``caption`` is a text after them.
     - ``late_end_ms`` is the delay between the last event and the end of the body.
     """
 
@@ -59,15 +62,19 @@ class Script:
     content_type: str = "text/event-stream"
     location: str = ""
     late_end_ms: int = 0
+    images: tuple[str, ...] = ()
+    caption: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One server-sent event. ``text``: it contains a piece of the answer. ``call``: a piece of arguments."""
+    """One server-sent event. ``text``: it contains a piece of the answer. ``call``: a piece of arguments.
+    ``thought``: a piece of thinking."""
 
     data: bytes
     text: bool = False
     call: bool = False
+    thought: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +122,19 @@ def _openai_error(script: Script) -> web.Response:
 
 def _openai_events(script: Script, model: str) -> list[Frame]:
     frames = [_openai_frame(model, {"role": "assistant", "content": ""})]
-    frames += [_openai_frame(model, {"reasoning_content": piece}) for piece in _thoughts(script)]
+    frames += [
+        replace(_openai_frame(model, {"reasoning_content": piece}), thought=True)
+        for piece in _thoughts(script)
+    ]
     if script.text:
         frames += [_openai_frame(model, {"content": piece}, text=True) for piece in _pieces(script.text)]
+    for index, data in enumerate(script.images):
+        url = {"url": f"data:image/png;base64,{data}"}
+        frames.append(
+            _openai_frame(model, {"images": [{"type": "image_url", "image_url": url, "index": index}]})
+        )
+    if script.caption:
+        frames.append(_openai_frame(model, {"content": script.caption}, text=True))
     openings = [
         {"index": index, "id": f"call_{index}", "type": "function",
          "function": {"name": call.name, "arguments": ""}}
@@ -181,7 +198,14 @@ def _anthropic_error(script: Script) -> web.Response:
 
 
 def _anthropic_events(script: Script, model: str) -> list[Frame]:
-    usage = {"input_tokens": 6, "cache_read_input_tokens": 5, "output_tokens": 1}
+    usage = {
+        "input_tokens": 2,
+        "cache_creation_input_tokens": 4,
+        "cache_read_input_tokens": 5,
+        "cache_creation": {"ephemeral_5m_input_tokens": 4, "ephemeral_1h_input_tokens": 0},
+        "output_tokens": 1,
+        "service_tier": "standard",
+    }
     message: JsonDict = {
         "id": "msg_1",
         "type": "message",
@@ -210,7 +234,8 @@ def _anthropic_events(script: Script, model: str) -> list[Frame]:
         index += 1
     stop = _ANTHROPIC_STOPS.get(script.stop, script.stop) or ("tool_use" if script.calls else "end_turn")
     delta = {"stop_reason": stop, "stop_sequence": None}
-    frames += [_event("message_delta", delta=delta, usage={"output_tokens": 7}), _event("message_stop")]
+    used = {"output_tokens": 7, "output_tokens_details": {"thinking_tokens": 3}}
+    frames += [_event("message_delta", delta=delta, usage=used), _event("message_stop")]
     return frames
 
 
@@ -221,12 +246,15 @@ def _anthropic_failure(script: Script) -> Frame:
 
 def _anthropic_block(index: int, block: JsonDict, kind: str, key: str, pieces: list[str]) -> list[Frame]:
     deltas = [
-        _event(
-            "content_block_delta",
-            text=kind == "text_delta",
-            call=kind == "input_json_delta",
-            index=index,
-            delta={"type": kind, key: piece},
+        replace(
+            _event(
+                "content_block_delta",
+                text=kind == "text_delta",
+                call=kind == "input_json_delta",
+                index=index,
+                delta={"type": kind, key: piece},
+            ),
+            thought=kind == "thinking_delta",
         )
         for piece in pieces
     ]
@@ -254,6 +282,10 @@ def _responses_events(script: Script, model: str) -> list[Frame]:
         frames += _reasoning_item(script, output)
     if script.text:
         frames += _message_item(script, output)
+    for number, data in enumerate(script.images):
+        frames += _image_item(number, data, output)
+    if script.caption:
+        frames += _message_item(replace(script, text=script.caption), output)
     frames += _call_items(script, output)
     usage = {
         "input_tokens": 11,
@@ -273,11 +305,25 @@ def _reasoning_item(script: Script, output: list[JsonDict]) -> list[Frame]:
     place: JsonDict = {"item_id": "rs_1", "output_index": 0}
     frames = [_event("response.output_item.added", output_index=0, item=empty)]
     frames += [
-        _event("response.reasoning_summary_text.delta", **place, summary_index=0, delta=piece)
+        replace(
+            _event("response.reasoning_summary_text.delta", **place, summary_index=0, delta=piece),
+            thought=True,
+        )
         for piece in _thoughts(script)
     ]
     output.append(item)
     return [*frames, _event("response.output_item.done", output_index=0, item=item)]
+
+
+def _image_item(number: int, data: str, output: list[JsonDict]) -> list[Frame]:
+    index = len(output)
+    empty: JsonDict = {"type": "image_generation_call", "id": f"ig_{number}", "status": "generating"}
+    item = {**empty, "status": "completed", "output_format": "png", "result": data}
+    output.append(item)
+    return [
+        _event("response.output_item.added", output_index=index, item=empty),
+        _event("response.output_item.done", output_index=index, item=item),
+    ]
 
 
 def _message_item(script: Script, output: list[JsonDict]) -> list[Frame]:
@@ -347,9 +393,20 @@ def _gemini_error(script: Script) -> web.Response:
 
 
 def _gemini_events(script: Script, model: str) -> list[Frame]:
-    frames = [_gemini_frame(model, {"text": piece, "thought": True}) for piece in _thoughts(script)]
+    frames = [
+        replace(_gemini_frame(model, {"text": piece, "thought": True}), thought=True)
+        for piece in _thoughts(script)
+    ]
     if script.text:
         frames += [_gemini_frame(model, {"text": piece}, text=True) for piece in _pieces(script.text)]
+    frames += [
+        _gemini_frame(
+            model, {"inlineData": {"mimeType": "image/png", "data": data}, "thoughtSignature": f"s{number}"}
+        )
+        for number, data in enumerate(script.images)
+    ]
+    if script.caption:
+        frames.append(_gemini_frame(model, {"text": script.caption}, text=True))
     frames += [_gemini_frame(model, {"functionCall": _gemini_call(call)}, call=True) for call in script.calls]
     usage = {
         "promptTokenCount": 11,

@@ -89,6 +89,11 @@ def _openai_chat(body: JsonDict) -> None:
         reject(calls == [], f"messages.{at}.tool_calls: [] is too short")
         if not calls and not message.get("refusal"):
             reject(_empty(content), f"messages.{at}: content is empty")
+        kinds = {part.get("type") for part in content} if isinstance(content, list) else set()
+        reject(
+            bool(kinds & {"image_url", "file"}) and role != "user",
+            f"messages.{at}: Image URLs are only allowed for messages with role 'user'",
+        )
         for call in calls or ():
             reject(role != "assistant", "only an assistant calls tools")
             reject(call.get("type") != "function", "tool_calls.type")
@@ -109,8 +114,39 @@ def _openai_chat(body: JsonDict) -> None:
     reject("function_call" in body and not body.get("functions"), "function_call without functions")
     reject(body.get("stream_options") and not body.get("stream"), "stream_options without stream")
     reject(body.get("top_logprobs") is not None and not body.get("logprobs"), "top_logprobs without logprobs")
-    if (body.get("response_format") or {}).get("type") == "json_object":
+    form = body.get("response_format") or {}
+    if form.get("type") == "json_schema":
+        _openai_output(form.get("json_schema") or {})
+    if form.get("type") == "json_object":
         reject("json" not in json.dumps(messages).lower(), "'messages' must contain the word 'json'")
+
+
+def _openai_output(form: JsonDict) -> None:
+    reject(not _OPENAI_NAME.match(form.get("name") or ""), "json_schema.name: pattern")
+    reject(not isinstance(form.get("schema"), dict), "json_schema.schema: missing")
+    if form.get("strict"):
+        for part in _object_schemas(form["schema"]):
+            _closed_object(part)
+            reject(
+                set(part.get("required", ())) != set(part["properties"]), "strict: 'required' must have all"
+            )
+
+
+def _object_schemas(schema: JsonValue) -> Iterator[JsonDict]:
+    """Yield the schemas of objects in a schema."""
+    for part in schema if isinstance(schema, list) else ():
+        yield from _object_schemas(part)
+    if isinstance(schema, dict):
+        if schema.get("type") == "object":
+            yield schema
+        for name, part in schema.items():
+            if name not in ("enum", "const", "default", "examples", "required"):
+                yield from _object_schemas(part)
+
+
+def _closed_object(schema: JsonDict) -> None:
+    reject(schema.get("additionalProperties") is not False, "'additionalProperties' must be false")
+    reject(not schema.get("properties"), "an object has no properties")
 
 
 def _function(function: JsonDict) -> None:
@@ -148,6 +184,9 @@ def _openai_responses(body: JsonDict) -> None:
     given = body.get("input")
     items = [{"role": "user", "content": given}] if isinstance(given, str) else given
     reject(not items, "input: missing")
+    form = (body.get("text") or {}).get("format") or {}
+    if form.get("type") == "json_schema":
+        _openai_output(form)
     assert isinstance(items, list)
     called: set[str] = set()
     answered: set[str] = set()
@@ -156,6 +195,7 @@ def _openai_responses(body: JsonDict) -> None:
         if kind == "message":
             reject(item.get("role") not in ("system", "developer", "user", "assistant"), f"input.{at}.role")
             reject(_no_content(item.get("content")), f"input.{at}.content is empty")
+            _check_parts(item, f"input.{at}.content")
         elif kind == "function_call":
             call_id = item.get("call_id")
             reject(not call_id or len(call_id) > 64 or call_id in called, f"input.{at}.call_id")
@@ -189,10 +229,22 @@ def _openai_responses(body: JsonDict) -> None:
 def _no_content(content: JsonValue) -> bool:
     if isinstance(content, list):
         return not content or any(
-            _is_blank(part.get("refusal") if part.get("type") == "refusal" else part.get("text"))
-            for part in content
+            _is_blank(part.get(_CONTENT_OF.get(part.get("type"), "text"))) for part in content
         )
     return _is_blank(content)
+
+
+_CONTENT_OF = {"refusal": "refusal", "input_image": "image_url", "input_file": "file_data"}
+"""The member with the content of each kind of part; "text" for the others."""
+_USER_PARTS = {"input_text", "input_image", "input_file", None}
+_OWN_PARTS = {"output_text", "refusal", None}
+
+
+def _check_parts(item: JsonDict, where: str) -> None:
+    allowed = _OWN_PARTS if item.get("role") == "assistant" else _USER_PARTS
+    content = item.get("content")
+    for part in content if isinstance(content, list) else ():
+        reject(part.get("type") not in allowed, f"{where}: Invalid value: '{part.get('type')}'")
 
 
 # --- Anthropic --------------------------------------------------------------------------------------
@@ -202,6 +254,9 @@ def _anthropic(body: JsonDict) -> None:
     most = body.get("max_tokens")
     reject(type(most) is not int or most < 1, "max_tokens: required")
     assert isinstance(most, int)
+    form = (body.get("output_config") or {}).get("format") or {}
+    for schema in _object_schemas(form.get("schema")):
+        _closed_object(schema)
     messages = list(_merged(body.get("messages")))
     reject(not messages, "messages: at least one message is required")
     reject(messages[0]["role"] != "user", "messages: first message must use the 'user' role")
@@ -334,6 +389,8 @@ def _gemini(body: JsonDict) -> None:
             parts = body[key].get("parts")
             reject(not parts or any(_is_blank(part.get("text")) for part in parts), f"{key}: text is empty")
     _gemini_tools(body)
+    asks_for_json = "json" in (body.get("generationConfig") or {}).get("responseMimeType", "")
+    reject(asks_for_json and body.get("tools"), "Function calling with a response mime type is unsupported")
     reject(
         (body.get("generationConfig") or {}).get("candidateCount", 1) != 1, "candidateCount: one for streams"
     )

@@ -18,7 +18,7 @@ from dataclasses import is_dataclass
 
 import msgspec
 
-from wonder_server.adapters.sqlite.codec.stored_names import classes_by_tag, tag_of
+from wonder_server.codec.stored_names import classes_by_tag, tag_of
 from wonder_server.core.actor.planner import Planner
 from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.coordinator.planner import RUN

@@ -1,19 +1,25 @@
 """Record the golden journals: ``python -m tests.golden.record``, with this checkout alone.
 
 A server runs a few short stories, and the journals of its actors are written beside this file. An argument
-(``run-``) limits the journals to those with that prefix.
+(``run-``) limits the journals to those with that prefix. A second one (``-progress``) ends their names, so
+that the journals of earlier versions stay.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 import tempfile
+from contextlib import AsyncExitStack
 from pathlib import Path
 
+from tests.e2e.background import LIBRARY as BACKGROUND
+from tests.e2e.background import dispatched, found
 from tests.e2e.client import Client, View, struct
 from tests.e2e.journals import PLANNERS, journals
 from tests.e2e.process import Server, serving
+from tests.fakes.provider import Call, Provider, Script, running_provider
 from tests.golden import run_stories
 from tests.golden.journals import dump
 from wonder.v1 import conversation_service_pb2 as pb
@@ -92,6 +98,47 @@ workflow:
       input_mapping: {question: input.question}
       output_mapping: {output.conversation_id: result.conversation_id}
 ---
+name: scripted
+model_profile: {provider: openai, model: repaired, format: openai_chat}
+---
+name: typed
+persona:
+  system_prompt: Count.
+  model_profile_id: scripted
+  memory_extraction_workflow_id: none
+  output_schema: {type: object, properties: {total: {type: number}}, required: [total]}
+---
+name: echo
+description: Says it again.
+tool:
+  target_type: task
+  target_id: say_again
+  max_result_bytes: 1024
+  input_schema: {type: object, properties: {text: {type: string}}, required: [text]}
+---
+name: say_again
+task:
+  steps: [{id: say, action: {kind: context}, output_mapping: {output.text: input.text}}]
+---
+name: long
+model_profile: {provider: openai, model: long, format: openai_chat}
+---
+name: reader
+persona:
+  system_prompt: Read.
+  model_profile_id: long
+  memory_extraction_workflow_id: none
+  tool_ids: [echo, wonder/std/read_result]
+---
+name: late
+persona:
+  system_prompt: Wait.
+  model_profile_id: slow
+  context_assembly_workflow_id: small_assembly
+  memory_extraction_workflow_id: none
+  tool_ids: [e2e/background/research]
+  constraints: {max_moves_per_turn: 3}
+---
 name: small
 persona:
   system_prompt: Small.
@@ -140,6 +187,54 @@ async def interrupted(client: Client, server: Server) -> str:
     return conversation_id
 
 
+async def repaired(client: Client, provider: Provider) -> str:
+    """Repair an answer that does not satisfy the output schema, and fail at a second such answer."""
+    invalid, valid = Script(text="It was five."), Script(text='{"total": 5}')
+    provider.script("repaired", invalid, valid, invalid)
+    conversation_id = await client.open("typed")
+    await client.turn(conversation_id, "What did it cost?")
+    await client.turn(conversation_id, "And yesterday?")
+    return conversation_id
+
+
+async def large_result(client: Client, provider: Provider) -> str:
+    """Cut a large result of a tool for the model, which reads it on and then asks for too much."""
+    text = " ".join(f"word{number}" for number in range(400))
+    call = Call(name="echo", arguments=json.dumps({"text": text}))
+    unknown = Call(name="read_result", arguments=json.dumps({"result_id": "move_0.0"}))
+    provider.script("long", Script(calls=(call,)), Script(calls=(unknown,)), Script(text="It is long."))
+    conversation_id = await client.open("reader")
+    await client.turn(conversation_id, "Say it again.")
+    return conversation_id
+
+
+async def late_result(client: Client) -> str:
+    """Get a result in the background after another turn; the next call is the last one of its turn."""
+    conversation_id = await client.open("late")
+    async with client.listening(conversation_id) as listener:
+        asked = (await client.say(conversation_id, "use the tool research with flights")).turn.id
+        view = await listener.until(lambda v: v.of_turn(asked).count("message.appended") >= 2)
+        other = (await client.say(conversation_id, "say 3 words before nine")).turn.id
+        await listener.until(lambda v: v.settled(other))
+        await found(client, dispatched(view, "research").operation.run_id, "two flights")
+        await listener.until(lambda v: v.settled(asked))
+    return conversation_id
+
+
+async def replied(client: Client) -> str:
+    """Return a conversation of two people in which a message replies to another."""
+    conversation_id = await client.open("small")
+    first = pb.ConverseSend(content="say 2 words", user_id="mia")
+    asked = pb.SendMessageRequest(conversation_id=conversation_id, send=first)
+    sent = await client.conversations.SendMessage(asked)
+    await client.settled(conversation_id, sent.turn.id)
+    second = pb.ConverseSend(content="say 3 words", user_id="bob", reply_to_message_id=sent.message.id)
+    asked = pb.SendMessageRequest(conversation_id=conversation_id, send=second)
+    answered = await client.conversations.SendMessage(asked)
+    await client.settled(conversation_id, answered.turn.id)
+    return conversation_id
+
+
 async def called(client: Client) -> str:
     """Return the conversation of a turn that a node of a run waits for."""
     run_id = await run(client, "asking", question="say 3 words")
@@ -158,17 +253,27 @@ async def run(client: Client, workflow: str, **given: str) -> str:
     return run_id
 
 
-async def record(prefix: str = "") -> None:
+async def record(prefix: str = "", suffix: str = "") -> None:
     names: dict[str, str] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        data = Path(folder) / "data"
-        server = await Server(data).start()
+    async with AsyncExitStack() as stack:
+        provider = await stack.enter_async_context(running_provider())
+        data = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "data"
+        environment = {"OPENAI_API_KEY": "none", "WONDER_OPENAI_BASE_URL": f"{provider.url}/v1"}
+        server = await Server(data, environment=environment).start()
         async with server.client() as client:
+            await client.apply("e2e/background", BACKGROUND)
             await client.apply("golden", LIBRARY)
             await client.agent("small", "golden/small")
+            await client.agent("typed", "golden/typed")
+            await client.agent("reader", "golden/reader")
+            await client.agent("late", "golden/late")
+            names[await late_result(client)] = "conversation-late-result"
+            names[await large_result(client, provider)] = "conversation-large-result"
+            names[await repaired(client, provider)] = "conversation-repaired"
             names[await tools_and_limits(client, server)] = "conversation-tools-and-limits"
             names[await cancelled(client, server)] = "conversation-cancelled"
             names[await called(client)] = "conversation-called"
+            names[await replied(client)] = "conversation-replied"
             names[await run(client, "branching", user_message="yes")] = "run-completed"
             names[await run(client, "branching", user_message="no")] = "run-failed"
             await client.apply("golden/runs", run_stories.LIBRARY)
@@ -184,7 +289,7 @@ async def record(prefix: str = "") -> None:
         for actor_id, entries in (await journals(data)).items():
             if actor_id in names and names[actor_id].startswith(prefix):
                 text = dump(PLANNERS[actor_id.partition("_")[0]], entries)
-                (HERE / f"{names[actor_id]}.jsonl").write_text(text, encoding="utf-8")
+                (HERE / f"{names[actor_id]}{suffix}.jsonl").write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

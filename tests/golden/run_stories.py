@@ -24,6 +24,13 @@ workflow:
     - {id: b, task_id: echo, input_mapping: {n: state.a.n + 1}, output_mapping: {output.n: result.n}}
   transitions: [{from_node_id: a, to_node_id: b}]
 ---
+name: timed
+workflow:
+  nodes:
+    - {id: a, task_id: echo, input_mapping: {n: now()}}
+    - {id: b, task_id: echo, input_mapping: {n: "[state.a.n, now()]"}, output_mapping: {output.n: result.n}}
+  transitions: [{from_node_id: a, to_node_id: b, condition: now() > "2020"}]
+---
 name: diamond
 workflow:
   nodes:
@@ -228,6 +235,7 @@ async def _forked(client: Client) -> str:
 
 STORIES: dict[str, Story] = {
     "run-sequence": _plain("sequence"),
+    "run-timed": _plain("timed"),
     "run-diamond": _plain("diamond"),
     "run-two-of-three": _plain("two_of_three"),
     "run-list": _plain("list"),

@@ -2,6 +2,9 @@
 
 ``stored_names.json`` lists, by planner, the stored tag of each class of inputs, decisions, rows and events
 and the stored names of its fields. Names may be added to the file; none may be removed or changed.
+
+One kind of name was removed: decisions about turns, runs and node executions carried them whole, and carry
+what changes now. Readers ignore the other fields, which repeat those of earlier decisions (`test_journals`).
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from typing import Any, get_args, get_type_hints
 import msgspec
 import pytest
 
-from wonder_server.adapters.sqlite.codec.stored_names import (
+from wonder_server.codec.stored_names import (
     TAGS,
     classes_by_tag,
     event_name,
@@ -23,7 +26,7 @@ from wonder_server.adapters.sqlite.codec.stored_names import (
     stored_path,
     tag_of,
 )
-from wonder_server.adapters.sqlite.shard.schema import COLUMNS
+from wonder_server.codec.tables import FILTER_COLUMNS
 from wonder_server.core.actor.planner import Planner
 from wonder_server.core.budget import CHARGES
 from wonder_server.core.conversation.planner import CONVERSATION
@@ -139,7 +142,7 @@ def test_the_text_of_a_fingerprint_has_stored_names() -> None:
 def test_the_paths_of_columns_are_stored_paths() -> None:
     """Checks of a folder read columns' values from JSON by the path that writers read attributes by."""
     row_types = {**CONVERSATION.row_types, **RUN.row_types}
-    for table, columns in COLUMNS.items():
+    for table, columns in FILTER_COLUMNS.items():
         if table != CHARGES:
             for path in columns:
                 assert stored_path(row_types[table], path) == path

@@ -16,19 +16,24 @@ from wonder_server.adapters.embedders.hashing import HashingEmbedder
 from wonder_server.adapters.in_memory.blobs import MemoryBlobs
 from wonder_server.adapters.in_memory.catalog import MemoryCatalog
 from wonder_server.adapters.in_memory.journal import MemoryShards
+from wonder_server.adapters.in_memory.memory_blocks import InMemoryBlocks
 from wonder_server.adapters.in_memory.prices import MemoryPrices
 from wonder_server.adapters.in_memory.sandbox import MemorySandbox
 from wonder_server.adapters.in_memory.vectors import PlainVectors
 from wonder_server.adapters.models.offline.model import OfflineModel
+from wonder_server.adapters.placement.local import LocalPlacement
 from wonder_server.compose import Platform
 from wonder_server.compose.clients import Clients
 from wonder_server.compose.git import ExecutorFactory, GitStores
 from wonder_server.compose.models import bounded, model_providers
-from wonder_server.compose.stores import MemoryStore, Stores
+from wonder_server.compose.stores import InternalStores, MemoryUpkeep, StoreAdapters, Stores
 from wonder_server.core.memory.records import Filter, Memory
+from wonder_server.ports.access import ScopeOf, all_records
+from wonder_server.ports.blobs import UnreferencedObject
 from wonder_server.ports.embedder import Embedder
 from wonder_server.ports.failpoints import Failpoints
 from wonder_server.ports.memories import TombstoneStatus
+from wonder_server.ports.placement import Placement
 from wonder_server.ports.vectors import Vectors, VectorSource
 from wonder_server.settings import Settings
 
@@ -102,10 +107,16 @@ def run_virtual(work: Callable[[VirtualTime], Coroutine[object, object, T]]) -> 
         return runner.run(work(time))
 
 
-def virtual_platform(time: VirtualTime, shards: MemoryShards | None = None, seed: int = 0) -> Platform:
+def virtual_platform(
+    time: VirtualTime,
+    shards: MemoryShards | None = None,
+    seed: int = 0,
+    scope_of: ScopeOf = all_records,
+) -> Platform:
     """Return a platform on virtual time, seeded randomness and stores in memory.
 
-    ``shards`` holds the journals of an earlier application, for a restart.
+    ``shards`` holds the journals of an earlier application, for a restart. ``scope_of`` returns the access
+    scope of a caller.
     """
     shards = shards or MemoryShards()
 
@@ -113,7 +124,7 @@ def virtual_platform(time: VirtualTime, shards: MemoryShards | None = None, seed
     async def open_stores(
         _settings: Settings, _egress: Egress, _failpoints: Failpoints
     ) -> AsyncIterator[Stores]:
-        yield _stores(shards)
+        yield _stores(shards, await LocalPlacement.open(shards), scope_of)
 
     return Platform(
         clock=time,
@@ -126,25 +137,32 @@ def virtual_platform(time: VirtualTime, shards: MemoryShards | None = None, seed
     )
 
 
-def _stores(shards: MemoryShards) -> Stores:
-    memories = NoMemories()
+def _stores(shards: MemoryShards, placement: Placement, scope_of: ScopeOf) -> Stores:
+    memories, catalog = NoMemories(), MemoryCatalog()
     return Stores(
-        journals=shards,
-        records=shards,
-        accounts=shards,
-        archives=NoArchives(),
-        catalog=MemoryCatalog(),
-        memory=MemoryStore(
+        StoreAdapters(
+            records=shards,
+            accounts=shards,
+            catalog=catalog,
             memories=memories,
-            vectors=memories,
-            maintenance=memories,
-            residue=memories,
-            reembedding=memories,
-            watch_lost_vectors=lambda _: None,
+            memory_blocks=InMemoryBlocks(),
+            internal=InternalStores(
+                journals=shards,
+                archives=NoArchives(),
+                placement=placement,
+                memory=MemoryUpkeep(
+                    vectors=memories,
+                    maintenance=memories,
+                    residue=memories,
+                    reembedding=memories,
+                    watch_lost_vectors=lambda _: None,
+                ),
+                blobs=MemoryBlobs(),
+                file_objects=catalog,
+                disk_full_error=lambda: None,
+            ),
         ),
-        blobs=MemoryBlobs(),
-        unfinished=shards.unfinished,
-        disk_full_error=lambda: None,
+        scope_of,
     )
 
 
@@ -200,7 +218,7 @@ class NoMemories:
     async def page(self, agent_id: str, wanted: Filter, before_id: str, limit: int) -> list[Memory]:
         return []
 
-    async def unreferenced(self) -> list[str]:
+    async def unreferenced(self, after: str = "") -> list[UnreferencedObject]:
         return []
 
     async def tombstones(self) -> dict[str, TombstoneStatus]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
 
 import grpc
 import pytest
@@ -13,12 +12,13 @@ from google.rpc import error_details_pb2, status_pb2
 from grpc import aio
 
 from wonder_server.core.errors import Reason, error
+from wonder_server.core.identity import ANONYMOUS, Principal, PrincipalKind
 from wonder_server.rpc.server.server import RpcServer
 from wonder_server.settings import Settings
 
 
 @asynccontextmanager
-async def serving(servicers: Mapping[str, object], **settings: Any) -> AsyncIterator[aio.Channel]:
+async def serving(servicers: Mapping[str, object], **settings: object) -> AsyncIterator[aio.Channel]:
     """Yield a channel to a server of the whole contract with these servicers."""
     server = RpcServer(Settings(listen="127.0.0.1:0", **settings))
     address = server.bind()
@@ -30,7 +30,7 @@ async def serving(servicers: Mapping[str, object], **settings: Any) -> AsyncIter
         await server.stop(0)
 
 
-async def rejected(call: Awaitable[Any]) -> tuple[str, list[str]]:
+async def rejected(call: Awaitable[object]) -> tuple[str, list[str]]:
     """Return the reason and the fields of a call that must fail with an ErrorInfo."""
     with pytest.raises(aio.AioRpcError) as problem:
         await call
@@ -44,6 +44,11 @@ async def rejected(call: Awaitable[Any]) -> tuple[str, list[str]]:
     for tell in ("Traceback", "Error:", "Exception", "wonder_server", ".py", "protobuf", "upb", "object at"):
         assert tell not in message
     return info.reason, fields
+
+
+def token_principal(name: str) -> Principal:
+    """Return the principal of the token ``name``, without scopes; the anonymous one for ""."""
+    return Principal(kind=PrincipalKind.TOKEN, subject=name) if name else ANONYMOUS
 
 
 class FakeNameResolver:

@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
-import grpc
+import grpc.aio
+from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from wonder.v1 import conversation_service_pb2 as conversation
@@ -21,7 +22,10 @@ from wonder.v1 import coordinator_service_pb2_grpc as rpc
 from wonder.v1 import errors_pb2 as errors
 from wonder.v1 import run_pb2 as run
 from wonder_server.core.errors import Fault, Reason, WonderError
-from wonder_server.rpc.server.status import to_rpc_status
+from wonder_server.core.json_types import JsonValue
+from wonder_server.rpc.server.error_codes import to_rpc_status
+
+Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
 
 RUN = "run_1"
 GATE = "gate_1"
@@ -45,17 +49,17 @@ class Script:
         self._ordinals: dict[str, int] = {}
         self._began: dict[str, int] = {}
 
-    def add(self, ms: int, name: str, **payload: Any) -> None:
+    def add(self, ms: int, name: str, **payload: object) -> None:
         self.events.append(
             run.RunEvent(sequence=len(self.events) + 1, run_id=RUN, create_time=at(ms), name=name, **payload)
         )
 
-    def start(self, **given: Any) -> None:
+    def start(self, **given: JsonValue) -> None:
         started = run.Run(id=RUN, workflow=WORKFLOW, status=run.RUN_STATUS_RUNNING, create_time=at(0))
         started.input.update(given)
         self.add(0, "workflow_started", workflow_started=started)
 
-    def token(self, ms: int, token_id: str, node: str, status: str = "PENDING", **more: Any) -> None:
+    def token(self, ms: int, token_id: str, node: str, status: str = "PENDING", **more: object) -> None:
         value = run.TokenStatus.Value(f"TOKEN_STATUS_{status}")
         self.add(ms, "token.moved", token_moved=run.Token(id=token_id, node_id=node, status=value, **more))
 
@@ -64,7 +68,7 @@ class Script:
         self._began[f"{token_id}/{node}"] = ms
         self.add(ms, "node.started", node_started=self._execution(node, token_id, ordinal, ms, target))
 
-    def done(self, ms: int, node: str, token_id: str = "t", **output: Any) -> None:
+    def done(self, ms: int, node: str, token_id: str = "t", **output: JsonValue) -> None:
         execution = self._again(ms, node, token_id, run.NODE_EXECUTION_STATUS_COMPLETED)
         execution.output.struct_value.update(output)
         self.add(ms, "node.completed", node_completed=execution)
@@ -79,7 +83,7 @@ class Script:
         execution = self._again(ms, node, token_id, run.NODE_EXECUTION_STATUS_CANCELLED)
         self.add(ms, "node.cancelled", node_cancelled=execution)
 
-    def end(self, ms: int, status: str = "COMPLETED", message: str = "", **output: Any) -> None:
+    def end(self, ms: int, status: str = "COMPLETED", message: str = "", **output: JsonValue) -> None:
         ended = run.Run(id=RUN, workflow=WORKFLOW, create_time=at(0), complete_time=at(ms))
         ended.status = run.RunStatus.Value(f"RUN_STATUS_{status}")
         ended.node_execution_count = len(self._ordinals)
@@ -99,7 +103,7 @@ class Script:
             status=run.NODE_EXECUTION_STATUS_RUNNING, target=target, create_time=at(ms),
         )  # fmt: skip
 
-    def _again(self, ms: int, node: str, token_id: str, status: Any) -> run.NodeExecution:
+    def _again(self, ms: int, node: str, token_id: str, status: run.NodeExecutionStatus) -> run.NodeExecution:
         key = f"{token_id}/{node}"
         execution = self._execution(node, token_id, self._ordinals[key], self._began[key], "")
         failures = sum(event.node_failed.id == execution.id for event in self.events)
@@ -111,7 +115,7 @@ class Script:
         return execution
 
 
-def a_gate(status: Any = run.GATE_STATUS_PENDING) -> run.Gate:
+def a_gate(status: run.GateStatus = run.GATE_STATUS_PENDING) -> run.Gate:
     gate = run.Gate(
         id=GATE, run_id=RUN, node_id="agree", workflow=WORKFLOW, status=status, shown_hash="abc",
         prompt="Shall this\nbe released?", create_time=at(400),
@@ -156,7 +160,7 @@ def a_run() -> list[run.RunEvent]:
     return script.events
 
 
-async def refuse(context: Any, reason: Reason, message: str, **more: Any) -> NoReturn:
+async def refuse(context: Context, reason: Reason, message: str, **more: object) -> NoReturn:
     output = to_rpc_status(WonderError(Fault(reason=reason, message=message, **more)))
     await context.abort(output.code, output.message, output.trailers)
     raise AssertionError("abort raises")
@@ -173,7 +177,7 @@ class FakeCoordinator(rpc.CoordinatorServiceServicer):
 
     def __post_init__(self) -> None:
         self.events = list(self.script)
-        self.requests: list[Any] = []
+        self.requests: list[Message] = []
         self.started: list[str] = []
         self.gates = [a_gate()]
         self.changed = asyncio.Condition()
@@ -198,7 +202,7 @@ class FakeCoordinator(rpc.CoordinatorServiceServicer):
         output.last_sequence = len(self.past)
         return output
 
-    async def StartRun(self, request: Any, context: Any) -> service.StartRunResponse:
+    async def StartRun(self, request: service.StartRunRequest, context: Context) -> service.StartRunResponse:
         self.requests.append(request)
         if request.workflow_id == "nothing":
             await refuse(context, Reason.DEFINITION_NOT_FOUND, "There is no workflow `nothing`.")
@@ -214,7 +218,7 @@ class FakeCoordinator(rpc.CoordinatorServiceServicer):
             output = run.Run(id=RUN, workflow=WORKFLOW, status=run.RUN_STATUS_RUNNING)
         return service.StartRunResponse(run=output)
 
-    async def GetRun(self, request: Any, context: Any) -> service.GetRunResponse:
+    async def GetRun(self, request: service.GetRunRequest, context: Context) -> service.GetRunResponse:
         if request.run_id != RUN:
             await refuse(context, Reason.RUN_NOT_FOUND, f"There is no run {request.run_id}.")
         output = self.run()
@@ -230,7 +234,7 @@ class FakeCoordinator(rpc.CoordinatorServiceServicer):
             output.pending_gates.append(self.gates[0])
         return service.GetRunResponse(run=output)
 
-    async def ListRuns(self, request: Any, context: Any) -> service.ListRunsResponse:
+    async def ListRuns(self, request: service.ListRunsRequest, context: Context) -> service.ListRunsResponse:
         kept = service.ListRunsRequest.FromString(request.SerializeToString())
         self.requests.append(kept)
         first = int(request.page_token or 0)
@@ -240,7 +244,9 @@ class FakeCoordinator(rpc.CoordinatorServiceServicer):
         more = str(first + PAGE) if first + PAGE < len(runs) else ""
         return service.ListRunsResponse(runs=runs[first : first + PAGE], next_page_token=more)
 
-    async def CancelRun(self, request: Any, context: Any) -> service.CancelRunResponse:
+    async def CancelRun(
+        self, request: service.CancelRunRequest, context: Context
+    ) -> service.CancelRunResponse:
         self.requests.append(request)
         if self.run().status in _ENDED:
             await refuse(context, Reason.RUN_NOT_ACTIVE, "The run has ended.")
@@ -250,12 +256,16 @@ class FakeCoordinator(rpc.CoordinatorServiceServicer):
         await self._happen(script.events)
         return service.CancelRunResponse(run=self.run())
 
-    async def SignalRun(self, request: Any, context: Any) -> service.SignalRunResponse:
+    async def SignalRun(
+        self, request: service.SignalRunRequest, context: Context
+    ) -> service.SignalRunResponse:
         self.requests.append(request)
         await self._happen(self.events)
         return service.SignalRunResponse(sequence=7)
 
-    async def WatchRun(self, request: Any, context: Any) -> AsyncIterator[service.WatchRunResponse]:
+    async def WatchRun(
+        self, request: service.WatchRunRequest, context: Context
+    ) -> AsyncIterator[service.WatchRunResponse]:
         self.requests.append(request)
         if request.run_id != RUN:
             await refuse(context, Reason.RUN_NOT_FOUND, f"There is no run {request.run_id}.")
@@ -274,7 +284,9 @@ class FakeCoordinator(rpc.CoordinatorServiceServicer):
             end=conversation.StreamEnd(reason=conversation.STREAM_END_REASON_COMPLETED)
         )
 
-    async def ListGates(self, request: Any, context: Any) -> service.ListGatesResponse:
+    async def ListGates(
+        self, request: service.ListGatesRequest, context: Context
+    ) -> service.ListGatesResponse:
         self.requests.append(request)
         wanted = set(request.statuses) or {run.GATE_STATUS_PENDING}
         found = [gate for gate in self.gates if gate.status in wanted]
@@ -282,7 +294,9 @@ class FakeCoordinator(rpc.CoordinatorServiceServicer):
         more = str(first + PAGE) if first + PAGE < len(found) else ""
         return service.ListGatesResponse(gates=found[first : first + PAGE], next_page_token=more)
 
-    async def ResolveGate(self, request: Any, context: Any) -> service.ResolveGateResponse:
+    async def ResolveGate(
+        self, request: service.ResolveGateRequest, context: Context
+    ) -> service.ResolveGateResponse:
         self.requests.append(request)
         gate = next(each for each in self.gates if each.id == request.gate_id)
         if gate.status != run.GATE_STATUS_PENDING or request.shown_hash != gate.shown_hash:
@@ -292,7 +306,9 @@ class FakeCoordinator(rpc.CoordinatorServiceServicer):
         await self._happen(self.events)
         return service.ResolveGateResponse(gate=gate)
 
-    async def ReplayRun(self, request: Any, context: Any) -> service.ReplayRunResponse:
+    async def ReplayRun(
+        self, request: service.ReplayRunRequest, context: Context
+    ) -> service.ReplayRunResponse:
         answer = service.ReplayRunResponse(identical=request.run_id == RUN, step_count=12)
         if not answer.identical:
             answer.first_difference.step, answer.first_difference.input = 4, "TaskDone"
@@ -300,7 +316,7 @@ class FakeCoordinator(rpc.CoordinatorServiceServicer):
             answer.first_difference.planned.append({"kind": "MoveToken"})
         return answer
 
-    async def ForkRun(self, request: Any, context: Any) -> service.ForkRunResponse:
+    async def ForkRun(self, request: service.ForkRunRequest, context: Context) -> service.ForkRunResponse:
         self.requests.append(request)
         return service.ForkRunResponse(run=run.Run(id="run_2", forked_from_run_id=request.run_id))
 

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import grpc
 import grpc.aio
@@ -24,12 +24,14 @@ from wonder.v1 import errors_pb2 as errors
 from wonder.v1 import event_pb2 as events
 from wonder.v1 import library_service_pb2_grpc as library_rpc
 
+Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
+
 CONVERSATION = "conv_1"
 TURN = "turn_1"
 Response = service.ConverseResponse
 
 
-def event(sequence: int, name: str, turn_id: str = TURN, **payload: Any) -> service.ConverseResponse:
+def event(sequence: int, name: str, turn_id: str = TURN, **payload: object) -> service.ConverseResponse:
     return Response(
         event=events.Event(
             sequence=sequence, conversation_id=CONVERSATION, turn_id=turn_id, name=name, **payload
@@ -116,10 +118,10 @@ class FakeConversation(rpc.ConversationServiceServicer):
     together: int = 1
     refuse: dict[str, errors.Fault] = field(default_factory=dict)
     sent_delay: int = 0
-    break_with: Callable[[grpc.aio.ServicerContext[Any, Any]], Any] | None = None
+    break_with: Callable[[Context], object] | None = None
 
     connections: int = 0
-    requests: list[Any] = field(default_factory=list)
+    requests: list[object] = field(default_factory=list)
     started: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -138,11 +140,15 @@ class FakeConversation(rpc.ConversationServiceServicer):
     def head(self) -> int:
         return max((step.event.sequence for step in self.past if step.HasField("event")), default=0)
 
-    async def CreateConversation(self, request: Any, context: Any) -> service.CreateConversationResponse:
+    async def CreateConversation(
+        self, request: service.CreateConversationRequest, context: Context
+    ) -> service.CreateConversationResponse:
         self.requests.append(request)
         return service.CreateConversationResponse(conversation=conversation.Conversation(id=CONVERSATION))
 
-    async def PreviewContext(self, request: Any, context: Any) -> service.PreviewContextResponse:
+    async def PreviewContext(
+        self, request: service.PreviewContextRequest, context: Context
+    ) -> service.PreviewContextResponse:
         output = service.ContextBlock(
             path="/messages/1/content",
             source=service.CONTEXT_SOURCE_MESSAGE,
@@ -163,11 +169,15 @@ class FakeConversation(rpc.ConversationServiceServicer):
             context_window_tokens=8000,
         )
 
-    async def Subscribe(self, request: Any, context: Any) -> AsyncIterator[service.SubscribeResponse]:
+    async def Subscribe(
+        self, request: service.SubscribeRequest, context: Context
+    ) -> AsyncIterator[service.SubscribeResponse]:
         async for response in self._serve(request.attach, context, None):
             yield service.SubscribeResponse.FromString(response.SerializeToString())
 
-    async def Converse(self, requests: Any, context: Any) -> AsyncIterator[service.ConverseResponse]:
+    async def Converse(
+        self, requests: AsyncIterator[service.ConverseRequest], context: Context
+    ) -> AsyncIterator[service.ConverseResponse]:
         first = await anext(aiter(requests))
         self.requests.append(first)
         answers: asyncio.Queue[service.ConverseResponse] = asyncio.Queue()
@@ -178,12 +188,21 @@ class FakeConversation(rpc.ConversationServiceServicer):
         finally:
             listener.cancel()
 
-    async def _listen(self, requests: Any, answers: asyncio.Queue[service.ConverseResponse]) -> None:
+    async def _listen(
+        self,
+        requests: AsyncIterator[service.ConverseRequest],
+        answers: asyncio.Queue[service.ConverseResponse],
+    ) -> None:
         async for request in requests:
             self.requests.append(request)
             match request.WhichOneof("intent"):
                 case "send":
                     self._take(request.send.request_id, answers)
+                case "cancel" if TURN in self.refuse:
+                    refused = service.ConverseRefused(
+                        request_id=request.cancel.request_id, error=self.refuse[TURN]
+                    )
+                    answers.put_nowait(Response(refused=refused))
                 case "cancel":
                     answers.put_nowait(
                         Response(
@@ -210,7 +229,7 @@ class FakeConversation(rpc.ConversationServiceServicer):
         answers.put_nowait(Response(sent=sent))
 
     async def _serve(
-        self, attach: Any, context: Any, answers: Any
+        self, attach: object, context: Context, answers: asyncio.Queue[service.ConverseResponse] | None
     ) -> AsyncIterator[service.ConverseResponse]:
         limit = self.hang_up_after[self.connections] if self.connections < len(self.hang_up_after) else None
         self.connections += 1
@@ -227,12 +246,14 @@ class FakeConversation(rpc.ConversationServiceServicer):
             if response.HasField("end"):
                 return
 
-    async def _hang_up(self, context: Any) -> None:
+    async def _hang_up(self, context: Context) -> None:
         if self.break_with is not None:
             await self.break_with(context)
         await context.abort(grpc.StatusCode.UNAVAILABLE, "the line is cut")
 
-    async def _responses(self, attach: Any, answers: Any) -> AsyncIterator[service.ConverseResponse]:
+    async def _responses(
+        self, attach: object, answers: asyncio.Queue[service.ConverseResponse] | None
+    ) -> AsyncIterator[service.ConverseResponse]:
         known = conversation.Conversation(id=attach.conversation_id)
         known.participants.add().agent.CopyFrom(
             conversation.AgentParticipant(agent_id="agt_1", name="assistant")
@@ -289,7 +310,7 @@ class Health(grpc.GenericRpcHandler):
         if details.method != "/grpc.health.v1.Health/Check":
             return None
 
-        async def check(request: bytes, context: Any) -> bytes:
+        async def check(request: bytes, context: Context) -> bytes:
             if request not in (b"", b"\n\x18wonder.v1.LibraryService"):
                 await context.abort(grpc.StatusCode.NOT_FOUND, "no such service")
             return b"\x08\x01"

@@ -134,7 +134,7 @@ def test_files_are_drawn_without_a_server(
 
 
 class FakeLibrary(rpc.LibraryServiceServicer):
-    async def GetDefinition(self, request: Any, context: Any) -> service.GetDefinitionResponse:
+    async def GetDefinition(self, request: Any, context: object) -> service.GetDefinitionResponse:
         workflow = next(each for each in CORPUS if each.name == "sequence")
         answer = service.GetDefinitionResponse()
         answer.definition.ParseFromString(bytes(workflow))

@@ -17,7 +17,7 @@ from wonder_sdk import (
 from wonder_sdk.errors import BY_STATUS, class_of, from_fault, from_rpc
 from wonder_sdk.transport.reconnect import is_transient
 from wonder_server.core.errors import Fault, Reason, WonderError
-from wonder_server.rpc.server.status import STATUS, to_rpc_status
+from wonder_server.rpc.server.error_codes import STATUS, to_rpc_status
 
 
 def answered(problem: WonderError) -> grpc.aio.AioRpcError:
@@ -106,3 +106,12 @@ def test_invalid_details_are_ignored(trailer: bytes) -> None:
 )
 def test_streams_reconnect_only_after_retryable_errors(reason: Reason, passing: bool) -> None:
     assert is_transient(from_rpc(answered(WonderError(Fault(reason=reason, message="No."))))) is passing
+
+
+@pytest.mark.parametrize("names", [{"store": "shards/00.db", "record": "conv_1/4"}, {"object": "ab12"}])
+def test_damage_is_not_retried(names: dict[str, str]) -> None:
+    fault = Fault(reason=Reason.STORAGE_UNAVAILABLE, message="The record is damaged.", metadata=names)
+    problem = from_rpc(answered(WonderError(fault)))
+    assert not is_transient(problem)
+    assert not problem.retriable
+    assert not from_fault(v1.Fault(reason=v1.ErrorReason.STORAGE_UNAVAILABLE, metadata=names)).retriable

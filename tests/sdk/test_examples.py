@@ -15,12 +15,12 @@ import textwrap
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.paths import ROOT
 from wonder_sdk import Client, cli, sync, v1
+from wonder_sdk.json_types import JsonDict
 
 EXAMPLES = ROOT / "examples"
 
@@ -146,7 +146,7 @@ def wonder(address: str, *argv: str) -> tuple[int, str, str]:
 
 WORKFLOWS = {
     "sequence": {"greeting": "Hello, Mia!", "characters": 11},
-    "diamond": {"sizes": {"characters": 19, "words": 14}, "says": "5 spaces"},
+    "diamond": {"sizes": {"characters": 19, "words": 6}, "says": "6 words, 19 characters"},
     "m_of_n": {"votes": "Anna: yes, Ben: no"},
     "for_each": {
         "total": 11,
@@ -194,6 +194,8 @@ def test_the_examples_with_a_gate_and_a_signal_complete(address: str) -> None:
         )
     assert wonder(address, "gates", "--run", run_id)[1].startswith(gate.id)
     argv = [gate.id if word == "gate_…" else word for word in approve]
+    code, _, err = wonder(address, *argv, "--set", "foo=3")
+    assert code == 1 and "INPUT_INVALID" in err and "foo" in err
     assert wonder(address, *argv)[0] == 0
     code, out, err = wonder(address, "run", "--watch", run_id)
     assert (code, json.loads(out)) == (0, {"released": "Bugs fixed.", "said": ""})
@@ -209,6 +211,25 @@ def test_the_examples_with_a_gate_and_a_signal_complete(address: str) -> None:
     assert (code, json.loads(out)) == (0, {"says": "Shipped.", "payment": {"amount": 12}})
     code, _, err = wonder(address, *argv)
     assert code == 1 and "RUN_NOT_ACTIVE" in err
+
+
+def test_the_command_that_a_run_prints_approves_its_gate(address: str, environment: dict[str, str]) -> None:
+    assert wonder(address, "apply", "-f", str(EXAMPLES / "workflows"))[0] == 0
+    start = commands(EXAMPLES / "workflows" / "gate.yaml")[0]
+    line = [sys.executable, "-m", "wonder_sdk.cli", *start[1:], "--server", address]
+    for comment in ([], ["--comment", "looks good"]):
+        with subprocess.Popen(
+            line, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as process:
+            assert process.stdout is not None and process.stderr is not None
+            found = (re.search(r"wonder (gates approve .*)", each) for each in process.stderr)
+            printed = next(each[1] for each in found if each)
+            code, _, err = wonder(address, *shlex.split(printed), *comment)
+            assert code == 0, err
+            process.stderr.read()
+            output = json.loads(process.stdout.read())
+            assert output == {"released": "Version 1.2 is here.", "said": "".join(comment[1:])}
+            assert process.wait(60) == 0
 
 
 async def test_the_guide_to_workflows_runs_as_written(
@@ -227,6 +248,28 @@ async def test_the_guide_to_workflows_runs_as_written(
             if isinstance(event, v1.RunEvent) and event.gate_opened is not None:
                 await _run_block(approving.replace('project="shop"', ""), client)
         assert await run.result() == {"released": "Bugs fixed.", "said": "looks good"}
+
+
+async def test_the_guide_to_multi_party_conversations_runs_as_written(address: str) -> None:
+    guide = (ROOT / "docs" / "agents.md").read_text(encoding="utf-8")
+    section = guide.split("## Multi-party conversations")[1]
+    code = re.findall(r"```python\n(.*?)```", section, re.DOTALL)[0]
+    async with Client(address) as client:
+        known = (await client.library.get_agent(v1.GetAgentRequest(agent_id="assistant"))).agent
+        assert known is not None
+        made = await client.library.create_agent(
+            v1.CreateAgentRequest(agent=v1.Agent(name="critic", persona_id=known.persona_id))
+        )
+        assert made.agent is not None
+        await _run_block(code.replace("Client()", f"Client({address!r})"), client)
+        listed = await client.conversations.list_conversations(
+            v1.ListConversationsRequest(agent_id=made.agent.id)
+        )
+        [shared] = listed.conversations
+        assert (len(shared.participants), shared.turn_count) == (4, 2)
+        messages = await client.conversations.list_messages(v1.ListMessagesRequest(conversation_id=shared.id))
+        authors = [each.author for each in messages.messages if each.role is v1.MessageRole.AGENT]
+        assert made.agent.id in authors and len(set(authors)) == 2
 
 
 def test_the_guide_to_workers_runs_as_written(
@@ -267,7 +310,7 @@ def test_the_guide_to_workers_runs_as_written(
 
 
 async def _run_block(block: str, client: Client) -> None:
-    names: dict[str, Any] = {"Client": Client, "client": client}
+    names: JsonDict = {"Client": Client, "client": client, "v1": v1}
     exec(f"async def run():\n{textwrap.indent(block, '    ')}", names)
     await names["run"]()
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from tests.actors.kit import CONVERSATION_ID, LIMITS, FakeClock
+import pytest
+
+from tests.actors.kit import CONVERSATION_ID, EVERYWHERE, LIMITS, FakeClock
 from tests.core.conversation.conversation_kit import ASSEMBLED, agent, send, text_answer
+from tests.sqlite_journals import SqliteJournals
 from wonder_server.actors.access import ActorAccess
 from wonder_server.actors.archive.archiver import Archiver
 from wonder_server.actors.conversation.conversations import Conversations
+from wonder_server.actors.conversation.deletions import Deletions
 from wonder_server.actors.conversation.expiry_sweeper import ExpirySweeper
 from wonder_server.actors.conversation.lifecycle import ConversationLifecycle
 from wonder_server.actors.directory import Directory
@@ -14,7 +18,6 @@ from wonder_server.actors.runtime.loop import LoopPorts
 from wonder_server.actors.streaming.hub import StreamHub
 from wonder_server.adapters.in_memory.blobs import MemoryBlobs
 from wonder_server.adapters.sqlite.shard.archives import SqliteArchives
-from wonder_server.adapters.sqlite.shard.shards import SqliteShards
 from wonder_server.core.actor.commands import Command
 from wonder_server.core.conversation.model import inputs
 from wonder_server.core.conversation.model.lifecycle_inputs import Update
@@ -23,6 +26,7 @@ from wonder_server.core.conversation.model.values import OperationKind
 from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.coordinator.planner import RUN
 from wonder_server.core.definitions.specs import PinnedAgent
+from wonder_server.core.errors import Reason, error
 
 HOUR = 3_600_000
 
@@ -37,16 +41,15 @@ class Agents:
 class ArchiveStage:
     """Actors on real shards, with the test as the model. ``restart`` simulates a crash and a new start."""
 
-    def __init__(self, shards: SqliteShards, blobs: MemoryBlobs) -> None:
+    def __init__(self, shards: SqliteJournals, blobs: MemoryBlobs) -> None:
         self.shards, self.blobs, self.clock = shards, blobs, FakeClock()
         self.restart()
 
     def restart(self) -> None:
         access = ActorAccess(
-            directory=Directory(),
+            directory=Directory(StreamHub(100, 1 << 20), self.shards),
             journals=self.shards,
             records=self.shards,
-            streams=StreamHub(100, 1 << 20),
             clock=self.clock,
         )
         ports = LoopPorts(
@@ -55,17 +58,26 @@ class ArchiveStage:
             dispatch=self._dispatch,
             publish=lambda *_: None,
         )
-        self.loop = access.directory.start_loop((CONVERSATION, RUN), ports, LIMITS)
-        self.archives = SqliteArchives(self.shards)
+        self.loop = access.directory.start_loops((CONVERSATION, RUN), ports, LIMITS, EVERYWHERE)
+        self.archives = SqliteArchives(self.shards.shards)
         self.archiver = Archiver(
-            directory=access.directory, records=self.shards, archives=self.archives, blobs=self.blobs
+            directory=access.directory,
+            records=self.shards,
+            archives=self.archives,
+            blobs=self.blobs,
+            clock=self.clock,
         )
         self.conversations = Conversations(access=access, agents=Agents(), archive=self.archiver)
+        deletions = Deletions(access, self.archiver)
         self.lifecycle = ConversationLifecycle(
-            access=access, agents=Agents(), conversations=self.conversations
+            access=access, agents=Agents(), conversations=self.conversations, deletions=deletions
         )
         self.sweeper = ExpirySweeper(
-            archiver=self.archiver, lifecycle=self.lifecycle, records=self.shards, clock=self.clock
+            archiver=self.archiver,
+            deletions=deletions,
+            directory=access.directory,
+            records=self.shards,
+            clock=self.clock,
         )
 
     def _dispatch(self, _actor_id: str, _command: Command) -> None:
@@ -103,5 +115,24 @@ async def archived(stage: ArchiveStage) -> str:
     await stage.expire()
     stage.clock.now += HOUR
     await stage.sweeper.sweep()
+    (key,) = stage.blobs.contents
+    return key
+
+
+async def interrupted(stage: ArchiveStage, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Stop the server after it has written the object. Return the object's key."""
+    await stage.turn("turn 1")
+    await stage.expire()
+    stage.clock.now += HOUR
+    put = stage.blobs.put
+
+    async def crash(content: bytes) -> str:
+        await put(content)
+        raise error(Reason.STORAGE_UNAVAILABLE, "Crashed.", transient=True)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(stage.blobs, "put", crash)
+        assert await stage.sweeper.sweep() == 0
+    stage.restart()
     (key,) = stage.blobs.contents
     return key

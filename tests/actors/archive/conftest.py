@@ -9,15 +9,14 @@ import pytest_asyncio
 
 from tests.actors.archive.archive_stage import ArchiveStage
 from tests.actors.kit import CONVERSATION_ID
-from tests.conformance.ports.journal_subjects import ROW_TYPES
 from tests.core.conversation.conversation_kit import new_conversation
+from tests.sqlite_journals import SqliteJournals
 from wonder_server.adapters.in_memory.blobs import MemoryBlobs
-from wonder_server.adapters.sqlite.shard.shards import SqliteShards
 
 
 @pytest_asyncio.fixture
 async def stage(tmp_path: Path) -> AsyncIterator[ArchiveStage]:
-    shards = await SqliteShards.open(tmp_path / "shards", 1, ROW_TYPES)
+    shards = await SqliteJournals.open(tmp_path / "shards", 1)
     stage = ArchiveStage(shards, MemoryBlobs())
     await stage.loop.ask(CONVERSATION_ID, new_conversation(CONVERSATION_ID))
     yield stage

@@ -10,6 +10,7 @@ from tests.actors.archive.archive_stage import HOUR, ArchiveStage, archived
 from tests.actors.kit import CONVERSATION_ID
 from wonder_server.actors.archive.archiver import unpack
 from wonder_server.actors.runs.replay import replay
+from wonder_server.core.actor.queries import ActorQuery, Forget
 from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.errors import Reason, WonderError, error
 
@@ -94,10 +95,13 @@ async def test_an_interrupted_restore_is_repeated(
     class Crash(Exception):
         pass
 
-    def crash(_: str) -> bool:
-        raise Crash
+    def crash(actor_id: str, query: ActorQuery) -> object:
+        if isinstance(query, Forget):
+            raise Crash
+        return answer(actor_id, query)
 
-    monkeypatch.setattr(stage.loop, "evict", crash)
+    answer = stage.loop.query
+    monkeypatch.setattr(stage.loop, "query", crash)
     with pytest.raises(Crash):
         await stage.conversations.open(CONVERSATION_ID)
     assert key in stage.blobs.contents
@@ -105,5 +109,5 @@ async def test_an_interrupted_restore_is_repeated(
     assert await stage.sweeper.sweep() == 0
     assert (await stage.conversations.open(CONVERSATION_ID)).turn_count == 1
     assert not stage.blobs.contents
-    entries = await stage.shards.of(CONVERSATION_ID).entries(CONVERSATION_ID, CONVERSATION, 0, 1000)
+    entries = await stage.shards.of(CONVERSATION_ID).entries(CONVERSATION_ID, 0, 1000)
     assert replay(CONVERSATION, entries).difference is None

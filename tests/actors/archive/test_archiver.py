@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.actors.archive.archive_stage import HOUR, ArchiveStage, archived
-from tests.actors.kit import CONVERSATION_ID
+from tests.actors.archive.archive_stage import HOUR, ArchiveStage, archived, interrupted
+from tests.actors.kit import CONVERSATION_ID, origin
 from tests.core.conversation.conversation_kit import send
 from wonder_server.actors.conversation.conversations import SendRequest
 from wonder_server.actors.runs.replay import replay
@@ -18,11 +18,15 @@ from wonder_server.adapters.sqlite.connection import connect
 from wonder_server.adapters.sqlite.shard.archives import _KEYS
 from wonder_server.adapters.sqlite.shard.schema import MIGRATIONS
 from wonder_server.core.actor.changes import Put
+from wonder_server.core.conversation.model.inputs import ModelUsageReported
 from wonder_server.core.conversation.model.lifecycle_inputs import BeginDeletion
 from wonder_server.core.conversation.model.state import ConversationState
 from wonder_server.core.conversation.model.values import Participant
 from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.core.idempotency import IdempotencyKey
+from wonder_server.core.ids import shard_of
+from wonder_server.core.model import Usage
 from wonder_server.ports.journal import Commit
 from wonder_server.ports.records import EventQuery, Query
 
@@ -57,6 +61,27 @@ async def test_an_expired_conversation_is_archived_and_restored_row_for_row(stag
     assert again[: len(events)] == events
 
 
+async def test_a_replay_knows_the_history_of_a_restored_conversation(stage: ArchiveStage) -> None:
+    """The context of the next turn depends on it: a summary is due or not."""
+    await stage.turn("turn 1")
+    await stage.expire()
+    stage.clock.now += HOUR
+    await stage.sweeper.sweep()
+    await stage.conversations.open(CONVERSATION_ID)
+    await stage.turn("turn 2")
+    journal = stage.shards.of(CONVERSATION_ID)
+    replayed = CONVERSATION.new_state()
+    for entry in await journal.entries(CONVERSATION_ID, 0, 100):
+        for decision in entry.decisions:
+            CONVERSATION.apply(replayed, decision)
+    loaded = await journal.load(CONVERSATION_ID)
+    assert loaded is not None
+    restored: ConversationState = CONVERSATION.restore(loaded.rows)
+    assert len(replayed.turns) == 2
+    assert replayed.turns == restored.turns and replayed.messages == restored.messages
+    assert replayed.message_count == restored.message_count
+
+
 @pytest.mark.parametrize("restarts", [False, True])
 async def test_a_message_restores_the_conversation_and_agents_see_its_history(
     stage: ArchiveStage, restarts: bool
@@ -67,14 +92,16 @@ async def test_a_message_restores_the_conversation_and_agents_see_its_history(
     await stage.sweeper.sweep()
     if restarts:
         stage.restart()
-    said = await stage.conversations.send(CONVERSATION_ID, SendRequest(content="Back?", metadata={}))
+    said = await stage.conversations.send(
+        CONVERSATION_ID, SendRequest(content="Back?", origin=origin(), metadata={})
+    )
     assert said.turn is not None and said.turn.ordinal == 2
     state = stage.loop.peek(CONVERSATION_ID)
     assert isinstance(state, ConversationState) and state.conversation is not None
     assert [m.content for m in next(iter(state.messages.values()))] == ["turn 1", "To turn 1."]
     # The turn has postponed the expiry.
     assert state.conversation.expire_ms == stage.clock.now + HOUR
-    entries = await stage.shards.of(CONVERSATION_ID).entries(CONVERSATION_ID, CONVERSATION, 0, 1000)
+    entries = await stage.shards.of(CONVERSATION_ID).entries(CONVERSATION_ID, 0, 1000)
     assert [entry.sequence for entry in entries] == list(range(1, len(entries) + 1))
     assert replay(CONVERSATION, entries).difference is None
 
@@ -87,7 +114,7 @@ async def test_a_conversation_is_archived_and_restored_repeatedly(stage: Archive
         assert await stage.sweeper.sweep() == 1
         await stage.archiver.ensure_restored(CONVERSATION_ID)
     assert len(await stage.shards.find(Query(table="turns", actor=CONVERSATION_ID))) == 3
-    entries = await stage.shards.of(CONVERSATION_ID).entries(CONVERSATION_ID, CONVERSATION, 0, 1000)
+    entries = await stage.shards.of(CONVERSATION_ID).entries(CONVERSATION_ID, 0, 1000)
     assert [entry.sequence for entry in entries] == list(range(1, len(entries) + 1))
     assert replay(CONVERSATION, entries).difference is None
 
@@ -111,7 +138,7 @@ async def test_joining_during_archiving_keeps_the_conversation_active(
     put = stage.blobs.put
 
     async def slow_put(content: bytes) -> str:
-        await stage.lifecycle.join(CONVERSATION_ID, Participant(type="user", id="zoe"), "")
+        await stage.lifecycle.join(CONVERSATION_ID, Participant(type="user", id="zoe"), origin())
         return await put(content)
 
     monkeypatch.setattr(stage.blobs, "put", slow_put)
@@ -144,7 +171,9 @@ async def test_sending_during_archiving_keeps_the_conversation_active(
     put = stage.blobs.put
 
     async def slow_put(content: bytes) -> str:
-        await stage.conversations.send(CONVERSATION_ID, SendRequest(content="Wait!", metadata={}))
+        await stage.conversations.send(
+            CONVERSATION_ID, SendRequest(content="Wait!", origin=origin(), metadata={})
+        )
         return await put(content)
 
     monkeypatch.setattr(stage.blobs, "put", slow_put)
@@ -156,6 +185,37 @@ async def test_sending_during_archiving_keeps_the_conversation_active(
     assert [message.content for message in found] == ["turn 1", "To turn 1.", "Wait!"]
     conversation = await stage.conversations.lookup.get(CONVERSATION_ID)
     assert (conversation.archived_ms, conversation.archive_key) == (0, "")
+
+
+async def test_a_journal_entry_between_export_and_end_keeps_the_conversation_active(
+    stage: ArchiveStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The usage of a cancelled model call changes no row that archiving checks, and the object lacks it."""
+    await stage.turn("turn 1")
+    await stage.expire()
+    stage.clock.now += HOUR
+    put, turn_id = (
+        stage.blobs.put,
+        (await stage.shards.find(Query(table="turns", actor=CONVERSATION_ID)))[0].id,
+    )
+    late = ModelUsageReported(turn_id=turn_id, run_id="", usage=Usage(input_tokens=3))
+
+    async def slow_put(content: bytes) -> str:
+        await stage.loop.ask(CONVERSATION_ID, late)
+        return await put(content)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(stage.blobs, "put", slow_put)
+        assert await stage.sweeper.sweep() == 0
+    conversation = await stage.conversations.lookup.get(CONVERSATION_ID)
+    assert (conversation.archive_key, conversation.stale_archive) == ("", "")
+    assert not stage.blobs.contents
+    assert await stage.sweeper.sweep() == 1
+    await stage.archiver.ensure_restored(CONVERSATION_ID)
+    entries = await stage.shards.of(CONVERSATION_ID).entries(CONVERSATION_ID, 0, 1000)
+    assert [entry.sequence for entry in entries] == list(range(1, len(entries) + 1))
+    assert [entry.input for entry in entries].count(late) == 1
+    assert replay(CONVERSATION, entries).difference is None
 
 
 async def test_concurrent_reads_restore_the_conversation_once(
@@ -199,7 +259,7 @@ async def test_the_record_may_be_larger_than_a_page(stage: ArchiveStage) -> None
             await stage.shards.find(Query(table="moves", actor=CONVERSATION_ID)) * 650
         )
     ]
-    written = Commit(CONVERSATION_ID, CONVERSATION, changes=list(many))
+    written = Commit(CONVERSATION_ID, changes=list(many))
     heads = (await stage.lines("actors"))["actors"][0]
     written.entry_head, written.event_head = heads["entry_head"], heads["event_head"]
     await stage.shards.of(CONVERSATION_ID).commit([written])
@@ -211,13 +271,31 @@ async def test_the_record_may_be_larger_than_a_page(stage: ArchiveStage) -> None
     assert await stage.lines("moves") == before and len(before["moves"]) == 651
 
 
+async def test_the_archived_answer_of_a_request_replaces_a_later_one(stage: ArchiveStage) -> None:
+    """Earlier versions forgot the ids of creations with archiving, and stored a second answer."""
+    (heads,) = (await stage.lines("actors"))["actors"]
+    journal, key = stage.shards.of(CONVERSATION_ID), IdempotencyKey("", "r", "print", "conversations")
+    first = Commit(CONVERSATION_ID, requests=[(key, {"conversation_id": "first"})])
+    first.entry_head, first.event_head = heads["entry_head"], heads["event_head"]
+    await journal.commit([first])
+    (line,) = (await stage.lines("requests_answered"))["requests_answered"]
+    await archived(stage)
+    await journal.database.write(lambda connection: connection.execute("DELETE FROM requests_answered"))
+    later = Commit(CONVERSATION_ID[:-1] + "Z", requests=[(key, {"conversation_id": "second"})])
+    await stage.shards.files[0].commit([later])
+    await stage.conversations.open(CONVERSATION_ID)
+    assert (await stage.lines("requests_answered"))["requests_answered"] == [line]
+    found = await journal.completed_request("conversations", "r")
+    assert found is not None and found.answer == {"conversation_id": "first"}
+
+
 async def test_deleting_an_archived_conversation_leaves_neither_rows_nor_object(stage: ArchiveStage) -> None:
     await archived(stage)
-    await stage.lifecycle.delete(CONVERSATION_ID, version=0, request_id="bye")
+    await stage.lifecycle.delete(CONVERSATION_ID, version=0, origin=origin("bye"))
     assert not stage.blobs.contents
     left = await stage.lines()
     assert list(left) == ["requests_answered"]
-    await stage.lifecycle.delete(CONVERSATION_ID, version=0, request_id="bye")
+    await stage.lifecycle.delete(CONVERSATION_ID, version=0, origin=origin("bye"))
     with pytest.raises(WonderError) as problem:
         await stage.conversations.open(CONVERSATION_ID)
     assert problem.value.fault.reason is Reason.CONVERSATION_NOT_FOUND
@@ -230,7 +308,7 @@ async def test_a_conversation_whose_object_is_lost_can_be_deleted(stage: Archive
         del stage.blobs.contents[key]
     elif loss == "damaged":
         stage.blobs.contents[key] = stage.blobs.contents[key][:-1] + b"x"
-    await stage.lifecycle.delete(CONVERSATION_ID, version=0, request_id="")
+    await stage.lifecycle.delete(CONVERSATION_ID, version=0, origin=origin())
     assert await stage.lines() == {} and not stage.blobs.contents
 
 
@@ -245,7 +323,7 @@ async def test_an_unreachable_object_store_is_a_transient_error(
     with monkeypatch.context() as patched:
         patched.setattr(stage.blobs, "get", down)
         with pytest.raises(WonderError):
-            await stage.lifecycle.delete(CONVERSATION_ID, version=0, request_id="")
+            await stage.lifecycle.delete(CONVERSATION_ID, version=0, origin=origin())
     assert key in stage.blobs.contents
     assert (await stage.conversations.open(CONVERSATION_ID)).turn_count == 1
 
@@ -272,7 +350,7 @@ async def test_a_stale_object_is_removed_after_a_crash(
     elif then == "start":
         await stage.sweeper.recover()
     elif then == "delete":
-        await stage.lifecycle.delete(CONVERSATION_ID, version=0, request_id="")
+        await stage.lifecycle.delete(CONVERSATION_ID, version=0, origin=origin())
         assert not stage.blobs.contents and await stage.lines() == {}
         return
     else:
@@ -282,7 +360,7 @@ async def test_a_stale_object_is_removed_after_a_crash(
         conversation = await stage.conversations.open(CONVERSATION_ID)
     assert not stage.blobs.contents
     assert (await stage.conversations.lookup.get(CONVERSATION_ID)).stale_archive == ""
-    entries = await stage.shards.of(CONVERSATION_ID).entries(CONVERSATION_ID, CONVERSATION, 0, 1000)
+    entries = await stage.shards.of(CONVERSATION_ID).entries(CONVERSATION_ID, 0, 1000)
     assert replay(CONVERSATION, entries).difference is None
 
 
@@ -300,7 +378,7 @@ async def test_the_object_of_a_conversation_that_stays_active_is_removed(
         if then == "delete":
             await stage.loop.ask(CONVERSATION_ID, BeginDeletion())
         else:
-            await stage.lifecycle.join(CONVERSATION_ID, Participant(type="user", id="zoe"), "")
+            await stage.lifecycle.join(CONVERSATION_ID, Participant(type="user", id="zoe"), origin())
         return await put(content)
 
     async def crash(_: str) -> None:
@@ -321,20 +399,7 @@ async def test_an_interrupted_archiving_is_completed_at_the_next_start(
     stage: ArchiveStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Crash after the object is written. The next start writes the same object again."""
-    await stage.turn("turn 1")
-    await stage.expire()
-    stage.clock.now += HOUR
-    put = stage.blobs.put
-
-    async def crash(content: bytes) -> str:
-        await put(content)
-        raise error(Reason.STORAGE_UNAVAILABLE, "Crashed.", transient=True)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(stage.blobs, "put", crash)
-        assert await stage.sweeper.sweep() == 0
-    (key,) = stage.blobs.contents
-    stage.restart()
+    key = await interrupted(stage, monkeypatch)
     await stage.sweeper.recover()
     assert list(stage.blobs.contents) == [key]
     assert (await stage.conversations.lookup.get(CONVERSATION_ID)).archive_key == key
@@ -356,6 +421,25 @@ def test_lines_of_the_archive_name_every_table_of_a_shard(tmp_path: Path) -> Non
     tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     connection.close()
     # Usage accounts outlive conversations, and charges are not stored.
-    apart = {"identity", "migrations", "accounts", "unsealed"}
+    apart = {"identity", "migrations", "accounts", "unsealed", "epochs", "archive_objects"}
     apart |= {name for name in tables if name.startswith("sqlite_")}
     assert tables - apart == set(_KEYS)
+
+
+async def test_a_sweep_skips_conversations_of_other_owners(stage: ArchiveStage) -> None:
+    await stage.turn("turn 1")
+    await stage.expire()
+    stage.clock.now += HOUR
+    stage.loop.lose(shard_of(CONVERSATION_ID))
+    assert await stage.sweeper.sweep() == 0 and not stage.blobs.contents
+
+
+async def test_a_node_that_lost_the_shard_restores_nothing(stage: ArchiveStage) -> None:
+    key = await archived(stage)
+    before = await stage.lines()
+    await stage.shards.raise_epochs([shard_of(CONVERSATION_ID)])
+    for _ in range(2):
+        with pytest.raises(WonderError) as refused:
+            await stage.archiver.ensure_restored(CONVERSATION_ID)
+        assert refused.value.fault.reason is Reason.OWNER_MOVED
+    assert await stage.lines() == before and key in stage.blobs.contents

@@ -7,13 +7,17 @@ import asyncio
 import pytest
 
 from tests.actors.dispatch.test_handlers import Agents, HandlerStage
-from tests.actors.kit import CONVERSATION_ID, run_ready_tasks
+from tests.actors.kit import CONVERSATION_ID, origin, run_ready_tasks
 from tests.core.conversation.conversation_kit import text_answer
 from wonder_server.actors.conversation.call_agent import AgentCallRequest, AgentCallService
 from wonder_server.actors.conversation.conversations import Conversations
+from wonder_server.actors.dispatch.agent_calls import Delegation, delegate_conversation
 from wonder_server.core.conversation.model.lifecycle_inputs import Leave
 from wonder_server.core.conversation.model.values import Caller, Conversation, Turn, TurnStatus
 from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.core.frozen import stored_text
+from wonder_server.core.idempotency import content_key
+from wonder_server.core.ids import shard_of
 from wonder_server.core.json_types import JsonValue
 from wonder_server.ports.records import Query
 
@@ -29,10 +33,14 @@ class ServiceStage(HandlerStage):
         self.conversations = Conversations(access=self.access, agents=Agents())
         self.service = AgentCallService(access=self.access, conversations=self.conversations, agents=Agents())
 
-    async def call(self, question: JsonValue = "Two or three?", **fields: object) -> Turn:
+    async def call(
+        self, question: JsonValue = "Two or three?", *, request_id: str = "", **fields: object
+    ) -> Turn:
         fields.setdefault("agent", "helper")
         async with asyncio.timeout(60):
-            return await self.service.call(AgentCallRequest(input=question, caller=ANN, **fields))
+            return await self.service.call(
+                AgentCallRequest(input=question, caller=ANN, origin=origin(request_id), **fields)
+            )
 
     async def all(self, table: str) -> list[object]:
         return await self.records.find(Query(table=table))
@@ -133,7 +141,7 @@ async def test_a_disconnected_caller_with_a_request_id_keeps_its_turn() -> None:
     assert turn.status is TurnStatus.ACTIVE
     again = asyncio.ensure_future(stage.call(request_id="r1"))
     await run_ready_tasks()
-    await stage.conversations.cancel(turn.conversation_id, turn.id, "")
+    await stage.conversations.cancel(turn.conversation_id, turn.id, origin())
     assert (await again).status is TurnStatus.CANCELLED
 
 
@@ -165,3 +173,31 @@ async def test_draining_is_reported_to_the_caller() -> None:
     await run_ready_tasks()
     stage.streams.drain()
     assert await error_reason(calling) is Reason.SERVER_DRAINING
+
+
+async def test_a_repeated_request_sends_the_message_that_a_crash_lost() -> None:
+    """The server died between the commit of the conversation and that of its message."""
+    stage = ServiceStage()
+    agent = await Agents().pin_agent("helper")
+    delegation = Delegation(called_by="ann", project_id="", branch="", principal="")
+    create = delegate_conversation(CONVERSATION_ID, agent, delegation, stage.clock.now)
+    fields = {"agent": "helper", "content": "Two or three?", "project": ""}
+    identity = content_key("calls", origin("r1"), **fields, caller=stored_text("Caller", ANN))
+    await stage.loop.ask(CONVERSATION_ID, create, identity)
+    turn = await stage.call(request_id="r1")
+    assert (turn.conversation_id, turn.status, turn.output) == (
+        CONVERSATION_ID,
+        TurnStatus.COMPLETED,
+        "Hello",
+    )
+    assert (await stage.call(request_id="r1")).id == turn.id
+    assert len(await stage.all("turns")) == 1
+
+
+async def test_a_node_without_the_shard_does_not_wait_for_a_turn() -> None:
+    stage = ServiceStage()
+    turn = await stage.call(request_id="r1")
+    stage.loop.lose(shard_of(turn.conversation_id))
+    with pytest.raises(WonderError) as moved, stage.access.directory.live(turn.conversation_id):
+        pass
+    assert moved.value.fault.reason is Reason.OWNER_MOVED

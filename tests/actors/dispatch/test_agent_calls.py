@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 
 from tests.actors.dispatch.test_handlers import Agents, HandlerStage
 from tests.actors.kit import CONVERSATION_ID, SHARD, TestJournal, run_ready_tasks
 from tests.core.conversation.conversation_kit import ASSEMBLED, pin
-from wonder_server.actors.dispatch.agent_calls import input_text
+from tests.views import ForAll
+from wonder_server.actors.archive.archiver import NullArchive
+from wonder_server.actors.dispatch.agent_calls import AgentCalls, input_text
 from wonder_server.core.actor.commands import MAX_DEPTH, CallAgent, Scope, Stop
 from wonder_server.core.conversation.model.inputs import MAX_CONTENT_BYTES
 from wonder_server.core.conversation.model.lifecycle_inputs import Leave
 from wonder_server.core.conversation.model.state import ConversationState
 from wonder_server.core.conversation.model.values import Conversation, Turn, TurnStatus
-from wonder_server.core.coordinator.inputs import CancelRun, Start
-from wonder_server.core.coordinator.values import Run, RunStatus
+from wonder_server.core.conversation.planner import CONVERSATION
+from wonder_server.core.coordinator.model.inputs import CancelRun, Start
+from wonder_server.core.coordinator.model.values import Run, RunStatus
+from wonder_server.core.coordinator.planner import RUN
 from wonder_server.core.definitions.specs import Node, PinnedAgent, PinnedWorkflow, Retry, Workflow
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.frozen import replace
+from wonder_server.core.ids import shard_of
 from wonder_server.core.json_types import JsonDict, JsonValue
 from wonder_server.ports.library import AgentPinning
 from wonder_server.ports.records import Query
@@ -162,7 +169,7 @@ async def test_a_run_that_asks_again_while_the_agent_works_waits_for_the_same_tu
     stage.model.ends = ["wait"]
     await stage.run()
     restarted = await stage.restart()
-    restarted.loop.resume(await restarted.journal.unfinished())
+    await restarted.loop.resume()
     await run_ready_tasks()
     assert (await restarted.result())["text"] == "Hello"
     (command,) = restarted.calls()
@@ -184,6 +191,35 @@ async def test_a_lost_answer_is_repeated() -> None:
     assert event.output == output
 
 
+class RestoringArchive(NullArchive):
+    """An archive that brings the turns of a conversation back to disk for the time of `on_disk`."""
+
+    def __init__(self, stage: CallStage, conversation_id: str) -> None:
+        self._turns = stage.journal.memory.tables["turns"]
+        self._archived = self._turns.pop(conversation_id)
+
+    @asynccontextmanager
+    async def on_disk(self, conversation_id: str) -> AsyncIterator[None]:
+        self._turns[conversation_id] = self._archived
+        yield
+        del self._turns[conversation_id]
+
+
+@pytest.mark.parametrize("mode", ["delegate", "loop_in"])
+async def test_a_lost_answer_is_repeated_from_an_archived_conversation(mode: str) -> None:
+    stage = CallStage()
+    await stage.run()
+    output = await stage.result()
+    (command,) = stage.calls()
+    archive = RestoringArchive(stage, command.conversation_id)
+    inputs: list[tuple[str, object]] = []
+    stage.loop.tell = lambda actor, event, *_, **__: inputs.append((actor, event))  # type: ignore[method-assign]
+    agent_calls = AgentCalls(access=stage.access, agents=ForAll(Agents()), archive=archive)
+    await agent_calls.begin(replace(command, dispatches=2, mode=mode))
+    ((actor, event),) = inputs
+    assert (actor, event.output) == (RUN_ID, output)  # type: ignore[attr-defined]
+
+
 async def test_a_retry_after_an_infrastructure_fault_gets_its_own_conversation() -> None:
     stage = CallStage()
     busy = error(Reason.MODEL_UNAVAILABLE, "Busy.", transient=True)
@@ -191,9 +227,10 @@ async def test_a_retry_after_an_infrastructure_fault_gets_its_own_conversation()
     await stage.run(retry=Retry(max_attempts=2, backoff_ms=50, timeout_ms=0))
     for _ in range(10):
         stage.clock.now += 60_000
-        for actor in list(stage.loop._actors.values()):
-            for operation in list(getattr(actor.state, "operations", {}).values()):
-                stage.loop._on_timer(actor.id, operation.id)
+        for actor_id in list(stage.journal.actors):
+            planner = RUN if actor_id.startswith("run_") else CONVERSATION
+            for operation in list(getattr(stage.loop.peek(actor_id), "operations", {}).values()):
+                stage.loop.tell(actor_id, planner.timer_fired(operation.id))
         stage.model.ends = [busy] if len(stage.calls()) < 2 else []
         await run_ready_tasks()
     assert (await stage.result())["text"] == "Hello"
@@ -228,13 +265,26 @@ async def test_a_cancel_whose_stop_was_lost_with_the_server_reaches_the_agent_af
     await stage.loop.ask(RUN_ID, CancelRun())
     restarted = await stage.restart()
     restarted.model.ends = ["wait"]
-    restarted.loop.resume(await restarted.journal.unfinished())
-    assert await restarted.handlers.cancel_orphans() == 1
+    resumed = await restarted.loop.resume(restarted.handlers)
+    assert resumed.orphans == 1
     await run_ready_tasks()
     (turn,) = await restarted.turns(stage.calls()[0].conversation_id)
     assert turn.status is TurnStatus.CANCELLED
     assert restarted.handlers.running == 0
-    assert await restarted.handlers.cancel_orphans() == 0
+
+
+async def test_a_called_turn_that_is_on_disk_only_is_cancelled_with_its_run() -> None:
+    stage = CallStage()
+    stage.model.ends = ["wait"]
+    await stage.run()
+    restarted = await stage.restart()
+    conversation_id = stage.calls()[0].conversation_id
+    await restarted.loop.ask(RUN_ID, CancelRun())
+    assert restarted.loop.peek(conversation_id) is None
+    await run_ready_tasks()
+    (turn,) = await restarted.turns(conversation_id)
+    assert turn.status is TurnStatus.CANCELLED
+    assert (await restarted.loop.resume(restarted.handlers)).dispatched == 0
 
 
 async def test_a_turn_with_a_waiting_parent_is_not_cancelled_as_an_orphan() -> None:
@@ -243,8 +293,8 @@ async def test_a_turn_with_a_waiting_parent_is_not_cancelled_as_an_orphan() -> N
     await stage.run()
     await stage.wait_for_assembly()
     restarted = await stage.restart()
-    restarted.loop.resume(await restarted.journal.unfinished())
-    assert await restarted.handlers.cancel_orphans() == 0
+    resumed = await restarted.loop.resume(restarted.handlers)
+    assert resumed.orphans == 0
     await run_ready_tasks()
     assert (await restarted.result())["text"] == "Hello"
 
@@ -258,6 +308,14 @@ async def test_a_call_that_is_cancelled_before_its_agent_is_resolved_leaves_no_c
     stage.handlers.dispatch(RUN_ID, Stop(operation_id="op_x", child_id=CONVERSATION_ID))
     await run_ready_tasks()
     assert CONVERSATION_ID not in stage.journal.actors
+
+
+async def test_a_cancel_of_a_turn_of_another_owner_is_dropped() -> None:
+    stage = CallStage()
+    stage.loop.lose(shard_of(CONVERSATION_ID))
+    agent_calls = AgentCalls(access=stage.access, agents=ForAll(Agents()))
+    await agent_calls.cancel(CONVERSATION_ID, "op_x")
+    assert stage.loop.is_idle
 
 
 # --- loop in ----------------------------------------------------------------------------------------

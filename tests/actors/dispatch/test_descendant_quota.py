@@ -8,15 +8,17 @@ from dataclasses import replace
 import pytest
 
 from tests.actors.dispatch.test_handlers import Agents, Memory, Model, Tasks
-from tests.actors.kit import LIMITS
+from tests.actors.kit import LIMITS, TestJournal, origin
 from tests.actors.run_kit import RunStage, open_stage, pinned
-from wonder_server.actors.dispatch import descendant_quota
+from tests.views import ForAll
+from wonder_server.actors.dispatch import descendant_quota, handlers
 from wonder_server.actors.dispatch.agent_calls import AgentCalls
 from wonder_server.actors.dispatch.descendant_quota import DescendantQuota
-from wonder_server.actors.dispatch.handlers import Handlers
+from wonder_server.actors.dispatch.handlers import MAX_FEW_DESCENDANTS, Handlers
 from wonder_server.actors.dispatch.model_calls import ModelCalls
+from wonder_server.adapters.in_memory.journal import MemoryShards
 from wonder_server.adapters.in_memory.prices import MemoryPrices
-from wonder_server.core.coordinator.values import Run, RunStatus
+from wonder_server.core.coordinator.model.values import Run, RunStatus
 from wonder_server.core.definitions.specs import PinnedWorkflow
 from wonder_server.core.errors import Reason
 from wonder_server.ports.records import Query
@@ -33,7 +35,7 @@ def with_handlers(stage: RunStage, *, quick: bool = True) -> tuple[Handlers, Tas
         model_calls=ModelCalls(
             directory=stage.directory, model=Model(), prices=MemoryPrices(), streams=stage.streams
         ),
-        agent_calls=AgentCalls(access=stage.access, agents=Agents()),
+        agent_calls=AgentCalls(access=stage.access, agents=ForAll(Agents())),
         quota=stage.quota,
     )
     return stage.handlers, tasks
@@ -120,7 +122,7 @@ async def test_a_running_child_is_found_by_its_id(stage: RunStage) -> None:
     found = await stage.runs.lookup.with_details(child_id)
     assert found.run.status is RunStatus.RUNNING
     assert [run.id for run in await children(stage, begun.run.id)] == [child_id]
-    cancelled = await stage.runs.cancel(child_id, "Enough.", "", "")
+    cancelled = await stage.runs.cancel(child_id, "Enough.", "", origin())
     assert cancelled.run.status is RunStatus.CANCELLED
     await stage.wait_until_idle()
     assert (await stage.runs.lookup.run(begun.run.id)).status is RunStatus.FAILED
@@ -137,3 +139,25 @@ async def test_a_child_that_goes_on_for_a_while_is_written() -> None:
         await stage.wait_until_idle()
         (child,) = await children(stage, begun.run.id)
         assert child.status is RunStatus.RUNNING
+
+
+# --- priority ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("count", "is_one"), [(1, True), (MAX_FEW_DESCENDANTS, True), (40, False)])
+async def test_the_commit_of_a_parent_waits_for_its_children_if_they_are_few(
+    count: int, is_one: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # On a loaded machine, a few quick tasks take longer than a slice of inline work.
+    monkeypatch.setattr(handlers, "MAX_INLINE_S", 3600.0)
+    journal = TestJournal()
+    stage = RunStage(MemoryShards(journal))
+    with_handlers(stage)
+    stage.workflows.known.append(nested(1, count))
+    run = (await stage.start("team/level1", wait_ms=5000)).run
+    assert run.status is RunStatus.COMPLETED
+    first = journal.transactions[0]
+    assert first[-1].actor_id == run.id
+    assert (len(first) == count + 1) == (len(journal.transactions) == 1) == is_one
+    assert len(journal.actors) == count + 1
+    await stage.loop.stop()

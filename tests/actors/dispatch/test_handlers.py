@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.actors.kit import CONVERSATION_ID, Stage, TestJournal, run_ready_tasks
+from tests.conformance.ports.journal_subjects import unfinished
 from tests.core.conversation.conversation_kit import (
     ASSEMBLED,
     BUSINESS,
@@ -20,25 +21,28 @@ from tests.core.conversation.conversation_kit import (
     workflow,
 )
 from tests.replacing import replace
+from tests.views import ForAll
 from wonder_server.actors.access import ActorAccess
 from wonder_server.actors.dispatch import handlers
 from wonder_server.actors.dispatch.agent_calls import AgentCalls
 from wonder_server.actors.dispatch.descendant_quota import DescendantQuota
 from wonder_server.actors.dispatch.handlers import Handlers
 from wonder_server.actors.dispatch.model_calls import ModelCalls
-from wonder_server.actors.streaming.hub import NodeProgress, StreamHub
+from wonder_server.actors.streaming.items import Delta, NodeProgress, PartKind
 from wonder_server.adapters.in_memory.journal import MemoryShards
 from wonder_server.adapters.in_memory.prices import MemoryPrices
+from wonder_server.core import frozen
 from wonder_server.core.actor.commands import RunTask, RunWorkflow, Scope
+from wonder_server.core.content.answer_images import AnswerImage
 from wonder_server.core.conversation.model.inputs import CancelTurn, TimerFired
 from wonder_server.core.conversation.model.values import TurnStatus
-from wonder_server.core.coordinator.inputs import EventEmitted, NodeFailed, NodeSucceeded
+from wonder_server.core.coordinator.model.inputs import EventEmitted, NodeFailed, NodeSucceeded
 from wonder_server.core.definitions.specs import ModelProfile, Node, PinnedAgent, PinnedTask, Workflow
 from wonder_server.core.errors import Fault, Reason, error
 from wonder_server.core.json_types import JsonDict, JsonObject, JsonValue
 from wonder_server.core.model import ModelResult
 from wonder_server.ports.library import AgentPinning
-from wonder_server.ports.model import Chunk, Finished, TextDelta
+from wonder_server.ports.model import ArgumentsDelta, Chunk, Finished, ReasoningDelta, TextDelta
 
 
 class Outcome:
@@ -94,6 +98,7 @@ class Model:
 
     def __init__(self) -> None:
         self.pieces = ["Hel", "lo"]
+        self.asides: list[ReasoningDelta | ArgumentsDelta] = []
         self.ends: list[object] = []
         self.closed = 0
         self.calls = 0
@@ -101,6 +106,8 @@ class Model:
     async def stream(self, profile: ModelProfile, request: JsonDict) -> AsyncIterator[Chunk]:
         self.calls += 1
         try:
+            for aside in self.asides:
+                yield aside
             for piece in self.pieces:
                 yield TextDelta(piece)
             end = self.ends.pop(0) if self.ends else text_answer("Hello")
@@ -108,8 +115,8 @@ class Model:
                 await asyncio.Event().wait()
             elif isinstance(end, Exception):
                 raise end
-            elif isinstance(end, ModelResult):
-                yield Finished(end)
+            elif isinstance(end, ModelResult | Finished):
+                yield end if isinstance(end, Finished) else Finished(end)
         finally:
             self.closed += 1
 
@@ -139,14 +146,12 @@ class HandlerStage(Stage):
 
     def __init__(self, journal: TestJournal | None = None, agents: AgentPinning | None = None) -> None:
         super().__init__(journal)
-        self.streams = StreamHub(1000, 1_000_000)
         self.tasks_done, self.model = Tasks(), Model()
         self.records = MemoryShards(self.journal)
         self.access = ActorAccess(
             directory=self.directory,
             journals=self.records,
             records=self.records,
-            streams=self.streams,
             clock=self.clock,
         )
         self.model_executor = ModelCalls(
@@ -158,7 +163,7 @@ class HandlerStage(Stage):
             tasks=self.tasks_done,
             memory=Memory(),
             model_calls=self.model_executor,
-            agent_calls=AgentCalls(access=self.access, agents=agents or Agents()),
+            agent_calls=AgentCalls(access=self.access, agents=ForAll(agents or Agents())),
             quota=self.quota,
         )
         self.runs_by_hand = False
@@ -171,13 +176,6 @@ class HandlerStage(Stage):
 
     def _on_result(self, operation_id: str) -> None:
         self.quota.release(operation_id)
-
-    def _timer_input(self, operation_id: str, event: object) -> Any:
-        return self.model_executor.timer_input(operation_id, event)
-
-    def _publish(self, actor_id: str, events: Any) -> None:
-        super()._publish(actor_id, events)
-        self.streams.publish(actor_id, events)
 
     async def wait_for_assembly(self) -> None:
         """Start a turn and wait until its model is called."""
@@ -206,6 +204,39 @@ async def test_an_answer_is_streamed_and_then_reported() -> None:
     assert not stage.streams._open_messages
 
 
+async def test_arguments_stream_and_reasoning_does_not_unless_the_persona_shows_it() -> None:
+    stage = HandlerStage()
+    stage.model.asides = [ReasoningDelta("Hm"), ArgumentsDelta(0, "call_1", "find", '{"q"')]
+    reader, _ = stage.streams.subscribe(CONVERSATION_ID, kinds=tuple(PartKind))
+    await stage.wait_for_assembly()
+    await run_ready_tasks()
+    assert stage.status() is TurnStatus.COMPLETED
+    parts = [(item.part.kind, item.text) for item in reader.take() if isinstance(item, Delta) and item.part]
+    assert parts == [(PartKind.ARGUMENTS, '{"q"')]
+
+    (command,) = stage.model_calls()
+    assert not command.shows_reasoning
+    await stage.model_executor.call(CONVERSATION_ID, frozen.replace(command, shows_reasoning=True))
+    parts = [(item.part.kind, item.text) for item in reader.take() if isinstance(item, Delta) and item.part]
+    assert parts == [(PartKind.REASONING, "Hm"), (PartKind.ARGUMENTS, '{"q"')]
+
+
+async def test_an_image_that_no_store_takes_is_described_in_the_stream_and_in_the_answer() -> None:
+    stage = HandlerStage()
+    image = AnswerImage(number=1, data="AAAA" * 1000, media_type="image/png", position=5)
+    stage.model.ends = [Finished(text_answer("Hello"), images=(image,))]
+    reader, _ = stage.streams.subscribe(CONVERSATION_ID)
+    await stage.wait_for_assembly()
+    await run_ready_tasks()
+    assert stage.status() is TurnStatus.COMPLETED
+    words = "[image: image-1.png, image/png, 3 KB; not stored: This server stores no files.]"
+    assert "".join(getattr(item, "text", "") for item in reader.take()) == f"Hello\n{words}"
+    (turn,) = stage.state().turns.values()
+    message = stage.state().messages[turn.id][-1]
+    assert (message.content, message.parts) == (f"Hello\n{words}", ())
+    assert "AAAA" not in repr(stage.state())
+
+
 async def test_a_cancelled_turn_closes_its_model_call_at_once() -> None:
     stage = HandlerStage()
     stage.model.ends = ["wait"]
@@ -215,7 +246,7 @@ async def test_a_cancelled_turn_closes_its_model_call_at_once() -> None:
     (turn_id,) = stage.state().turns
     await stage.loop.ask(
         CONVERSATION_ID,
-        CancelTurn(turn_id=turn_id, partial_text=stage.streams.partial_text(CONVERSATION_ID, turn_id)),
+        CancelTurn(turn_id=turn_id),
     )
     await run_ready_tasks()
     assert stage.model.closed == 1
@@ -309,7 +340,7 @@ async def test_after_stop_nothing_is_reported_and_nothing_started() -> None:
     await run_ready_tasks()
     assert stage.model.closed == stage.model.calls == 1
     assert stage.journal.commits == commits
-    assert await stage.journal.unfinished() == [CONVERSATION_ID]
+    assert await unfinished(stage.journal) == [CONVERSATION_ID]
 
 
 # --- inline tasks -----------------------------------------------------------------------------------

@@ -6,13 +6,14 @@ from dataclasses import replace
 
 import pytest
 
+from tests.actors.kit import origin
 from tests.actors.run_kit import RunStage, pinned
 from tests.conformance.ports.journal_subjects import commit, conversation, put_conversation
 from wonder_server.actors.dispatch.orphans import orphaned_runs
 from wonder_server.core.actor.changes import Put
 from wonder_server.core.actor.commands import Parent, Scope
 from wonder_server.core.conversation.model.values import Caller, Turn, TurnStatus
-from wonder_server.core.coordinator.values import Run
+from wonder_server.core.coordinator.model.values import Run
 from wonder_server.ports.records import Query
 
 TURN = "turn_01HF7YAT000000000000000010"
@@ -27,10 +28,12 @@ async def test_a_child_is_waited_for_until_its_parent_is_cancelled(stage: RunSta
     await stage.wait_until_idle()
     everything = await stage.shards.find(Query(table="runs"))
     (child,) = (run for run in everything if run.parent is not None)
-    assert await orphaned_runs(stage.shards) == []
+    ids = [run.id for run in everything]
+    assert await orphaned_runs(stage.shards, ids) == []
     # This stage executes no Stop command, as when the server ends right after the commit.
-    await stage.runs.cancel(parent.run.id, "Enough.", "", "")
-    assert await orphaned_runs(stage.shards) == [child.id]
+    await stage.runs.cancel(parent.run.id, "Enough.", "", origin())
+    assert await orphaned_runs(stage.shards, ids) == [child.id]
+    assert await orphaned_runs(stage.shards, [parent.run.id]) == []
 
 
 @pytest.mark.parametrize(
@@ -61,4 +64,4 @@ async def test_a_turn_waits_for_its_runs_while_it_is_active_and_then_for_extract
         commit(parent.id, put_conversation(parent), Put("turns", TURN, turn, ordinal=1)),
         commit(RUN, Put("runs", RUN, run, status="running", live=True)),
     )
-    assert await orphaned_runs(stage.shards) == ([RUN] if orphaned else [])
+    assert await orphaned_runs(stage.shards, [RUN]) == ([RUN] if orphaned else [])

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from tests.actors.kit import origin
 from tests.actors.run_kit import RunStage, pinned
 from tests.services.catalog.library_kit import reason, refusal
 from wonder_server.actors.runs import forks
 from wonder_server.actors.runs.forks import ForkRequest
 from wonder_server.actors.runs.lookup import RunView
-from wonder_server.core.coordinator.inputs import ReceiveSignal, StartFork
-from wonder_server.core.coordinator.values import ExecutionStatus, RunStatus
+from wonder_server.core.coordinator.model.inputs import ReceiveSignal, StartFork
+from wonder_server.core.coordinator.model.values import ExecutionStatus, RunStatus
 from wonder_server.core.errors import Reason
 from wonder_server.core.json_types import JsonDict
 from wonder_server.ports.records import Query
@@ -19,7 +20,7 @@ UNKNOWN_RUN_ID = "run_01HF7YAT0000000000000000A1"
 
 
 async def fork(stage: RunStage, run: RunView, request_id: str = "", **fields: object) -> RunView:
-    return await stage.runs.forks.fork(ForkRequest(run_id=run.run.id, **fields), request_id)
+    return await stage.runs.forks.fork(ForkRequest(run_id=run.run.id, **fields), origin(request_id))
 
 
 async def run_until(stage: RunStage, workflow: str, *nodes: str, **fields: object) -> RunView:
@@ -32,7 +33,7 @@ async def run_until(stage: RunStage, workflow: str, *nodes: str, **fields: objec
 
 async def sequence_of(stage: RunStage, run: RunView, kind: str, node_id: str) -> int:
     """Return the sequence of the node's first event of this kind."""
-    for event in await stage.shards.of(run.run.id).events(run.run.id, stage.runs.planner, 0, 500):
+    for event in await stage.shards.of(run.run.id).events(run.run.id, 0, 500):
         if event.emit.kind == kind and getattr(event.emit.value, "node_id", "") == node_id:
             return event.sequence
     raise AssertionError(kind)
@@ -104,7 +105,7 @@ async def test_branches_in_progress_run_again_and_join(stage: RunStage) -> None:
 
 async def test_a_fork_opens_pending_gates_again_and_keeps_signals(stage: RunStage) -> None:
     first = await run_until(stage, "team/gate", "a")
-    await stage.runs.signal(first.run.id, ReceiveSignal(name="hint", payload=1), "")
+    await stage.runs.signal(first.run.id, ReceiveSignal(name="hint", payload=1), origin())
     head = (await stage.runs.lookup.snapshot(first.run.id)).head
     forked = await fork(stage, first, after_sequence=head.sequence)
     (old,) = await stage.runs.gates.find(Query(table="gates", actor=first.run.id))
@@ -117,7 +118,7 @@ async def test_a_fork_opens_pending_gates_again_and_keeps_signals(stage: RunStag
 async def test_queued_signals_are_received_in_their_order(stage: RunStage) -> None:
     first = await stage.start("team/wait")
     for payload in (1, 2, 3):
-        await stage.runs.signal(first.run.id, ReceiveSignal(name="go", payload=payload), "")
+        await stage.runs.signal(first.run.id, ReceiveSignal(name="go", payload=payload), origin())
     head = (await stage.runs.lookup.snapshot(first.run.id)).head
     forked = await fork(stage, first, after_sequence=head.sequence)
     await stage.finish("a", run_id=forked.run.id)
@@ -162,6 +163,7 @@ async def test_another_revision_must_have_the_nodes_where_the_run_stood(stage: R
     assert "`c`" in fault.message and "team/chain@2" in fault.message
     fault = await refusal(fork(stage, first, before_execution=2, revision=9))
     assert (fault.reason, fault.field) == (Reason.DEFINITION_NOT_FOUND, "workflow_revision")
+    assert fault.message.startswith("There is no workflow 'team/chain@9'. List its revisions ")
 
 
 async def test_a_fork_needs_no_definition_that_is_gone(stage: RunStage) -> None:
@@ -187,11 +189,11 @@ async def test_points_that_are_not_in_the_record_are_rejected(stage: RunStage) -
     for point in ({"after_sequence": head.sequence + 1}, {"before_execution": head.executions + 1}):
         fault = await refusal(fork(stage, first, **point))
         assert fault.reason is Reason.CURSOR_OUT_OF_RANGE
-        assert "has no such point yet; the last one is" in fault.message
+        assert "yet; it has" in fault.message
         assert fault.field == ("after_sequence" if "after_sequence" in point else "before_node_execution")
-    assert await reason(stage.runs.forks.fork(ForkRequest(run_id=UNKNOWN_RUN_ID, after_sequence=1), "")) is (
-        Reason.RUN_NOT_FOUND
-    )
+    assert await reason(
+        stage.runs.forks.fork(ForkRequest(run_id=UNKNOWN_RUN_ID, after_sequence=1), origin())
+    ) is (Reason.RUN_NOT_FOUND)
 
 
 async def test_a_fork_after_the_runs_end_is_rejected(stage: RunStage) -> None:
@@ -204,7 +206,7 @@ async def test_a_fork_after_the_runs_end_is_rejected(stage: RunStage) -> None:
     assert (fault.reason, fault.field) == (Reason.INPUT_INVALID, "after_sequence")
     assert "`before_node_execution`; the last one is 2" in fault.message
     fault = await refusal(fork(stage, ended, before_execution=400))
-    assert "has no such point; the last one is 2." in fault.message
+    assert "no node execution 400; it has 2 node executions. Choose a number from 1 to 2." in fault.message
     retried = await fork(stage, ended, before_execution=2)
     await stage.finish("b", run_id=retried.run.id)
     await stage.finish("c", run_id=retried.run.id)
@@ -237,7 +239,7 @@ async def test_a_fork_keeps_the_newest_executions_of_a_long_run(
     whole = await stage.runs.lookup.snapshot(first.run.id)
     assert whole.executions == 101 and whole.run.status is RunStatus.WAITING
     forked = await fork(stage, first, after_sequence=whole.head.sequence)
-    (entry,) = await stage.shards.of(forked.run.id).entries(forked.run.id, stage.runs.planner, 0, 10)
+    (entry,) = await stage.shards.of(forked.run.id).entries(forked.run.id, 0, 10)
     assert isinstance(entry.input, StartFork)
     past = [(each.ordinal, each.status) for each in entry.input.source.executions]
     ended = [(ordinal, ExecutionStatus.COMPLETED) for ordinal in range(81, 101)]

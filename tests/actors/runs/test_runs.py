@@ -7,13 +7,17 @@ from typing import Any
 
 import pytest
 
+from tests.actors.kit import TestJournal, origin, run_ready_tasks
 from tests.actors.run_kit import RunStage
 from tests.services.catalog.library_kit import reason, refusal
+from wonder_server.actors.runs.forks import ForkRequest
 from wonder_server.actors.runs.lookup import RunView
 from wonder_server.actors.runs.replay import ReplayResult
 from wonder_server.actors.runtime.actor import Outcome
-from wonder_server.core.coordinator.inputs import ReceiveSignal, ResolveGate
-from wonder_server.core.coordinator.values import Gate, GateStatus, RunStatus
+from wonder_server.adapters.in_memory.journal import MemoryShards
+from wonder_server.core.actor.commands import Scope
+from wonder_server.core.coordinator.model.inputs import ReceiveSignal, ResolveGate
+from wonder_server.core.coordinator.model.values import Gate, GateStatus, RunStatus
 from wonder_server.core.errors import Reason, WonderError
 from wonder_server.core.json_types import JsonDict
 from wonder_server.ports.records import Query
@@ -101,6 +105,36 @@ async def test_a_reused_request_id_is_rejected(stage: RunStage, other: JsonDict)
     assert await reason(stage.start("team/one", "once", **other)) is Reason.REQUEST_ID_REUSED
 
 
+async def test_a_start_whose_caller_hangs_up_is_repeated_with_the_same_answer() -> None:
+    journal = TestJournal()
+    stage = RunStage(MemoryShards(journal))
+    journal.hold()
+    first = in_background(stage.start(request_id="r-1"))
+    await run_ready_tasks()
+    first.cancel()
+    again = in_background(stage.start(request_id="r-1"))
+    await run_ready_tasks()
+    assert journal.held == 1
+    journal.release()
+    view: RunView = await again
+    assert list(journal.actors) == [view.run.id]
+    assert first.cancelled()
+    await stage.loop.stop()
+
+
+@pytest.mark.parametrize("request_id", ["", "r-1"])
+async def test_a_run_for_a_conversation_shares_its_shard(stage: RunStage, request_id: str) -> None:
+    conversation_id = "conv_01HF7YAT0000000000000000AQ"
+    scope = Scope(project_id="proj_default", conversation_id=conversation_id)
+    view = await stage.start(request_id=request_id, scope=scope)
+    forked = await stage.runs.forks.fork(ForkRequest(run_id=view.run.id, after_sequence=1), origin())
+    assert view.run.id[-1] == forked.run.id[-1] == "Q"
+    if request_id:
+        assert (await stage.start(request_id=request_id, scope=scope)).run.id == view.run.id
+    spread = {(await stage.start()).run.id[-1] for _ in range(40)}
+    assert len(spread) > 10, "other runs are spread over the shards"
+
+
 async def test_draining_answers_waiting_callers(stage: RunStage) -> None:
     call = in_background(stage.start("team/one", wait_ms=SOON))
     await stage.wait_until_idle()
@@ -122,24 +156,24 @@ async def test_a_rejected_input_leaves_nothing(stage: RunStage) -> None:
 
 async def test_a_cancel_ends_the_run_and_stops_its_tasks(stage: RunStage) -> None:
     started = await stage.start("team/chain")
-    view = await stage.runs.cancel(started.run.id, "Enough.", "", "")
+    view = await stage.runs.cancel(started.run.id, "Enough.", "", origin())
     assert view.run.status is RunStatus.CANCELLED and view.run.fault is not None
     assert view.run.fault.message == "Enough."
     assert stage.cancelled == [stage.tasks[0][1].operation_id]
-    assert await reason(stage.runs.cancel(started.run.id, "", "", "")) is Reason.RUN_NOT_ACTIVE
+    assert await reason(stage.runs.cancel(started.run.id, "", "", origin())) is Reason.RUN_NOT_ACTIVE
 
 
 async def test_a_cancel_with_an_etag_requires_the_version_that_was_read(stage: RunStage) -> None:
     seen = await stage.start("team/chain")
     await stage.finish("a")
     stale, run_id = str(seen.head.sequence), seen.run.id
-    assert await reason(stage.runs.cancel(run_id, "", stale, "")) is Reason.ETAG_MISMATCH
-    assert await reason(stage.runs.cancel(run_id, "", stale, "once")) is Reason.ETAG_MISMATCH
+    assert await reason(stage.runs.cancel(run_id, "", stale, origin())) is Reason.ETAG_MISMATCH
+    assert await reason(stage.runs.cancel(run_id, "", stale, origin("once"))) is Reason.ETAG_MISMATCH
     fresh = str((await stage.runs.lookup.snapshot(run_id)).head.sequence)
-    ended = await stage.runs.cancel(run_id, "", fresh, "once")
+    ended = await stage.runs.cancel(run_id, "", fresh, origin("once"))
     assert ended.run.status is RunStatus.CANCELLED
     # The first call of the same request changed the run.
-    assert await stage.runs.cancel(run_id, "", fresh, "once") == ended
+    assert await stage.runs.cancel(run_id, "", fresh, origin("once")) == ended
 
 
 # --- signals and gates ------------------------------------------------------------------------------
@@ -150,12 +184,12 @@ async def test_a_signal_resumes_the_waiting_node(stage: RunStage) -> None:
     await stage.finish("a")
     assert (await stage.runs.lookup.run(view.run.id)).status is RunStatus.WAITING
     go = ReceiveSignal(name="go", payload={"who": "ann"}, user_id="ann")
-    sequence = await stage.runs.signal(view.run.id, go, "once")
-    (event,) = await stage.shards.of(view.run.id).events(view.run.id, stage.runs.planner, sequence - 1, 1)
+    sequence = await stage.runs.signal(view.run.id, go, origin("once"))
+    (event,) = await stage.shards.of(view.run.id).events(view.run.id, sequence - 1, 1)
     assert event.emit.kind == "signal_received" and event.emit.value.payload == {"who": "ann"}
-    assert await stage.runs.signal(view.run.id, go, "once") == sequence
+    assert await stage.runs.signal(view.run.id, go, origin("once")) == sequence
     await stage.finish("b")
-    assert await reason(stage.runs.signal(view.run.id, go, "")) is Reason.RUN_NOT_ACTIVE
+    assert await reason(stage.runs.signal(view.run.id, go, origin())) is Reason.RUN_NOT_ACTIVE
 
 
 async def test_a_gate_is_resolved_once_by_an_allowed_user(stage: RunStage) -> None:
@@ -167,18 +201,18 @@ async def test_a_gate_is_resolved_once_by_an_allowed_user(stage: RunStage) -> No
         gate_id=gate.id, approve=True, shown_hash=gate.shown_hash, comment="Go.", user_id="ann"
     )
     other = ResolveGate(gate_id=gate.id, approve=True, shown_hash="x" * 64, user_id="ann")
-    assert await reason(stage.runs.gates.resolve(other, "")) is Reason.GATE_RESOLVED
+    assert await reason(stage.runs.gates.resolve(other, origin())) is Reason.GATE_RESOLVED
     unknown = ResolveGate(gate_id=gate.id, approve=True, shown_hash=gate.shown_hash, user_id="eve")
-    assert await reason(stage.runs.gates.resolve(unknown, "")) is Reason.PERMISSION_DENIED
-    resolved = await stage.runs.gates.resolve(approve, "once")
+    assert await reason(stage.runs.gates.resolve(unknown, origin())) is Reason.PERMISSION_DENIED
+    resolved = await stage.runs.gates.resolve(approve, origin("once"))
     assert (resolved.status, resolved.user_id, resolved.comment) == (GateStatus.APPROVED, "ann", "Go.")
-    assert await stage.runs.gates.resolve(approve, "once") == resolved
+    assert await stage.runs.gates.resolve(approve, origin("once")) == resolved
     with pytest.raises(WonderError, match="it was approved by ann at 20") as refusal:
-        await stage.runs.gates.resolve(approve, "")
+        await stage.runs.gates.resolve(approve, origin())
     assert refusal.value.fault.reason is Reason.GATE_RESOLVED
     await stage.finish("b")
     assert (await stage.runs.lookup.run(view.run.id)).status is RunStatus.COMPLETED
-    assert await reason(stage.runs.gates.resolve(approve, "later")) is Reason.GATE_RESOLVED
+    assert await reason(stage.runs.gates.resolve(approve, origin("later"))) is Reason.GATE_RESOLVED
 
 
 @pytest.mark.parametrize(
@@ -186,7 +220,7 @@ async def test_a_gate_is_resolved_once_by_an_allowed_user(stage: RunStage) -> No
 )
 async def test_an_unknown_gate_is_not_found(stage: RunStage, gate_id: str) -> None:
     decision = ResolveGate(gate_id=gate_id, approve=True, shown_hash="x")
-    assert await reason(stage.runs.gates.resolve(decision, "")) is Reason.GATE_NOT_FOUND
+    assert await reason(stage.runs.gates.resolve(decision, origin())) is Reason.GATE_NOT_FOUND
 
 
 async def test_a_waiting_run_continues_after_a_restart(stage: RunStage) -> None:
@@ -196,10 +230,10 @@ async def test_a_waiting_run_continues_after_a_restart(stage: RunStage) -> None:
     gate = await gate_of(stage, gated)
     await stage.loop.stop()
     again = RunStage(stage.shards)
-    again.loop.resume(await stage.shards.unfinished())
+    await again.loop.resume()
     decision = ResolveGate(gate_id=gate.id, approve=False, shown_hash=gate.shown_hash, user_id="bob")
-    assert (await again.runs.gates.resolve(decision, "")).status is GateStatus.REJECTED
-    await again.runs.signal(waiting.run.id, ReceiveSignal(name="go"), "")
+    assert (await again.runs.gates.resolve(decision, origin())).status is GateStatus.REJECTED
+    await again.runs.signal(waiting.run.id, ReceiveSignal(name="go"), origin())
     for view in (gated, waiting):
         end = again.streams.wait_for_end(view.run.id)
         await again.finish("b", run_id=view.run.id)
@@ -220,8 +254,8 @@ async def test_an_unknown_run_is_not_found(stage: RunStage, run_id: str) -> None
         runs.lookup.run(run_id),
         runs.lookup.snapshot(run_id),
         runs.lookup.with_details(run_id),
-        runs.cancel(run_id, "", "", ""),
-        runs.signal(run_id, go, ""),
+        runs.cancel(run_id, "", "", origin()),
+        runs.signal(run_id, go, origin()),
         runs.attach(run_id, 0),
         runs.replay(run_id),
     ):

@@ -9,6 +9,7 @@ from tests.actors.runtime.test_timers import TimerLog
 from tests.core.conversation.conversation_kit import ASSEMBLED, NOW
 from wonder_server.actors.runtime.timers import Timers
 from wonder_server.compose.clock import SystemClock
+from wonder_server.core.actor.queries import Forget
 from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.errors import Fault, Reason
 
@@ -123,7 +124,7 @@ async def test_a_clock_that_was_set_back_over_a_restart_keeps_the_remaining_time
 
     restarted = Stage(journal)
     restarted.clock.now = first.clock.now - back_ms
-    restarted.loop.resume(await journal.unfinished())
+    await restarted.loop.resume()
     await run_ready_tasks()
     assert restarted.model_calls() == []
     restarted.clock.now += left_ms - 1
@@ -149,10 +150,10 @@ async def test_an_actor_that_leaves_memory_after_the_clock_was_set_back_does_not
     await first.loop.stop()
     restarted = Stage(journal)
     restarted.clock.now = first.clock.now - DAY_S * 1000
-    restarted.loop.resume(await journal.unfinished())
+    await restarted.loop.resume()
     await run_ready_tasks()
     restarted.clock.now += left_ms - 1
-    assert restarted.loop.evict(CONVERSATION_ID)
+    assert restarted.loop.query(CONVERSATION_ID, Forget())
     restarted.loop.tell(CONVERSATION_ID, CONVERSATION.timer_fired(""))
     await run_ready_tasks()
     fake_timers.fire()

@@ -10,8 +10,8 @@ from tests.actors.kit import CONVERSATION_ID, nth_conversation_id, run_ready_tas
 from tests.actors.toy_stage import ToyStage
 from tests.core.conversation.conversation_kit import new_conversation
 from wonder_server.actors.runtime.actor import Outcome
-from wonder_server.actors.runtime.committer import MAX_BULK_COMMITS
-from wonder_server.actors.runtime.fair_queue import FairQueue, Lane, current_caller
+from wonder_server.actors.runtime.commits import MAX_BULK_COMMITS
+from wonder_server.actors.runtime.fair_queue import FairQueue, Lane
 
 
 def bulk_id(number: int) -> str:
@@ -20,14 +20,10 @@ def bulk_id(number: int) -> str:
 
 def start_bulk(stage: ToyStage, count: int, name: str = "", first: int = 0) -> list[asyncio.Task[Outcome]]:
     """Start ``count`` runs of one caller, each with one step that waits for the disk."""
-    token = current_caller.set(name)
-    try:
-        return [
-            stage.begin(("held", f"{number}"), run_id=bulk_id(number))
-            for number in range(first, first + count)
-        ]
-    finally:
-        current_caller.reset(token)
+    return [
+        stage.begin(("held", f"{number}"), run_id=bulk_id(number), caller=name)
+        for number in range(first, first + count)
+    ]
 
 
 def served_actors(stage: ToyStage) -> list[str]:
@@ -58,8 +54,7 @@ def test_turns_and_bulk_are_served_alternately_and_callers_in_turn() -> None:
 async def test_a_turn_is_planned_ahead_of_hundreds_of_runs_that_came_before_it() -> None:
     stage = ToyStage()
     runs = start_bulk(stage, 400)
-    stage.loop.register_new(CONVERSATION_ID)
-    turn = stage.ask_in_background(new_conversation(CONVERSATION_ID))
+    turn = stage.ask_in_background(new_conversation(CONVERSATION_ID), fresh=True)
     await asyncio.gather(turn, *runs)
     assert served_actors(stage).index(CONVERSATION_ID) <= 1
 

@@ -11,6 +11,7 @@ from tests.actors.kit import (
     assert_replays,
     run_ready_tasks,
 )
+from tests.conformance.ports.journal_subjects import unfinished
 from tests.core.conversation.conversation_kit import (
     ASSEMBLED,
     agent,
@@ -20,7 +21,7 @@ from tests.core.conversation.conversation_kit import (
 from tests.replacing import replace
 from wonder_server.core.conversation.model import inputs
 from wonder_server.core.conversation.model.values import TurnStatus
-from wonder_server.core.coordinator.inputs import CancelRun
+from wonder_server.core.coordinator.model.inputs import CancelRun
 from wonder_server.core.frozen import replace as changed
 
 
@@ -144,10 +145,10 @@ async def test_a_lost_answer_is_repeated() -> None:
     await run_ready_tasks()
     await stage.loop.stop()
     # The server stops after the run's end is on disk and before its parent received it.
-    assert await journal.unfinished() == [CONVERSATION_ID]
+    assert await unfinished(journal) == [CONVERSATION_ID]
     journal.fails_for = ""
     restarted = Stage(journal)
-    restarted.loop.resume([CONVERSATION_ID])
+    await restarted.loop.resume()
     await run_ready_tasks()
     (repeated,) = restarted.run_commands()
     assert repeated == changed(command, fresh=False)

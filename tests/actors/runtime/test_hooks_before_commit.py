@@ -41,8 +41,7 @@ class Hooked(Stage):
     def _dispatch(self, actor_id: str, command: Command) -> None:
         super()._dispatch(actor_id, command)
         if isinstance(command, RunWorkflow):
-            self.loop.register_new(command.run_id)
-            self.start(command)
+            self.start(command, fresh=True)
         elif isinstance(command, RunTask) and not self.by_hand:
             self.finish(actor_id, command)
 

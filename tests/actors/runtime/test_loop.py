@@ -17,6 +17,7 @@ from tests.actors.kit import (
     run_ready_tasks,
     wait_for_assembly,
 )
+from tests.conformance.ports.journal_subjects import unfinished
 from tests.core.conversation.conversation_kit import (
     new_conversation,
     send,
@@ -24,14 +25,16 @@ from tests.core.conversation.conversation_kit import (
 )
 from tests.replacing import replace
 from wonder_server.actors.runtime import actor as actors
+from wonder_server.actors.runtime.actor import Outcome
 from wonder_server.core.actor.commands import RunWorkflow
 from wonder_server.core.conversation.model import inputs
+from wonder_server.core.conversation.model.lifecycle_inputs import Update
 from wonder_server.core.errors import Fault, Reason
-from wonder_server.core.idempotency import Request
+from wonder_server.core.idempotency import IdempotencyKey
 
 
-def request(request_id: str = "r1", fingerprint: str = "f1", scope: str = CONVERSATION_ID) -> Request:
-    return Request(scope, request_id, fingerprint)
+def request(request_id: str = "r1", fingerprint: str = "f1", scope: str = CONVERSATION_ID) -> IdempotencyKey:
+    return IdempotencyKey("", request_id, fingerprint, scope)
 
 
 # --- commits ----------------------------------------------------------------------------------------
@@ -97,6 +100,29 @@ async def test_a_disconnected_caller_leaves_the_turn_running() -> None:
     stage.journal.release()
     await run_ready_tasks()
     assert len(stage.run_commands()) == 1
+
+
+async def test_an_input_for_an_earlier_journal_entry_decides_nothing() -> None:
+    """Archiving asks so, since the object that it wrote ends at that entry."""
+    stage = Stage()
+    await stage.open()
+    (head,) = [entry.sequence for entry in await stage.journal.entries(CONVERSATION_ID, 0, 9)]
+    stage.journal.hold()
+    sending = stage.ask_in_background(send())
+    renaming = stage.loop.ask(CONVERSATION_ID, Update(title="late"), entry_head=head)
+    late = asyncio.get_running_loop().create_task(renaming)
+    await run_ready_tasks()
+    assert not late.done(), "the entry before it may never reach the disk"
+    stage.journal.release()
+    await sending
+    assert await late == Outcome((), {})
+    assert stage.state().conversation.title == ""
+    entries = await stage.journal.entries(CONVERSATION_ID, 0, 9)
+    assert [type(entry.input) for entry in entries] == [inputs.Create, inputs.Send]
+    accepted = await stage.loop.ask(CONVERSATION_ID, Update(title="new"), entry_head=len(entries))
+    assert accepted.decisions
+    assert stage.state().conversation.title == "new"
+    await assert_replays(stage)
 
 
 # --- requests ---------------------------------------------------------------------------------------
@@ -215,9 +241,9 @@ async def test_stop_leaves_pending_operations_in_the_outbox_and_resume_dispatche
     )
     await run_ready_tasks()
     assert await error_reason(stage.ask_in_background(send("x"))) is Reason.SERVER_DRAINING
-    assert await journal.unfinished() == [CONVERSATION_ID]
+    assert await unfinished(journal) == [CONVERSATION_ID]
     restarted = Stage(journal)
-    restarted.loop.resume(await journal.unfinished())
+    await restarted.loop.resume()
     await run_ready_tasks()
     (repeated,) = restarted.model_calls()
     assert (repeated.operation_id, repeated.dispatches) == (operation_id, 2)

@@ -10,11 +10,11 @@ from tests.actors.kit import (
     run_ready_tasks,
     wait_for_assembly,
 )
+from tests.conformance.ports.journal_subjects import unfinished
 from tests.core.conversation.conversation_kit import call, text_answer
 from wonder_server.core.conversation.model import inputs
 from wonder_server.core.conversation.model.values import OperationKind
 from wonder_server.core.errors import Fault, Reason
-from wonder_server.core.frozen import replace as changed
 
 
 async def test_a_retry_delay_continues_after_a_restart() -> None:
@@ -26,11 +26,11 @@ async def test_a_retry_delay_continues_after_a_restart() -> None:
     await run_ready_tasks()
     await stage.loop.stop()
     restarted = Stage(journal)
-    restarted.loop.resume(await journal.unfinished())
+    await restarted.loop.resume()
     await run_ready_tasks()
     assert restarted.model_calls() == []
-    assert restarted.loop.timer_count == 1
-    restarted.clock.now = restarted.state().operations[operation_id].wake_ms
+    assert (restarted.loop.timer_count, restarted.loop.actor_count) == (1, 0)
+    restarted.clock.now = journal.actors[CONVERSATION_ID].table("operations")[operation_id].ordinal
     restarted.loop.tell(CONVERSATION_ID, inputs.TimerFired(operation_id=operation_id))
     await run_ready_tasks()
     assert len(restarted.model_calls()) == 1
@@ -44,7 +44,7 @@ async def test_a_store_that_cannot_be_read_at_the_start_is_read_later() -> None:
     await stage.loop.stop()
     restarted = Stage(journal)
     journal.loads_fail = True
-    restarted.loop.resume([CONVERSATION_ID])
+    await restarted.loop.resume()
     await run_ready_tasks()
     assert restarted.model_calls() == []
     journal.loads_fail = False
@@ -66,12 +66,12 @@ async def test_a_resumed_run_and_its_parent_find_each_other() -> None:
     await run_ready_tasks()
     await stage.loop.stop()
     restarted = Stage(journal)
-    assert sorted(await journal.unfinished()) == sorted([CONVERSATION_ID, flow.run_id])
-    restarted.loop.resume(await journal.unfinished())
+    assert sorted(await unfinished(journal)) == sorted([CONVERSATION_ID, flow.run_id])
+    await restarted.loop.resume()
     await run_ready_tasks()
-    (repeated,), (task,) = restarted.run_commands(), restarted.tasks()
-    assert repeated == changed(flow, fresh=False)
-    restarted.start(repeated)
+    (task,) = restarted.tasks()
+    assert restarted.run_commands() == []
+    assert restarted.loop.peek(CONVERSATION_ID) is None, "the conversation waits on disk for its run"
     restarted.loop.report_success(flow.run_id, task.operation_id, {"x": 1})
     await run_ready_tasks()
     assert len(restarted.model_calls()) == 1

@@ -6,10 +6,12 @@ import asyncio
 
 import pytest
 
+from tests.actors.kit import NoHome
 from tests.actors.toy import TOY, Note, OperationSucceeded, ToyState
 from wonder_server.actors.runtime.actor import Actor, Envelope
 from wonder_server.actors.runtime.recovery import RecoveryPlan, plan_recovery
 from wonder_server.core.actor.commands import RunTask, Scope
+from wonder_server.core.conversation.model.lifecycle_inputs import BeginDeletion
 from wonder_server.core.errors import Fault, Reason
 
 TRANSIENT = Fault(reason=Reason.STORAGE_UNAVAILABLE, message="Full.", transient=True)
@@ -26,7 +28,7 @@ def request() -> Envelope:
 
 def failed_batch(*envelopes: Envelope, fault: Fault, culprit: Envelope | None = None) -> RecoveryPlan:
     """Return the plan after the commit of these inputs has failed."""
-    actor = Actor("run_a", TOY, state=ToyState())
+    actor = Actor("run_a0", TOY, NoHome(), state=ToyState())
     batch = actor.open_batch()
     batch.inputs += envelopes
     batch.early_commands.append(
@@ -61,8 +63,30 @@ async def test_results_of_early_commands_are_dropped(fault: Fault) -> None:
     assert [command.operation_id for command in plan.abort if isinstance(command, RunTask)] == ["op_early"]
 
 
+@pytest.mark.parametrize("loaded", [True, False])
+async def test_a_deletion_behind_a_refused_result_goes_first(loaded: bool) -> None:
+    actor = Actor("conv_a0", TOY, NoHome(), state=ToyState())
+    reported, asked = result("op_1"), request()
+    deletion = Envelope(BeginDeletion(), asyncio.get_running_loop().create_future())
+    batch = actor.open_batch()
+    batch.inputs.append(reported)
+    actor.batch = None
+    actor.mailbox += [asked, deletion]
+    plan = plan_recovery(actor, batch if loaded else None, TRANSIENT, None)
+    if loaded:
+        assert (plan.retry, plan.reject) == ([deletion, reported], [asked])
+    else:
+        assert (plan.retry, plan.reject) == ([], [asked, deletion]), "a caller does not wait for a lost disk"
+
+
+async def test_a_deletion_whose_own_commit_failed_is_answered() -> None:
+    deletion = Envelope(BeginDeletion(), asyncio.get_running_loop().create_future())
+    plan = failed_batch(deletion, fault=TRANSIENT)
+    assert (plan.retry, plan.reject) == ([], [deletion])
+
+
 async def test_all_inputs_of_an_actor_that_cannot_be_loaded_fail() -> None:
-    actor = Actor("run_a", TOY)
+    actor = Actor("run_a0", TOY, NoHome())
     asked = request()
     actor.mailbox.append(asked)
     plan = plan_recovery(actor, None, PERMANENT, None)

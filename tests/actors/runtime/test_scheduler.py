@@ -7,7 +7,7 @@ import asyncio
 from tests.actors.kit import LIMITS, run_ready_tasks
 from tests.actors.toy import TOY, Op, ToyState
 from tests.replacing import replace
-from wonder_server.actors.runtime.actor import Actor
+from wonder_server.actors.runtime.actor import Actor, Batch
 from wonder_server.actors.runtime.limits import LoopLimits
 from wonder_server.actors.runtime.scheduler import Scheduler
 
@@ -19,14 +19,22 @@ class RecordingWork:
         self.order: list[str] = []
         self.throttled = False
         self.fails_for = ""
-        self.scheduler = Scheduler((TOY,), limits, work=self._work, is_throttled=lambda: self.throttled)
+        self.scheduler = Scheduler(
+            (TOY,), limits, home_of=lambda _: self, is_throttled=lambda: self.throttled
+        )
 
-    def _work(self, actor: Actor) -> None:
+    def work(self, actor: Actor) -> None:
         self.order.append(actor.id)
         actor.scheduled = False
         if actor.id == self.fails_for:
             raise ZeroDivisionError
         self.scheduler.mark_idle(actor)
+
+    def submit_if_due(self, actor: Actor) -> None:
+        """Submit nothing."""
+
+    def on_flush_due(self, actor: Actor, batch: Batch) -> bool:
+        return True
 
     def schedule(self, actor_id: str, *, low_priority: bool = False) -> Actor:
         actor = self.scheduler.get_or_create(actor_id)
@@ -37,11 +45,11 @@ class RecordingWork:
 
 async def test_a_scheduled_actor_runs_once() -> None:
     work = RecordingWork()
-    work.schedule("run_a")
-    work.schedule("run_a")
+    work.schedule("run_a0")
+    work.schedule("run_a0")
     assert not work.scheduler.is_idle and work.order == []
     await work.scheduler.wait_until_idle()
-    assert work.order == ["run_a"]
+    assert work.order == ["run_a0"]
 
 
 async def test_low_priority_actors_run_between_the_others_and_wait_while_throttled() -> None:
@@ -49,22 +57,22 @@ async def test_low_priority_actors_run_between_the_others_and_wait_while_throttl
     work.throttled = True
     for number in range(2):
         work.schedule(f"run_low{number}", low_priority=True)
-    work.schedule("run_high")
+    work.schedule("run_high0")
     await run_ready_tasks()
-    assert work.order == ["run_high"]
+    assert work.order == ["run_high0"]
     work.throttled = False
     work.scheduler.start_slice()
     await work.scheduler.wait_until_idle()
-    assert work.order == ["run_high", "run_low0", "run_low1"]
+    assert work.order == ["run_high0", "run_low0", "run_low1"]
 
 
 async def test_an_actor_that_fails_does_not_stop_the_others() -> None:
     work = RecordingWork()
-    work.fails_for = "run_a"
-    work.schedule("run_a")
-    work.schedule("run_b")
+    work.fails_for = "run_a0"
+    work.schedule("run_a0")
+    work.schedule("run_b0")
     await run_ready_tasks()
-    assert work.order == ["run_a", "run_b"]
+    assert work.order == ["run_a0", "run_b0"]
 
 
 async def test_other_callbacks_run_between_time_slices() -> None:
@@ -81,10 +89,10 @@ async def test_other_callbacks_run_between_time_slices() -> None:
 async def test_an_ended_run_leaves_memory_and_a_waiting_one_is_cached() -> None:
     work = RecordingWork(replace(LIMITS, idle_actors=1))
     scheduler = work.scheduler
-    for actor_id in ("run_ended", "run_w1", "run_w2"):
+    for actor_id in ("run_ended0", "run_w1", "run_w2"):
         actor = scheduler.get_or_create(actor_id)
         actor.state, actor.committed = ToyState(), True
-        if actor_id != "run_ended":
+        if actor_id != "run_ended0":
             actor.state.ops["op"] = Op(id="op", index=0)
         actor.planner = replace(TOY, can_unload=lambda state: True)
         scheduler.release_if_idle(actor)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.actors.kit import FakeTimers
+from tests.actors.kit import FakeTimers, origin
 from tests.actors.run_kit import GATE, RunStage, pinned
-from wonder_server.core.coordinator.inputs import ReceiveSignal
-from wonder_server.core.coordinator.values import RunStatus
+from wonder_server.core.coordinator.model.inputs import ReceiveSignal
+from wonder_server.core.coordinator.model.values import RunStatus
 
 IDLE_LIMIT = 100
 """Number of idle actors that the stage keeps in memory."""
@@ -35,7 +35,7 @@ async def test_a_signal_reaches_an_unloaded_run(stage: RunStage, left: bool) -> 
         await stage.start("team/gate")
     await stage.wait_until_idle()
     assert (stage.loop.peek(view.run.id) is None) is left
-    await stage.runs.signal(view.run.id, ReceiveSignal(name="go", payload={"x": 1}), "")
+    await stage.runs.signal(view.run.id, ReceiveSignal(name="go", payload={"x": 1}), origin())
     await stage.wait_until_idle()
     assert (await stage.runs.lookup.run(view.run.id)).status is RunStatus.COMPLETED
 

@@ -9,9 +9,12 @@ from dataclasses import replace
 import pytest
 
 from tests.actors.kit import LIMITS, TestJournal, run_ready_tasks
-from tests.actors.toy import Note
+from tests.actors.toy import TOY, Note
 from tests.actors.toy_stage import NESTED, RUN, ToyStage, early
+from tests.conformance.ports.journal_subjects import unfinished
 from wonder_server.actors.runtime.loop import MAX_BATCH_INPUTS
+from wonder_server.codec.interning import encode
+from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.errors import WonderError
 
 # --- early dispatch ---------------------------------------------------------------------------------
@@ -63,13 +66,13 @@ async def test_an_operation_that_is_not_repeatable_waits_for_its_commit() -> Non
     await run_ready_tasks()
     stage.finish("a")
     await run_ready_tasks()
-    assert not stage.effects["run_a/b"]
+    assert not stage.effects["run_a0/b"]
     stage.journal.release(1)
     await run_ready_tasks()
-    assert not stage.effects["run_a/b"], "its commit is in flight"
+    assert not stage.effects["run_a0/b"], "its commit is in flight"
     stage.journal.release()
     await run_ready_tasks()
-    assert stage.effects["run_a/b"] == 1
+    assert stage.effects["run_a0/b"] == 1
     run = stage.committed_run()
     assert run is not None and run.ended
 
@@ -95,16 +98,16 @@ async def test_a_child_starts_after_its_parents_commit_and_answers_in_the_next()
     stage.journal.hold()
     stage.begin(("early", "a"), ("child", "c", early("x", "y")), ("early", "b"))
     await run_ready_tasks()
-    assert not stage.effects["run_c/x"]
+    assert not stage.effects["run_c0/x"]
     stage.journal.release()
     await run_ready_tasks()
     run = stage.committed_run()
     assert run is not None and run.output == {"a": "ok", "b": "ok", "c": {"x": "ok", "y": "ok"}}
     assert [[each.actor_id for each in together] for together in stage.journal.transactions] == [
         [RUN],
-        ["run_c", RUN],
+        ["run_c0", RUN],
     ]
-    await stage.assert_replays("run_c")
+    await stage.assert_replays("run_c0")
 
 
 async def test_other_callbacks_run_during_a_long_run() -> None:
@@ -151,7 +154,7 @@ async def test_a_long_volatile_run_is_written() -> None:
     await run_ready_tasks()
     run = stage.committed_run()
     assert run is not None and run.ended
-    assert ["run_c"] in [[each.actor_id for each in together] for together in stage.journal.transactions]
+    assert ["run_c0"] in [[each.actor_id for each in together] for together in stage.journal.transactions]
 
 
 # --- parents before children ------------------------------------------------------------------------
@@ -162,31 +165,31 @@ async def test_a_volatile_parent_is_written_ahead_of_its_child() -> None:
     stage.begin(*NESTED)
     await run_ready_tasks()
     together = [[each.actor_id for each in commits] for commits in stage.journal.transactions]
-    assert together == [[RUN], ["run_v", "run_g"]]
+    assert together == [[RUN], ["run_v0", "run_g0"]]
     stage.finish("h")
     await run_ready_tasks()
     run = stage.committed_run()
     assert run is not None and run.ended
-    for each in (RUN, "run_v", "run_g"):
+    for each in (RUN, "run_v0", "run_g0"):
         await stage.assert_replays(each)
 
 
 async def test_a_crash_after_the_grandchilds_first_commit_does_nothing_twice() -> None:
-    journal = TestJournal()
+    journal = TestJournal((CONVERSATION, TOY))
     stage = ToyStage(journal, by_hand="h")
     stage.begin(*NESTED)
     await run_ready_tasks()
-    assert stage.effects["run_g/h"] == 1
+    assert stage.effects["run_g0/h"] == 1
     restarted = ToyStage(journal, by_hand="h")
-    assert sorted(await journal.unfinished()) == [RUN, "run_g", "run_v"]
-    restarted.loop.resume(await journal.unfinished())
+    assert sorted(await unfinished(journal)) == [RUN, "run_g0", "run_v0"]
+    await restarted.loop.resume()
     await run_ready_tasks()
     restarted.finish("h")
     await run_ready_tasks()
     run = restarted.committed_run()
     assert run is not None and run.output == {"a": "ok", "v": {"x": "ok", "g": {"h": "ok", "i": "ok"}}}
-    assert not restarted.effects["run_v/x"], "it was on disk"
-    for each in (RUN, "run_v", "run_g"):
+    assert not restarted.effects["run_v0/x"], "it was on disk"
+    for each in (RUN, "run_v0", "run_g0"):
         await restarted.assert_replays(each)
 
 
@@ -200,7 +203,7 @@ async def test_a_child_waits_while_its_parents_first_commit_is_under_way() -> No
     assert list(stage.waiting) == ["y"]
     # A request to the volatile parent makes its batch due.
     stage.journal.hold()
-    stage.ask_in_background(Note(text="?"), actor="run_v")
+    stage.ask_in_background(Note(text="?"), actor="run_v0")
     await run_ready_tasks()
     stage.finish("y")
     await run_ready_tasks()
@@ -217,20 +220,20 @@ async def test_a_failed_joint_commit_restarts_parent_and_child() -> None:
     stage = ToyStage(by_hand="x")
     stage.begin(*NESTED)
     await run_ready_tasks()
-    stage.journal.fails_for = "run_v"
+    stage.journal.fails_for = "run_v0"
     stage.finish("x")
     await run_ready_tasks()
-    assert not stage.effects["run_g/h"]
-    assert stage.loop.peek("run_g") is None, "its parent's start is not on disk"
+    assert not stage.effects["run_g0/h"]
+    assert stage.loop.peek("run_g0") is None, "its parent's start is not on disk"
     stage.journal.fails_for = ""
     await run_ready_tasks()
-    assert stage.effects["run_v/x"] == 2
+    assert stage.effects["run_v0/x"] == 2
     stage.finish("x")
     await run_ready_tasks()
-    assert stage.effects["run_g/h"] == 1
+    assert stage.effects["run_g0/h"] == 1
     run = stage.committed_run()
     assert run is not None and run.ended
-    await stage.assert_replays("run_g")
+    await stage.assert_replays("run_g0")
 
 
 # --- unloading --------------------------------------------------------------------------------------
@@ -243,7 +246,7 @@ async def test_a_run_that_only_waits_leaves_memory_and_comes_back_for_its_answer
     await run_ready_tasks()
     assert stage.loop.actor_count == 0
     assert stage.loop.timer_count == 1, "its timer is set"
-    stage.loop.report_success(RUN, "op_1_run_a", "answered")
+    stage.loop.report_success(RUN, "op_1_run_a0", "answered")
     await run_ready_tasks()
     run = stage.committed_run()
     assert run is not None and run.output == {"a": "ok", "w": "answered", "b": "ok"}
@@ -255,8 +258,8 @@ async def test_a_volatile_run_that_waits_stays_until_it_is_written() -> None:
     stage = ToyStage()
     await stage.begin(("child", "c", (("wait", "w", 0),)))
     await run_ready_tasks()
-    assert stage.loop.peek("run_c") is not None
-    stage.loop.report_success("run_c", "op_0_run_c", "answered")
+    assert stage.loop.peek("run_c0") is not None
+    stage.loop.report_success("run_c0", "op_0_run_c0", "answered")
     await run_ready_tasks()
     run = stage.committed_run()
     assert run is not None and run.output == {"c": {"w": "answered"}}
@@ -288,7 +291,7 @@ async def crash_and_finish(journal: TestJournal, effects: Counter[str]) -> ToySt
     """Start a new server on the journal and run it until every run has ended."""
     stage = ToyStage(journal)
     stage.effects = effects
-    stage.loop.resume(await journal.unfinished())
+    await stage.loop.resume()
     for _ in range(5):
         await run_ready_tasks()
     return stage
@@ -301,7 +304,7 @@ async def test_a_crash_at_any_commit_loses_nothing_that_was_answered(released: i
     No task that is not repeatable runs before its cause is on disk, and the result is the same.
     """
     steps = (("early", "a"), ("held", "b"), *NESTED[1:], ("early", "c"), ("held", "d"))
-    journal = TestJournal()
+    journal = TestJournal((CONVERSATION, TOY))
     stage = ToyStage(journal)
     journal.hold()
     beginning = stage.begin(*steps)
@@ -312,20 +315,19 @@ async def test_a_crash_at_any_commit_loses_nothing_that_was_answered(released: i
     answered, done = beginning.done(), Counter(stage.effects)
     shown = list(stage.events)
     beginning.cancel()
-    after = TestJournal()
-    after.actors = journal.actors
+    after = TestJournal((CONVERSATION, TOY), journal.memory)
     restarted = await crash_and_finish(after, stage.effects)
     run = restarted.committed_run()
     if not answered:
-        assert run is None and done.keys() <= {"run_a/a"}
+        assert run is None and done.keys() <= {"run_a0/a"}
         return
     assert run is not None and run.ended
     assert run.output == {
         "a": "ok", "b": "ok", "v": {"x": "ok", "g": {"h": "ok", "i": "ok"}}, "c": "ok", "d": "ok",
     }  # fmt: skip
-    for each in (RUN, "run_v", "run_g"):
+    for each in (RUN, "run_v0", "run_g0"):
         await restarted.assert_replays(each)
-        written = [event.emit for event in journal.actors[each].events]
-        assert [event.emit for event in shown if event.actor_id == each] == written[
+        written = [encode(event.emit) for event in journal.actors[each].events]
+        assert [encode(event.emit) for event in shown if event.actor_id == each] == written[
             : len([event for event in shown if event.actor_id == each])
         ]

@@ -26,7 +26,7 @@ async def test_early_work_of_a_failed_commit_is_stopped_and_dropped() -> None:
         await beginning
     assert failed.value.fault.reason is Reason.STORAGE_UNAVAILABLE
     await run_ready_tasks()
-    assert "op_1_run_a" in stage.stopped
+    assert "op_1_run_a0" in stage.stopped
     stage.journal.fails = False
     stage.finish("b")
     await run_ready_tasks()
@@ -51,7 +51,7 @@ async def test_a_run_on_disk_repeats_its_early_work_after_a_failed_commit() -> N
     stage.journal.fails = False
     await run_ready_tasks()
     # The start of `a` is on disk, so its result is planned again. That of `b` is not, so `b` runs again.
-    assert stage.effects == {"run_a/a": 1, "run_a/b": 2, "run_a/c": 1}
+    assert stage.effects == {"run_a0/a": 1, "run_a0/b": 2, "run_a0/c": 1}
     stage.finish("b", 3)
     await run_ready_tasks()
     stage.finish("c")
@@ -85,18 +85,18 @@ async def test_the_parent_of_an_unwritable_run_is_not_failed() -> None:
     await first
     await other
     stage.journal.hold()
-    beginning = stage.begin(*early("b"), run_id="run_b")
+    beginning = stage.begin(*early("b"), run_id="run_b0")
     await run_ready_tasks()
     stage.finish("b", "poison")
-    stage.ask_in_background(Note(text="?"), actor="run_b")
+    stage.ask_in_background(Note(text="?"), actor="run_b0")
     await run_ready_tasks()
     stage.journal.release()
     await beginning
     await run_ready_tasks()
-    run = stage.committed_run("run_b")
+    run = stage.committed_run("run_b0")
     assert run is not None and run.output == {"b": "INTERNAL"}
-    assert stage.names("run_b").count("noted") == 1
-    await stage.assert_replays("run_b")
+    assert stage.names("run_b0").count("noted") == 1
+    await stage.assert_replays("run_b0")
 
 
 async def test_an_input_that_breaks_the_planner_leaves_the_others_of_its_commit_alone() -> None:

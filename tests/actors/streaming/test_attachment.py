@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from wonder_server.actors.streaming import attachment as attachments
 from wonder_server.actors.streaming.attachment import Attachment, CaughtUp, StreamSource, attach
-from wonder_server.actors.streaming.hub import Closed, Delta, KeepAlive, StreamHub
+from wonder_server.actors.streaming.hub import StreamHub
+from wonder_server.actors.streaming.items import Closed, Delta, KeepAlive
 from wonder_server.core.actor.changes import Emit
-from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.errors import Reason, WonderError
 from wonder_server.ports.journal import Event
 
@@ -61,7 +61,7 @@ class ScriptedActor:
         await self.gate.pass_through()
         return len(self.written)
 
-    async def events(self, actor_id: str, planner: object, after: int, limit: int) -> list[Event]:
+    async def events(self, actor_id: str, after: int, limit: int) -> list[Event]:
         await self.gate.pass_through()
         return self.written[after : after + limit]
 
@@ -73,7 +73,7 @@ class ScriptedActor:
 
     def append_text(self, message: str, text: str) -> None:
         self.open[message] += text
-        self.streams.append_text(CONVERSATION_ID, message, text)
+        self.streams.append_text(CONVERSATION_ID, turn_of(message), message, text)
 
     def restart(self, message: str) -> None:
         self.open[message] = ""
@@ -117,7 +117,7 @@ class ScriptedActor:
 
     async def attach(self, after: int, *, tail_only: bool = False) -> Attachment | None:
         return await attach(
-            StreamSource(CONVERSATION_ID, CONVERSATION, self, self, self.streams),  # type: ignore[arg-type]
+            StreamSource(CONVERSATION_ID, self, self, self.streams),  # type: ignore[arg-type]
             after=after,
             tail_only=tail_only,
         )
@@ -298,6 +298,7 @@ async def test_a_cursor_beyond_the_record_is_rejected_and_leaves_no_subscription
         await stage.attach(2)
     assert refused.value.fault.reason is Reason.CURSOR_OUT_OF_RANGE
     assert refused.value.fault.metadata == {"last_sequence": "1"}
+    assert refused.value.fault.message.endswith("beyond the last event, 1. Use a cursor of at most 1.")
     assert stage.streams.count == 0
 
 
@@ -346,9 +347,8 @@ async def test_a_slow_reader_is_closed_and_resumes_from_its_cursor() -> None:
     await quick_items.aclose()  # type: ignore[attr-defined]
 
 
-async def test_an_idle_attachment_gets_keep_alives(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attachments, "KEEP_ALIVE_AFTER_S", 0.0)
-    stage = ScriptedActor()
+async def test_an_idle_attachment_gets_keep_alives() -> None:
+    stage = ScriptedActor(streams=StreamHub(100, 10_000_000, keep_alive_after_s=0.0))
     stage.write()
     attachment = await attach_reader(stage, 1)
     items = stream_items(attachment)

@@ -8,16 +8,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from wonder_server.actors.streaming import hub as streams_module
-from wonder_server.actors.streaming.hub import (
-    MAX_LAG_BYTES,
-    Closed,
-    Delta,
-    NodeProgress,
-    Reply,
-    StreamHub,
-    Subscription,
-)
+from wonder_server.actors.streaming import subscription as subscriptions
+from wonder_server.actors.streaming.hub import StreamHub
+from wonder_server.actors.streaming.items import Closed, Delta, NodeProgress, Reply
+from wonder_server.actors.streaming.subscription import MAX_LAG_BYTES, Subscription
 from wonder_server.core.actor.changes import Emit
 from wonder_server.core.conversation.model.values import Move
 from wonder_server.ports.journal import Event
@@ -58,9 +52,9 @@ async def test_pieces_that_a_reader_has_not_taken_are_merged() -> None:
     reader, _ = here.subscribe(CONVERSATION_ID)
     here.begin_message(CONVERSATION_ID, "turn_1", "msg_1", 1)
     for piece in ("Once", " upon", "", " a"):
-        here.append_text(CONVERSATION_ID, "msg_1", piece)
+        here.append_text(CONVERSATION_ID, "turn_1", "msg_1", piece)
     assert texts(take_all(reader)) == [(0, "Once upon a")]
-    here.append_text(CONVERSATION_ID, "msg_1", " time")
+    here.append_text(CONVERSATION_ID, "turn_1", "msg_1", " time")
     assert texts(take_all(reader)) == [(11, " time")]
 
 
@@ -69,11 +63,11 @@ async def test_deltas_are_not_merged_across_other_items() -> None:
     reader, _ = here.subscribe(CONVERSATION_ID)
     for number in (1, 2):
         here.begin_message(CONVERSATION_ID, f"turn_{number}", f"msg_{number}", 1)
-    here.append_text(CONVERSATION_ID, "msg_1", "a")
-    here.append_text(CONVERSATION_ID, "msg_2", "b")
-    here.append_text(CONVERSATION_ID, "msg_1", "c")
+    here.append_text(CONVERSATION_ID, "turn_1", "msg_1", "a")
+    here.append_text(CONVERSATION_ID, "turn_2", "msg_2", "b")
+    here.append_text(CONVERSATION_ID, "turn_1", "msg_1", "c")
     here.publish(CONVERSATION_ID, [event(1)])
-    here.append_text(CONVERSATION_ID, "msg_1", "d")
+    here.append_text(CONVERSATION_ID, "turn_1", "msg_1", "d")
     items = take_all(reader)
     assert texts(items) == [(0, "a"), (0, "b"), (1, "c"), (2, "d")]
     assert isinstance(items[3], Event)
@@ -83,11 +77,11 @@ async def test_merging_does_not_change_what_another_reader_holds() -> None:
     here = stream_hub()
     reader, _ = here.subscribe(CONVERSATION_ID)
     here.begin_message(CONVERSATION_ID, "turn_1", "msg_1", 1)
-    here.append_text(CONVERSATION_ID, "msg_1", "a")
+    here.append_text(CONVERSATION_ID, "turn_1", "msg_1", "a")
     lagging, _ = here.subscribe(CONVERSATION_ID)
     held = take_all(reader)
-    here.append_text(CONVERSATION_ID, "msg_1", "b")
-    here.append_text(CONVERSATION_ID, "msg_1", "c")
+    here.append_text(CONVERSATION_ID, "turn_1", "msg_1", "b")
+    here.append_text(CONVERSATION_ID, "turn_1", "msg_1", "c")
     assert texts(held) == [(0, "a")]
     assert texts(take_all(lagging)) == [(1, "bc")]
 
@@ -96,9 +90,9 @@ async def test_offsets_count_code_points() -> None:
     here = stream_hub()
     reader, _ = here.subscribe(CONVERSATION_ID)
     here.begin_message(CONVERSATION_ID, "turn_1", "msg_1", 1)
-    here.append_text(CONVERSATION_ID, "msg_1", "é🙂")
+    here.append_text(CONVERSATION_ID, "turn_1", "msg_1", "é🙂")
     take_all(reader)
-    here.append_text(CONVERSATION_ID, "msg_1", "x")
+    here.append_text(CONVERSATION_ID, "turn_1", "msg_1", "x")
     assert texts(take_all(reader)) == [(2, "x")]
 
 
@@ -106,9 +100,9 @@ async def test_a_restarted_message_is_announced_and_starts_at_offset_zero() -> N
     here = stream_hub()
     reader, _ = here.subscribe(CONVERSATION_ID)
     here.begin_message(CONVERSATION_ID, "turn_1", "msg_1", 1)
-    here.append_text(CONVERSATION_ID, "msg_1", "half an ans")
+    here.append_text(CONVERSATION_ID, "turn_1", "msg_1", "half an ans")
     here.begin_message(CONVERSATION_ID, "turn_1", "msg_1", 2)
-    here.append_text(CONVERSATION_ID, "msg_1", "whole")
+    here.append_text(CONVERSATION_ID, "turn_1", "msg_1", "whole")
     half, again = take_all(reader)
     assert (half.text, half.restarted) == ("half an ans", False)
     # Text after a restart may be merged into its delta.
@@ -128,18 +122,96 @@ async def test_partial_text_is_available_until_its_event_closes_it() -> None:
     here = stream_hub()
     here.begin_message(CONVERSATION_ID, "turn_1", "msg_1", 1)
     here.begin_message(CONVERSATION_ID, "turn_2", "msg_2", 1)
-    here.append_text(CONVERSATION_ID, "msg_1", "a")
-    here.append_text(CONVERSATION_ID, "msg_1", "b")
-    assert here.partial_text(CONVERSATION_ID, "turn_1") == "ab"
-    assert here.partial_text(CONVERSATION_ID, "turn_9") == ""
+    here.append_text(CONVERSATION_ID, "turn_1", "msg_1", "a")
+    here.append_text(CONVERSATION_ID, "turn_1", "msg_1", "b")
+    assert here.partial_texts(CONVERSATION_ID) == {"turn_1": "ab"}
+    assert here.partial_texts("conv_2") == {}
     here.publish(CONVERSATION_ID, [event(1, "move_recorded", "turn_1", "msg_1")])
-    assert here.partial_text(CONVERSATION_ID, "turn_1") == ""
-    here.append_text(CONVERSATION_ID, "msg_2", "c")
+    assert here.partial_texts(CONVERSATION_ID) == {}
+    here.append_text(CONVERSATION_ID, "turn_2", "msg_2", "c")
     here.publish(CONVERSATION_ID, [event(2, "turn_cancelled", "turn_2")])
-    assert here.partial_text(CONVERSATION_ID, "turn_2") == ""
-    here.append_text(CONVERSATION_ID, "msg_2", "too late")
+    assert here.partial_texts(CONVERSATION_ID) == {}
+    here.append_text(CONVERSATION_ID, "turn_2", "msg_2", "too late")
     assert here.subscribe(CONVERSATION_ID)[1] == []
     assert not here._open_messages
+
+
+# --- text of turns whose end is planned ------------------------------------------------------------
+
+
+async def test_text_behind_a_planned_end_is_not_shown_and_ends_with_the_turn() -> None:
+    here = stream_hub()
+    reader, _ = here.subscribe(CONVERSATION_ID)
+    here.begin_message(CONVERSATION_ID, "turn_1", "msg_1", 1)
+    here.append_text(CONVERSATION_ID, "turn_1", "msg_1", "Once")
+    here.hold_text(CONVERSATION_ID, "turn_1")
+    here.append_text(CONVERSATION_ID, "turn_1", "msg_1", " upon")
+    assert here.partial_texts(CONVERSATION_ID) == {"turn_1": "Once"}
+    here.publish(CONVERSATION_ID, [event(1, "message_appended", "turn_1", "msg_1")])
+    here.append_text(CONVERSATION_ID, "turn_1", "msg_1", " a")
+    here.begin_message(CONVERSATION_ID, "turn_1", "msg_2", 1)
+    here.append_text(CONVERSATION_ID, "turn_1", "msg_2", "Twice")
+    here.publish(CONVERSATION_ID, [event(2, "turn_cancelled", "turn_1")])
+    here.release_text(CONVERSATION_ID)
+    here.append_text(CONVERSATION_ID, "turn_1", "msg_1", " time")
+    items = take_all(reader)
+    assert texts(items) == [(0, "Once")] and len(items) == 3
+    assert here.partial_texts(CONVERSATION_ID) == {}
+
+
+async def test_a_planned_end_that_is_lost_shows_the_text_once_and_without_a_hole() -> None:
+    here = stream_hub()
+    before, _ = here.subscribe(CONVERSATION_ID)
+    here.begin_message(CONVERSATION_ID, "turn_1", "msg_1", 1)
+    here.append_text(CONVERSATION_ID, "turn_1", "msg_1", "Once")
+    here.hold_text(CONVERSATION_ID, "turn_1")
+    here.append_text(CONVERSATION_ID, "turn_1", "msg_1", " upon")
+    here.hold_text(CONVERSATION_ID, "turn_1")
+    during, (so_far,) = here.subscribe(CONVERSATION_ID)
+    here.append_text(CONVERSATION_ID, "turn_1", "msg_1", " a")
+    assert (so_far.offset, so_far.text) == (0, "Once") and take_all(during) == []
+    here.release_text(CONVERSATION_ID)
+    here.append_text(CONVERSATION_ID, "turn_1", "msg_1", " time")
+    here.release_text(CONVERSATION_ID)
+    assert texts(take_all(before)) == [(0, "Once upon a time")]
+    assert texts(take_all(during)) == [(4, " upon a time")]
+    assert here.partial_texts(CONVERSATION_ID) == {"turn_1": "Once upon a time"}
+
+
+async def test_a_message_that_begins_or_restarts_behind_a_planned_end_waits() -> None:
+    here = stream_hub()
+    reader, _ = here.subscribe(CONVERSATION_ID)
+    here.begin_message(CONVERSATION_ID, "turn_1", "msg_1", 1)
+    here.append_text(CONVERSATION_ID, "turn_1", "msg_1", "half")
+    here.hold_text(CONVERSATION_ID, "turn_1")
+    here.hold_text(CONVERSATION_ID, "turn_2")
+    here.begin_message(CONVERSATION_ID, "turn_1", "msg_1", 2)
+    here.append_text(CONVERSATION_ID, "turn_1", "msg_1", "whole")
+    here.begin_message(CONVERSATION_ID, "turn_2", "msg_2", 1)
+    here.append_text(CONVERSATION_ID, "turn_2", "msg_2", "other")
+    assert texts(take_all(reader)) == [(0, "half")]
+    assert [so_far.text for so_far in here.subscribe(CONVERSATION_ID)[1]] == ["half"]
+    here.release_text(CONVERSATION_ID)
+    again, other = take_all(reader)
+    assert (again.message_id, again.text, again.attempt) == ("msg_1", "whole", 2)
+    assert (other.message_id, other.offset, other.text) == ("msg_2", 0, "other")
+
+
+async def test_other_turns_and_conversations_stream_while_an_end_is_planned() -> None:
+    here = stream_hub()
+    reader, _ = here.subscribe(CONVERSATION_ID)
+    here.hold_text(CONVERSATION_ID, "turn_1")
+    here.hold_text("conv_2", "turn_2")
+    here.begin_message(CONVERSATION_ID, "turn_2", "msg_2", 1)
+    here.append_text(CONVERSATION_ID, "turn_2", "msg_2", "shown")
+    here.publish(CONVERSATION_ID, [event(1, "turn_completed", "turn_2")])
+    here.begin_message(CONVERSATION_ID, "turn_1", "msg_1", 1)
+    here.append_text(CONVERSATION_ID, "turn_1", "msg_1", "waits")
+    here.release_text("conv_2")
+    assert texts(take_all(reader)) == [(0, "shown")]
+
+
+# --- slow readers ----------------------------------------------------------------------------------
 
 
 async def test_a_slow_reader_is_closed_without_affecting_others() -> None:
@@ -161,10 +233,10 @@ async def test_a_reader_is_slow_by_bytes_too_merged_pieces_included() -> None:
     reader, _ = here.subscribe(CONVERSATION_ID)
     here.begin_message(CONVERSATION_ID, "turn_1", "msg_1", 1)
     for _ in range(9):
-        here.append_text(CONVERSATION_ID, "msg_1", "x" * 100)
+        here.append_text(CONVERSATION_ID, "turn_1", "msg_1", "x" * 100)
     assert len(texts(take_all(reader))) == 1
     for _ in range(11):
-        here.append_text(CONVERSATION_ID, "msg_1", "x" * 100)
+        here.append_text(CONVERSATION_ID, "turn_1", "msg_1", "x" * 100)
     assert take_all(reader) == [Closed("slow")]
 
 
@@ -173,7 +245,7 @@ async def test_a_burst_is_taken_in_pieces_and_closes_no_reader() -> None:
     reader, _ = here.subscribe(CONVERSATION_ID)
     here.begin_message(CONVERSATION_ID, "turn_1", "msg_1", 1)
     for number in range(9):
-        here.append_text(CONVERSATION_ID, "msg_1", "x" * (MAX_LAG_BYTES // 3))
+        here.append_text(CONVERSATION_ID, "turn_1", "msg_1", "x" * (MAX_LAG_BYTES // 3))
         here.publish(CONVERSATION_ID, [event(number + 1)])
     pieces = []
     while items := take_all(reader):
@@ -183,14 +255,14 @@ async def test_a_burst_is_taken_in_pieces_and_closes_no_reader() -> None:
 
 
 async def test_a_reader_over_the_lag_limit_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams_module, "MAX_LAG_S", 0.0)
+    monkeypatch.setattr(subscriptions, "MAX_LAG_S", 0.0)
     here = stream_hub(size=100 * MAX_LAG_BYTES)
     slow, _ = here.subscribe(CONVERSATION_ID)
     quick, _ = here.subscribe(CONVERSATION_ID)
     here.begin_message(CONVERSATION_ID, "turn_1", "msg_1", 1)
     received = 0
     for _ in range(3):
-        here.append_text(CONVERSATION_ID, "msg_1", "x" * (MAX_LAG_BYTES // 2))
+        here.append_text(CONVERSATION_ID, "turn_1", "msg_1", "x" * (MAX_LAG_BYTES // 2))
         received += sum(len(text) for _, text in texts(take_all(quick)))
     assert not slow.closed
     await asyncio.sleep(0.01)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wonder_server.adapters.egress.parsing import BadRequest, Body, parse
+from wonder_server.adapters.egress.parsing import BadRequest, Body, ResponseHead, parse
 
 GET = b"GET http://a.example/ HTTP/1.1"
 
@@ -59,6 +59,35 @@ def test_headers_of_one_connection_are_not_passed_on() -> None:
     )
 
 
+@pytest.mark.parametrize("value", ["Grüße", "Åse", "日本語", "naïve — “quoted” €", "🎉"])
+def test_a_header_with_utf_8_text_is_passed_on(value: str) -> None:
+    request = parse(head(GET, f"X-Text: {value}".encode()))
+    assert f"X-Text: {value}\r\n".encode() in request.head(absolute=False)
+
+
+@pytest.mark.parametrize("step", [1, 3, 1000])
+@pytest.mark.parametrize(
+    ("received", "sent"),
+    [
+        (b"HTTP/1.1 200 OK\r\nX: a\r\n\r\nbody", b"HTTP/1.1 200 OK\r\nX: a\r\nConnection: close\r\n\r\nbody"),
+        (
+            b"HTTP/1.1 200 OK\r\nConnection: keep-alive\r\nKeep-Alive: max=5\r\nContent-Length: 0\r\n\r\n",
+            b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+        ),
+        (
+            b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n",
+            b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n",
+        ),
+        (b"200 no head\r\n\r\nX: a", b"200 no head\r\n\r\nX: a"),
+        (b"HTTP/1.1 200 OK\r\nX: cut", b"HTTP/1.1 200 OK\r\nX: cut"),
+    ],
+)
+def test_a_response_says_that_the_connection_ends(received: bytes, sent: bytes, step: int) -> None:
+    response = ResponseHead()
+    pieces = [response.feed(received[at : at + step]) for at in range(0, len(received), step)]
+    assert b"".join([*pieces, response.rest()]) == sent
+
+
 def test_the_framing_of_a_body_is_written_anew() -> None:
     post = b"POST http://a.example/ HTTP/1.1"
     assert b"Content-Length: 5\r\n" in parse(head(post, b"content-length: 005")).head(absolute=False)
@@ -77,6 +106,12 @@ def test_the_framing_of_a_body_is_written_anew() -> None:
         head(GET, b"X: a\x00b"),
         head(GET, b"X: a\x7f"),
         head(GET, b"X: \x85a"),
+        head(GET, b"X: \xff"),
+        head(GET, "X: \x85a".encode()),
+        head(GET, "X: \u2028a".encode()),
+        head(GET, "X: \u2029a".encode()),
+        head(GET, "X: \x9ba".encode()),
+        head(GET, "Host: ä.example".encode()),
         head(b"GET http://a.example/\nX:y HTTP/1.1"),
         head(b"GET http://a.example/\t HTTP/1.1"),
         head(b"GET http://a.example/\x0b\x0c HTTP/1.1"),
@@ -159,6 +194,10 @@ def test_a_body_is_passed_on_as_declared_however_it_arrives(step: int) -> None:
     assert chunked.complete and out.endswith(b"0\r\n\r\n")
     again = Body(None)
     assert again.feed(out) and again.complete
+    extended = Body(None)
+    out = passed(extended, b'5;name=value\r\nhello\r\n5 ; a="b c";d\r\nworld\r\n0;last\r\n\r\n')
+    assert extended.complete and b";" not in out
+    assert b"".join(out.split(b"\r\n")[1::2]) == b"helloworld"
 
 
 @pytest.mark.parametrize(
@@ -168,7 +207,10 @@ def test_a_body_is_passed_on_as_declared_however_it_arrives(step: int) -> None:
         (5, b"123456"),
         (None, b"0\r\n\r\nGET http://169.254.169.254/ HTTP/1.1\r\n\r\n"),
         (None, b"0\r\nX: trailer\r\n\r\n"),
-        (None, b"5;ext=1\r\nhello\r\n0\r\n\r\n"),
+        (None, b"5;ext=\x01\r\nhello\r\n0\r\n\r\n"),
+        (None, b"5;ext\nhello\r\n0\r\n\r\n"),
+        (None, b"5 5\r\nhello\r\n0\r\n\r\n"),
+        (None, b"5;" + b"x" * 300),
         (None, b"5\nhello\r\n0\r\n\r\n"),
         (None, b"5\r\nhello0\r\n\r\n"),
         (None, b"5\r\nhello\n0\r\n\r\n"),
@@ -177,7 +219,7 @@ def test_a_body_is_passed_on_as_declared_however_it_arrives(step: int) -> None:
         (None, b" 5\r\nhello\r\n"),
         (None, b"\r\n"),
         (None, b"fffffffffffffffffff\r\n"),
-        (None, b"0" * 40),
+        (None, b"0" * 300),
     ],
 )
 def test_nothing_follows_a_body_and_no_chunk_is_read_in_two_ways(length: int | None, data: bytes) -> None:

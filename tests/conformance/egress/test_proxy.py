@@ -91,10 +91,12 @@ async def leased(
     chained: bool = False,
     environment: dict[str, str] | None = None,
     idle_s: float = 0,
+    slow_s: float = 0,
 ) -> AsyncIterator[Lease]:
     egress = Egress(dialer(names), environment)
     try:
-        with await egress.lease(policy, "a test", chained=chained, idle_s=idle_s) as lease:
+        lease = await egress.lease(policy, "a test", chained=chained, idle_s=idle_s, slow_s=slow_s)
+        with lease:
             yield lease
     finally:
         await egress.close()
@@ -317,7 +319,8 @@ async def test_a_body_reaches_the_far_end_with_the_framing_it_was_declared_with(
     async with server, leased(Names(), allow_only(f"{HERE}:{port}")) as lease:
         asked = asking(f"http://{HERE}:{port}/", lease.token, "PUT", "Transfer-Encoding: chunked")
         answer = await said(lease.port, asked + b"005\r\nhello\r\n0\r\n\r\n")
-    assert answer.startswith(b"HTTP/1.1 204") and received == [b"5\r\nhello\r\n0\r\n\r\n"]
+    assert answer == b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n"
+    assert received == [b"5\r\nhello\r\n0\r\n\r\n"]
 
 
 async def test_an_only_list_is_held_by_name_before_anything_is_resolved_or_asked(far: RemoteServer) -> None:
@@ -365,6 +368,31 @@ async def test_a_connection_on_which_nothing_moves_ends() -> None:
         with suppress(OSError):
             assert await said(lease.port, asking(f"http://{HERE}:{port}/", lease.token)) == b""
         await ended.wait()
+
+
+async def test_a_connection_on_which_little_moves_ends_and_a_quick_one_stays() -> None:
+    dripped = asyncio.Event()
+
+    async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        quick = b"quick" in await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        with suppress(OSError):
+            for _ in range(30 if quick else 1_000_000):
+                writer.write(b"x" * (8_192 if quick else 1))
+                await writer.drain()
+                await asyncio.sleep(0.01)
+        if not quick:
+            dripped.set()
+        writer.close()
+
+    server = await asyncio.start_server(drip, HERE, 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server, leased(Names(), allow_only(f"{HERE}:{port}"), slow_s=0.2) as lease:
+        with suppress(OSError):
+            await said(lease.port, asking(f"http://{HERE}:{port}/", lease.token))
+        await dripped.wait()
+        answer = await said(lease.port, asking(f"http://{HERE}:{port}/quick", lease.token))
+        assert answer.count(b"x") == 30 * 8_192
 
 
 async def test_a_session_connects_to_what_was_checked_and_to_nothing_that_is_spelled_out(

@@ -24,6 +24,7 @@ from wonder_server.adapters.faiss.vectors import FaissVectors
 from wonder_server.adapters.in_memory.vectors import PlainVectors
 from wonder_server.adapters.sqlite.memory.store import SqliteMemories
 from wonder_server.core.errors import WonderError
+from wonder_server.core.memory.queries import MemoryQuery
 from wonder_server.core.memory.records import Draft, Filter, Memory
 from wonder_server.ports.memories import Entry, StoredText
 
@@ -56,7 +57,7 @@ async def check(store: SqliteMemories, vectors: FaissVectors, chance: random.Ran
             for (key, score), (_, best) in zip(found, expected[:10], strict=True):
                 assert abs(score - best) < 1e-5 and abs(scores[key] - score) < 1e-5, "vectors"
             word = chance.choice(WORDS)
-            hits = await store.recall(agent, word, {}, Filter(), 100_000)
+            hits = await store.recall(agent, MemoryQuery(word), {}, Filter(), 100_000)
             says = {id for id, memory in held.items() if word in memory.content.split()}
             assert {hit.id for hit in hits} == says, "full text"
 

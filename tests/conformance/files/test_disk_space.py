@@ -70,8 +70,39 @@ def test_a_start_on_a_full_disk_rejects_writes(tmp_path: Path, left: int) -> Non
     assert reserved(tmp_path) == 0
 
 
+def test_a_start_after_a_full_disk_wants_the_same_margin_as_the_server_that_stopped(tmp_path: Path) -> None:
+    before = Disk(tmp_path, 10 * RESERVE)
+    before.look()
+    before.free = 0
+    assert before.look()
+    disk = Disk(tmp_path, RESERVE + RESERVE // 4)
+    assert disk.look(), "a filled reserve would leave too little for the work that waits"
+    assert reserved(tmp_path) == 0
+    disk.free = RESERVE + RESERVE // 2
+    assert not disk.look()
+    assert reserved(tmp_path) == RESERVE
+
+
 def test_without_a_reserve_nothing_is_rejected(tmp_path: Path) -> None:
     guard = DiskSpaceGuard(tmp_path, 0, lambda _: 0)
     assert not guard.update()
     assert guard.write_rejection() is None
     assert not (tmp_path / RESERVE_NAME).exists()
+
+
+def test_logs_of_stores_may_be_long_only_while_much_space_is_free(tmp_path: Path) -> None:
+    disk = Disk(tmp_path, 1 << 30)
+    assert disk.guard.max_log_bytes() is None
+    disk.free -= 1
+    assert disk.guard.max_log_bytes() == RESERVE // 2, "a checkpoint must fit in the reserve"
+
+
+def test_without_a_reserve_logs_may_be_long(tmp_path: Path) -> None:
+    assert DiskSpaceGuard(tmp_path, 0, lambda _: 0).max_log_bytes() is None
+
+
+def test_logs_are_short_if_the_free_space_is_unknown(tmp_path: Path) -> None:
+    def unknown(_: Path) -> int:
+        raise OSError
+
+    assert DiskSpaceGuard(tmp_path, RESERVE, unknown).max_log_bytes() == RESERVE // 2

@@ -11,18 +11,17 @@ import re
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
 from aiohttp import web
 
 from tests.e2e.launch import PATH
 from tests.fakes import hostile_mcp_server as hostile
 from wonder_server import logs
-from wonder_server.adapters.mcp import process, session, transport
+from wonder_server.adapters.mcp import message_filter, process, session, transport
 from wonder_server.adapters.mcp.config import ServerConfig
 from wonder_server.adapters.mcp.servers import McpServers
 from wonder_server.adapters.web.guarded import GuardedWeb
@@ -55,17 +54,18 @@ class Log:
         lines = self.lines()
         assert len(lines) <= MOST_LINES
         for line in lines:
+            if line.get("exception") in ("BrokenPipeError", "ConnectionResetError"):
+                continue  # The hostile site is in this process, too; its client hung up.
             assert line["event"].startswith("mcp_s"), line
             assert len(line.get("text", "")) <= 501 and line.get("text", "").isprintable()
             assert not INTERNALS.search(json.dumps({**line, "text": ""})), line
 
 
 @pytest.fixture
-def log() -> Iterator[Log]:
+def log() -> Log:
     log = Log()
     logs.configure("json", "info", stream=log.out)
-    yield log
-    structlog.reset_defaults()
+    return log
 
 
 class Hostile:
@@ -76,7 +76,7 @@ class Hostile:
         self._pids = pids
 
     async def call(
-        self, tool: str, start: str = "well", *, url: str = "", timeout_s: float = 30, **arguments: Any
+        self, tool: str, start: str = "well", *, url: str = "", timeout_s: float = 600, **arguments: Any
     ) -> McpResult:
         """Call a tool: of the process that starts in this way, or of the server at the ``url``."""
         where = {"url": url} if url else {"server": start}
@@ -176,6 +176,17 @@ ANSWERED: dict[str, str] = {
 }
 
 
+@pytest.fixture
+def _low_message_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A message rate that every flood exceeds.
+
+    The default is 1,000 a second. A server handles 1,070 messages of progress a second on two shared cores.
+    On a slower machine the flood stays below the limit, and the call times out.
+    """
+    monkeypatch.setattr(message_filter, "MESSAGES_PER_S", 1)
+
+
+@pytest.mark.usefixtures("_low_message_rate")
 @pytest.mark.parametrize("tool", REFUSED)
 async def test_a_call_that_goes_wrong_fails_plainly_and_the_next_works(
     bad: Hostile, log: Log, tool: str
@@ -235,6 +246,7 @@ async def test_mutated_messages_give_an_answer_or_a_plain_error(bad: Hostile, lo
 # --- starts -------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("_low_message_rate")
 @pytest.mark.parametrize(
     ("start", "said"),
     [
@@ -256,7 +268,7 @@ async def test_a_start_that_goes_wrong_says_what_it_was(
     assert message.startswith(f"The MCP server '{start}' does not start: ") and said in message
     assert message.isprintable() and len(message) < 800
     [line] = [line for line in log.lines() if line["event"] == "mcp_server_failed"]
-    assert line["server"] == start and said in line["why"]
+    assert line["server"] == start and said in line["problem"]
 
 
 async def test_junk_before_a_session_does_not_hinder_it(bad: Hostile, log: Log) -> None:
@@ -352,7 +364,7 @@ async def test_its_standard_error_is_logged_line_by_line_and_most_of_a_flood_lef
     }
     assert said[1]["text"] == "Traceback (most recent call last):"
     assert len(said) <= MOST_LINES
-    assert sum(line.get("left_out", 0) for line in said) + len(said) >= 6_000
+    assert sum(line.get("omitted", 0) for line in said) + len(said) >= 6_000
 
 
 # --- processes ----------------------------------------------------------------------------------
@@ -508,6 +520,7 @@ OVER_HTTP: dict[str, tuple[Reason, bool]] = {
 }
 
 
+@pytest.mark.usefixtures("_low_message_rate")
 @pytest.mark.parametrize("tool", OVER_HTTP)
 async def test_over_http_a_call_that_goes_wrong_fails_plainly(
     bad: Hostile, site: HostileSite, log: Log, tool: str

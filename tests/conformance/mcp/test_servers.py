@@ -1,4 +1,7 @@
-"""`McpServers` against a real MCP server: as a process, and over HTTP on this machine."""
+"""`McpServers` against a real MCP server: as a process, and over HTTP on this machine.
+
+A process takes a second of CPU to import MCP, so the tests that leave it standing share one.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 import uvicorn
 from aiohttp import web
 
@@ -26,23 +30,29 @@ from wonder_server.core.errors import Reason, WonderError
 from wonder_server.core.task.outcome_errors import NotStartedError
 from wonder_server.ports.mcp import McpCall
 
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
 LOOPBACK = NetworkPolicy(http_allow=("127.0.0.1",))
 NOTHING = NetworkPolicy(http_only_allowed=True)
 
 
 class Notes:
-    """Lines that the server has reported."""
+    """Lines that the server has reported since the notes were opened."""
 
     def __init__(self, file: Path) -> None:
-        self._file = file
+        self.file = file
         self.received: list[str] = []
+        self._old = len(self._written())
 
     def lines(self) -> list[str]:
-        return self.received or (self._file.read_text().splitlines() if self._file.exists() else [])
+        return self.received or self._written()[self._old :]
 
     async def wait_for(self, line: str) -> None:
         while line not in self.lines():  # noqa: ASYNC110 - another process writes them
             await asyncio.sleep(0.005)
+
+    def _written(self) -> list[str]:
+        return self.file.read_text().splitlines() if self.file.exists() else []
 
     def processes(self) -> list[int]:
         return [int(line.split()[1]) for line in self.lines() if line.startswith("started ")]
@@ -61,7 +71,7 @@ def notes(tmp_path: Path) -> Notes:
     return Notes(tmp_path / "notes")
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def url(notes: Notes) -> AsyncIterator[str]:
     app = mcp_server.made(notes.received.append).streamable_http_app()
     config = uvicorn.Config(app, log_config=None, ws="none", timeout_graceful_shutdown=0)
@@ -74,19 +84,18 @@ async def url(notes: Notes) -> AsyncIterator[str]:
     listening.close()
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def reach() -> AsyncIterator[GuardedWeb]:
     reach = GuardedWeb()
     yield reach
     await reach.close()
 
 
-@pytest.fixture
-async def servers(reach: GuardedWeb, notes: Notes) -> AsyncIterator[McpServers]:
+def mcp_servers(reach: GuardedWeb, notes: Path) -> McpServers:
     process = ServerConfig(
         name="fake",
         command=sys.executable,
-        args=(mcp_server.__file__, str(notes._file)),
+        args=(mcp_server.__file__, str(notes)),
         env={"GIVEN": "by the operator"},
     )
     nowhere = [
@@ -94,7 +103,26 @@ async def servers(reach: GuardedWeb, notes: Notes) -> AsyncIterator[McpServers]:
         ServerConfig(name="no-mcp", command="/bin/true"),
         ServerConfig(name="unheard", url="http://127.0.0.1:1/mcp"),
     ]
-    servers = McpServers([process, *nowhere], reach)
+    return McpServers([process, *nowhere], reach)
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def servers(reach: GuardedWeb, notes: Notes) -> AsyncIterator[McpServers]:
+    """Return servers whose process no other test has used."""
+    servers = mcp_servers(reach, notes.file)
+    yield servers
+    await servers.close()
+
+
+@pytest.fixture(scope="module")
+def shared_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("shared") / "notes"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def shared(reach: GuardedWeb, shared_file: Path) -> AsyncIterator[McpServers]:
+    """Return the servers of the tests that call a tool both ways."""
+    servers = mcp_servers(reach, shared_file)
     yield servers
     await servers.close()
 
@@ -105,6 +133,12 @@ def target(request: pytest.FixtureRequest) -> dict[str, str]:
     if request.param == "process":
         return {"server": "fake"}
     return {"url": request.getfixturevalue("url")}
+
+
+@pytest.fixture
+def noted(target: dict[str, str], notes: Notes, shared_file: Path) -> Notes:
+    """Return the notes of the server that ``target`` names."""
+    return notes if "url" in target else Notes(shared_file)
 
 
 def asked(target: dict[str, str], tool: str, **arguments: Any) -> McpCall:
@@ -120,52 +154,52 @@ async def refused(servers: McpServers, call: McpCall, policy: NetworkPolicy = LO
 # --- both ways ----------------------------------------------------------------------------------
 
 
-async def test_a_tool_answers_with_content_and_structure(servers: McpServers, target: dict[str, str]) -> None:
-    result = await servers.call(asked(target, "add", a=1, b=2), LOOPBACK)
+async def test_a_tool_answers_with_content_and_structure(shared: McpServers, target: dict[str, str]) -> None:
+    result = await shared.call(asked(target, "add", a=1, b=2), LOOPBACK)
     assert result.structured == {"sum": 3}
     assert [block["type"] for block in result.content] == ["text"]
     assert not result.is_error
 
 
 async def test_the_key_of_the_step_goes_along(
-    servers: McpServers, target: dict[str, str], notes: Notes
+    shared: McpServers, target: dict[str, str], noted: Notes
 ) -> None:
-    result = await servers.call(asked(target, "say", text="hello"), LOOPBACK)
+    result = await shared.call(asked(target, "say", text="hello"), LOOPBACK)
     assert result.content == [{"type": "text", "text": "hello"}]
-    assert "say op_1/node/step" in notes.lines()
+    assert "say op_1/node/step" in noted.lines()
 
 
-async def test_a_tool_tells_how_far_it_is(servers: McpServers, target: dict[str, str]) -> None:
+async def test_a_tool_tells_how_far_it_is(shared: McpServers, target: dict[str, str]) -> None:
     received: list[tuple[str, float | None]] = []
-    await servers.call(asked(target, "work"), LOOPBACK, lambda *progress: received.append(progress))
+    await shared.call(asked(target, "work"), LOOPBACK, lambda *progress: received.append(progress))
     assert received == [("begun", 0.25), ("nearly", 1.0)]
 
 
 @pytest.mark.parametrize(("tool", "arguments"), [("fail", {}), ("missing", {}), ("add", {"a": "x"})])
 async def test_an_error_of_a_tool_is_a_result(
-    servers: McpServers, target: dict[str, str], tool: str, arguments: dict[str, Any]
+    shared: McpServers, target: dict[str, str], tool: str, arguments: dict[str, Any]
 ) -> None:
-    result = await servers.call(asked(target, tool, **arguments), LOOPBACK)
+    result = await shared.call(asked(target, tool, **arguments), LOOPBACK)
     assert result.is_error and result.content
 
 
 async def test_a_cancel_stops_the_tool_and_the_server_stays_usable(
-    servers: McpServers, target: dict[str, str], notes: Notes
+    shared: McpServers, target: dict[str, str], noted: Notes
 ) -> None:
-    calling = asyncio.create_task(servers.call(asked(target, "hang"), LOOPBACK))
-    await notes.wait_for("hanging")
+    calling = asyncio.create_task(shared.call(asked(target, "hang"), LOOPBACK))
+    await noted.wait_for("hanging")
     calling.cancel()
     with pytest.raises(asyncio.CancelledError):
         await calling
-    await notes.wait_for("stopped")
-    assert (await servers.call(asked(target, "add", a=1, b=1), LOOPBACK)).structured == {"sum": 2}
+    await noted.wait_for("stopped")
+    assert (await shared.call(asked(target, "add", a=1, b=1), LOOPBACK)).structured == {"sum": 2}
 
 
-async def test_calls_go_side_by_side(servers: McpServers, target: dict[str, str], notes: Notes) -> None:
-    hanging = asyncio.create_task(servers.call(asked(target, "hang"), LOOPBACK))
-    await notes.wait_for("hanging")
+async def test_calls_go_side_by_side(shared: McpServers, target: dict[str, str], noted: Notes) -> None:
+    hanging = asyncio.create_task(shared.call(asked(target, "hang"), LOOPBACK))
+    await noted.wait_for("hanging")
     results = await asyncio.gather(
-        *(servers.call(asked(target, "add", a=n, b=n), LOOPBACK) for n in range(10))
+        *(shared.call(asked(target, "add", a=n, b=n), LOOPBACK) for n in range(10))
     )
     assert [result.structured["sum"] for result in results] == [2 * n for n in range(10)]
     hanging.cancel()

@@ -13,7 +13,7 @@ from wonder_server.core.conversation.context.dialects import DIALECTS
 from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.core.json_types import JsonDict
 from wonder_server.core.model import ModelResult, ToolCall, Usage
-from wonder_server.core.truncation import is_notice
+from wonder_server.core.schema.truncation import is_notice
 from wonder_server.ports.model import Chunk, Finished, TextDelta, UsageUpdate
 
 BOUNDS = Bounds(text=2_000, arguments=1_000, raw=4_000, answer=50_000)

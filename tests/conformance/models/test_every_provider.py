@@ -214,9 +214,12 @@ async def test_tokens_are_counted_as_the_provider_says_those_from_its_cache_incl
 ) -> None:
     _, result = await collect(remote.model, *remote.case("text"))
 
-    thought = None if remote.format == "anthropic_messages" else 3
     assert result.usage == Usage(
-        input_tokens=11, output_tokens=7, cached_input_tokens=5, reasoning_tokens=thought
+        input_tokens=11,
+        output_tokens=7,
+        cached_input_tokens=5,
+        cache_write_input_tokens=4 if remote.format == "anthropic_messages" else None,
+        reasoning_tokens=3,
     )
 
 

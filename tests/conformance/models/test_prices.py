@@ -19,9 +19,7 @@ async def test_the_usual_models_have_a_price_and_a_limit() -> None:
     for _, profile in _DEFAULTS:
         usage = (await prices.with_cost(profile, ANSWER)).usage
         assert usage.cost_micros and usage.cost_micros > 0, profile
-        resolved = await prices.with_context_window(
-            ModelProfile(provider=profile.provider, model=profile.model)
-        )
+        resolved = await prices.with_model_facts(ModelProfile(provider=profile.provider, model=profile.model))
         assert resolved.context_window_tokens == profile.context_window_tokens
 
 
@@ -29,15 +27,15 @@ async def test_what_the_table_does_not_have_stays_unknown() -> None:
     prices = LiteLLMPrices()
     homemade = ModelProfile(provider="hosted_vllm", model="my-model")
     assert await prices.with_cost(homemade, ANSWER) is ANSWER
-    assert await prices.with_context_window(homemade) is homemade
+    assert await prices.with_model_facts(homemade) is homemade
     free = await prices.with_cost(ModelProfile(provider="offline", model="offline"), ANSWER)
     assert free.usage.cost_micros == 0
 
 
 async def test_a_cancelled_caller_does_not_stop_the_reading_for_others() -> None:
     prices, profile = LiteLLMPrices(), ModelProfile(provider="openai", model="gpt-4o")
-    first = asyncio.create_task(prices.with_context_window(profile))
-    second = asyncio.create_task(prices.with_context_window(profile))
+    first = asyncio.create_task(prices.with_model_facts(profile))
+    second = asyncio.create_task(prices.with_model_facts(profile))
     await asyncio.sleep(0)
     first.cancel()
     assert (await second).context_window_tokens > 100_000

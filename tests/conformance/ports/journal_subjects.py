@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
+from tests.sqlite_journals import SqliteJournals
 from wonder_server.adapters.in_memory.journal import MemoryShards
-from wonder_server.adapters.sqlite.shard.shards import SqliteShards
-from wonder_server.core.actor.changes import Delete, Emit, Put
-from wonder_server.core.actor.planner import Planner
+from wonder_server.core.actor.changes import Delete, Emit, Erase, Put
 from wonder_server.core.conversation.model.values import (
     Conversation,
     ConversationStatus,
@@ -24,9 +23,9 @@ from wonder_server.core.conversation.model.values import (
 )
 from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.coordinator.planner import RUN
-from wonder_server.ports.journal import Commit, Entry, Event
+from wonder_server.ports.journal import Commit, Entry, Event, Journal
 
-Shards = MemoryShards | SqliteShards
+Shards = MemoryShards | SqliteJournals
 ROW_TYPES = {**RUN.row_types, **CONVERSATION.row_types}
 
 
@@ -39,7 +38,7 @@ async def opened(kind: str = "memory", folder: Path | None = None, count: int = 
         yield MemoryShards()
         return
     assert folder is not None, "a journal in files needs a folder"
-    shards = await SqliteShards.open(folder / "shards", count, ROW_TYPES)
+    shards = await SqliteJournals.open(folder / "shards", count)
     yield shards
     await shards.close()
 
@@ -107,15 +106,14 @@ def emitted(
 
 def commit(
     actor: str,
-    *changes: Put | Delete,
-    planner: Planner = CONVERSATION,
+    *changes: Put | Delete | Erase,
     events: tuple[Event, ...] = (),
     entries: tuple[Entry, ...] = (),
     entry_head: int = 0,
     event_head: int = 0,
     root: str = "",
 ) -> Commit:
-    made = Commit(actor, planner, list(entries), list(changes), list(events))
+    made = Commit(actor, list(entries), list(changes), list(events))
     made.entry_head = entry_head or (entries[-1].sequence if entries else 0)
     made.event_head = event_head or (events[-1].sequence if events else 0)
     made.root = root or actor
@@ -123,3 +121,15 @@ def commit(
 
 
 COMPLETED = ConversationStatus.COMPLETED
+
+
+async def unfinished(*journals: Journal) -> list[str]:
+    """Return the ids of the actors with operations in their outboxes, read in pages of two."""
+    found: list[str] = []
+    for journal in journals:
+        for planner in (CONVERSATION, RUN):
+            page = await journal.unfinished(planner.prefix, "", 2)
+            while page:
+                found += [actor.actor_id for actor in page]
+                page = await journal.unfinished(planner.prefix, found[-1], 2)
+    return found

@@ -26,15 +26,26 @@ from wonder_server.adapters.sqlite.connection import connect
 from wonder_server.adapters.sqlite.shard.check import check_shard
 from wonder_server.adapters.sqlite.shard.schema import MIGRATIONS
 from wonder_server.adapters.sqlite.shard.usage import SqliteAccounts
+from wonder_server.codec.usage_seals import initial_seal
 from wonder_server.core.actor.changes import Erase, Put
 from wonder_server.core.budget import CHARGES, Account, add_accounts
-from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.errors import Reason, WonderError
+from wonder_server.core.frozen import replace
 from wonder_server.ports.accounts import Accounts
 from wonder_server.ports.journal import Commit, Event
 
 A, B = "agt_a", "agt_b"
-ONE = Account(input_tokens=10, output_tokens=2, cost_micros=7, model_calls=1, unpriced_calls=1, busy_ms=50)
+ONE = Account(
+    input_tokens=10,
+    output_tokens=2,
+    cost_micros=7,
+    model_calls=1,
+    unpriced_calls=1,
+    busy_ms=50,
+    cached_input_tokens=5,
+    cache_write_input_tokens=3,
+    reasoning_tokens=1,
+)
 
 
 @pytest_asyncio.fixture(params=["memory", "sqlite"])
@@ -44,7 +55,7 @@ async def shards(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
 
 
 def accounts_of(shards: Shards) -> Accounts:
-    return shards if isinstance(shards, MemoryShards) else SqliteAccounts(shards)
+    return shards if isinstance(shards, MemoryShards) else SqliteAccounts(shards.shards)
 
 
 def charge(agent: str, row_id: str, spent: Account = ONE) -> Put:
@@ -65,7 +76,15 @@ async def test_charges_add_up_over_conversations_and_shards(shards: Shards) -> N
     await write(shards, 0, charge(A, "3", Account(input_tokens=5)), charge(A, "4"))
     found = await accounts_of(shards).accounts([A, B, "agt_c"])
     assert found[A] == Account(
-        input_tokens=45, output_tokens=8, cost_micros=28, model_calls=4, unpriced_calls=4, busy_ms=200
+        input_tokens=45,
+        output_tokens=8,
+        cost_micros=28,
+        model_calls=4,
+        unpriced_calls=4,
+        busy_ms=200,
+        cached_input_tokens=20,
+        cache_write_input_tokens=12,
+        reasoning_tokens=4,
     )
     assert (found[B].input_tokens, found["agt_c"]) == (30, Account())
 
@@ -83,7 +102,7 @@ async def test_a_call_priced_later_no_longer_counts_as_unpriced(
 
 async def test_usage_outlives_the_conversation(shards: Shards) -> None:
     await write(shards, 0, charge(A, "1"))
-    gone = Commit(conversation_id(0), CONVERSATION, changes=[Erase(whole=True)])
+    gone = Commit(conversation_id(0), changes=[Erase(whole=True)])
     await shards.of(conversation_id(0)).commit([gone])
     assert (await accounts_of(shards).accounts([A]))[A] == ONE
 
@@ -105,6 +124,8 @@ async def test_a_commit_that_fails_charges_nothing(shards: Shards) -> None:
         "cost_micros = cost_micros - 4",
         "input_tokens = 0",
         "output_tokens = output_tokens | (1 << 62)",
+        "reasoning_tokens = reasoning_tokens + 1",
+        "cache_write_input_tokens = 4",
         "busy_ms = 'long'",
         "seal = seal + 1",
         "seal = NULL",
@@ -141,3 +162,25 @@ async def test_old_accounts_without_a_seal_get_one(tmp_path: Path) -> None:
             connection.execute(f"UPDATE accounts SET {damage}")
             connection.commit()
         assert len(check_shard(path).problems) == problems
+
+
+async def test_accounts_without_cached_tokens_go_on(tmp_path: Path) -> None:
+    folder = tmp_path / "shards"
+    folder.mkdir()
+    path = folder / "00.db"
+    connect(path, MIGRATIONS[:14]).close()
+    with closing(connect(path, MIGRATIONS[:14])) as connection:
+        row = "actor, id, parent, ordinal, status, alias, live, created_ms, data, seal"
+        sums = "input_tokens, output_tokens, cost_micros, model_calls, unpriced_calls, busy_ms"
+        connection.execute(
+            f"INSERT INTO charges ({row}, {sums})"
+            " VALUES ('conv_1', 'a', ?, 0, '', '', 0, 0, '', ?, 10, 2, 7, 1, 1, 50)",
+            (A, initial_seal(A)),
+        )
+        connection.commit()
+    async with opened("sqlite", tmp_path, count=1) as shards:
+        before = replace(ONE, cached_input_tokens=0, cache_write_input_tokens=0, reasoning_tokens=0)
+        assert await accounts_of(shards).accounts([A]) == {A: before}
+        await write(shards, 0, charge(A, "1"))
+        assert await accounts_of(shards).accounts([A]) == {A: add_accounts((before, ONE))}
+    assert not check_shard(path).problems

@@ -21,12 +21,14 @@ from tests.conformance.ports.journal_subjects import (
     opened,
     operation,
     put_conversation,
+    unfinished,
 )
 from tests.core.conversation.conversation_kit import ASSEMBLED, Driven, agent, call, text_answer, workflow
 from tests.replacing import replace
+from tests.sqlite_journals import SqliteJournal
 from wonder_server.actors.runs.replay import replay
-from wonder_server.adapters.sqlite.shard.shard import SqliteShard
-from wonder_server.core.actor.changes import Delete, Emit, Put
+from wonder_server.core import idempotency as requests
+from wonder_server.core.actor.changes import Delete, Emit, Erase, Put
 from wonder_server.core.actor.commands import Parent, Scope
 from wonder_server.core.conversation.model import inputs
 from wonder_server.core.conversation.model.decisions import AppendMessage, DispatchModel
@@ -45,13 +47,13 @@ from wonder_server.core.conversation.model.values import (
     TurnWork,
 )
 from wonder_server.core.conversation.planner import CONVERSATION
-from wonder_server.core.coordinator import inputs as run_inputs
+from wonder_server.core.coordinator.model import inputs as run_inputs
 from wonder_server.core.coordinator.planner import RUN
-from wonder_server.core.errors import Fault, Reason
+from wonder_server.core.errors import Fault, Reason, WonderError
 from wonder_server.core.frozen import replace as changed
-from wonder_server.core.idempotency import CompletedRequest
+from wonder_server.core.idempotency import CompletedRequest, IdempotencyKey
 from wonder_server.ports import journal as port
-from wonder_server.ports.journal import Commit, Entry, Event, Journal
+from wonder_server.ports.journal import DELETIONS, Commit, Entry, Event, Journal
 
 
 @pytest_asyncio.fixture(params=["memory", "sqlite"])
@@ -66,7 +68,7 @@ def journal(shards: Shards) -> Journal:
 
 
 async def loaded(journal: Journal, actor: str = CONVERSATION_ID) -> port.Loaded:
-    found = await journal.load(actor, CONVERSATION)
+    found = await journal.load(actor)
     assert found is not None
     return found
 
@@ -88,10 +90,10 @@ def turn(number: int, status: TurnStatus = TurnStatus.COMPLETED, **fields: Any) 
 
 
 async def test_an_actor_that_was_never_written_is_none(journal: Journal) -> None:
-    assert await journal.load(CONVERSATION_ID, CONVERSATION) is None
-    assert await journal.events(CONVERSATION_ID, CONVERSATION, 0, 10) == []
-    assert await journal.entries(CONVERSATION_ID, CONVERSATION, 0, 10) == []
-    assert await journal.unfinished() == []
+    assert await journal.load(CONVERSATION_ID) is None
+    assert await journal.events(CONVERSATION_ID, 0, 10) == []
+    assert await journal.entries(CONVERSATION_ID, 0, 10) == []
+    assert await unfinished(journal) == []
 
 
 async def test_an_actor_is_loaded_with_its_heads(journal: Journal) -> None:
@@ -124,9 +126,9 @@ async def test_the_last_change_of_a_row_counts(journal: Journal) -> None:
 async def test_only_live_rows_make_up_the_working_set(journal: Journal) -> None:
     await journal.commit([commit(CONVERSATION_ID, operation(2), operation(1), operation(3, live=False))])
     assert [row.id for row in (await loaded(journal)).rows["operations"]] == ["op_1", "op_2"]
-    assert await journal.unfinished() == [CONVERSATION_ID]
+    assert await unfinished(journal) == [CONVERSATION_ID]
     await journal.commit([commit(CONVERSATION_ID, operation(1, live=False), operation(2, live=False))])
-    assert await journal.unfinished() == []
+    assert await unfinished(journal) == []
 
 
 async def test_the_newest_turns_and_those_with_work_are_loaded_with_their_rows(
@@ -194,13 +196,13 @@ async def test_events_come_in_pages_in_order(journal: Journal) -> None:
     await journal.commit([commit(CONVERSATION_ID, events=tuple(emitted(number) for number in range(1, 8)))])
 
     async def page(after: int, limit: int) -> list[int]:
-        return [event.sequence for event in await journal.events(CONVERSATION_ID, CONVERSATION, after, limit)]
+        return [event.sequence for event in await journal.events(CONVERSATION_ID, after, limit)]
 
     assert await page(0, 3) == [1, 2, 3]
     assert await page(3, 100) == [4, 5, 6, 7]
     assert await page(7, 100) == []
-    assert await journal.events(conversation_id(3), CONVERSATION, 0, 10) == []
-    (event,) = await journal.events(CONVERSATION_ID, CONVERSATION, 2, 1)
+    assert await journal.events(conversation_id(3), 0, 10) == []
+    (event,) = await journal.events(CONVERSATION_ID, 2, 1)
     assert event == emitted(3)
 
 
@@ -209,9 +211,9 @@ async def test_large_events_are_read_a_few_at_a_time(journal: Journal) -> None:
     large = [Event(number, number * 100, CONVERSATION_ID, named) for number in range(1, 11)]
     await journal.commit([commit(CONVERSATION_ID, events=tuple(large))])
     seen: list[Event] = []
-    while page := await journal.events(CONVERSATION_ID, CONVERSATION, len(seen), 200):
+    while page := await journal.events(CONVERSATION_ID, len(seen), 200):
         # A store in memory may return all at once.
-        assert len(page) <= 3 or not isinstance(journal, SqliteShard)
+        assert len(page) <= 3 or not isinstance(journal, SqliteJournal)
         seen += page
     assert seen == large
 
@@ -230,8 +232,8 @@ async def test_entries_are_read_unchanged(journal: Journal) -> None:
         Entry(3, 7, inputs.TimerFired(operation_id="op_0"), ()),
     ]
     await journal.commit([commit(CONVERSATION_ID, entries=tuple(entries))])
-    assert await journal.entries(CONVERSATION_ID, CONVERSATION, 0, 10) == entries
-    assert await journal.entries(CONVERSATION_ID, CONVERSATION, 1, 1) == entries[1:2]
+    assert await journal.entries(CONVERSATION_ID, 0, 10) == entries
+    assert await journal.entries(CONVERSATION_ID, 1, 1) == entries[1:2]
 
 
 async def test_a_journal_replays_to_the_same_decisions(journal: Journal) -> None:
@@ -254,9 +256,13 @@ async def test_a_journal_replays_to_the_same_decisions(journal: Journal) -> None
     driven.succeed(OperationKind.EXTRACTION, {"memory_operations": [{"content": "x"}]})
     driven.succeed(OperationKind.MEMORY, {})
     await journal.commit([commit(CONVERSATION_ID, entries=tuple(driven.entries))])
-    verdict = replay(CONVERSATION, await journal.entries(CONVERSATION_ID, CONVERSATION, 0, 100))
+    verdict = replay(CONVERSATION, await journal.entries(CONVERSATION_ID, 0, 100))
     assert verdict.difference is None
     assert verdict.steps == len(driven.entries)
+
+
+def run_id(number: int) -> str:
+    return f"run_01HF7YAT000000000000000{number:02}{number % 3}"
 
 
 def run_commit(run_id: str, *, root: str) -> tuple[Commit, Any]:
@@ -271,7 +277,7 @@ def run_commit(run_id: str, *, root: str) -> tuple[Commit, Any]:
         volatile=True,
     )
     decisions = RUN.plan(state, start, 5)
-    made = commit(run_id, planner=RUN, entries=(Entry(1, 5, start, decisions),), root=root)
+    made = commit(run_id, entries=(Entry(1, 5, start, decisions),), root=root)
     for decision in decisions:
         RUN.apply(state, decision)
         for change in RUN.record(state, decision):
@@ -290,14 +296,14 @@ async def test_a_run_and_its_conversation_are_written_together(journal: Journal)
     await journal.commit(
         [made, commit(CONVERSATION_ID, Put("works", "turn_1", work, live=True), events=(emitted(1),))]
     )
-    found = await journal.load(run_id, RUN)
+    found = await journal.load(run_id)
     assert found is not None
     assert RUN.restore(found.rows) == state
     assert (found.entry_head, found.event_head) == (1, len(made.events))
-    assert await journal.entries(run_id, RUN, 0, 10) == made.entries
-    assert await journal.events(run_id, RUN, 0, 10) == made.events
+    assert await journal.entries(run_id, 0, 10) == made.entries
+    assert await journal.events(run_id, 0, 10) == made.events
     assert (await loaded(journal)).rows["works"] == [work]
-    assert await journal.unfinished() == [run_id]
+    assert await unfinished(journal) == [run_id]
 
 
 async def test_one_definition_is_shared_by_actors_of_different_roots(journal: Journal) -> None:
@@ -310,7 +316,7 @@ async def test_one_definition_is_shared_by_actors_of_different_roots(journal: Jo
         made.entries[0] = changed(made.entries[0], input=began)
         await journal.commit([made])
     for run_id in (first, second):
-        (entry,) = await journal.entries(run_id, RUN, 0, 10)
+        (entry,) = await journal.entries(run_id, 0, 10)
         assert entry.input.workflow == shared
 
 
@@ -329,14 +335,14 @@ async def test_a_commit_that_contradicts_the_record_writes_nothing(journal: Jour
         with pytest.raises(wrong):
             await journal.commit([other, contradiction])
     assert await loaded(journal) == before
-    assert await journal.load(conversation_id(3), CONVERSATION) is None
+    assert await journal.load(conversation_id(3)) is None
 
 
 async def test_completed_requests_are_found_by_scope_and_id(journal: Journal) -> None:
     made = commit(CONVERSATION_ID, put_conversation(conversation(0)))
-    asked = port.Request(CONVERSATION_ID, "r1", "print")
+    asked = IdempotencyKey("", "r1", "print", CONVERSATION_ID)
     made.requests.append((asked, {"turn_id": "turn_1"}))
-    made.requests.append((port.Request("conversations", "r1", "other"), {}))
+    made.requests.append((IdempotencyKey("", "r1", "other", "conversations"), {}))
     await journal.commit([made])
     assert await journal.completed_request(CONVERSATION_ID, "r1") == CompletedRequest(
         "print", {"turn_id": "turn_1"}
@@ -348,6 +354,86 @@ async def test_completed_requests_are_found_by_scope_and_id(journal: Journal) ->
     again.requests.append((asked, {}))
     with pytest.raises((ValueError, sqlite3.IntegrityError)):
         await journal.commit([again])
+
+
+def with_reference(number: int, reference: str, *, project: str = "proj_1") -> Commit:
+    value = conversation(number, project=project, external_ref=reference)
+    return commit(value.id, put_conversation(value))
+
+
+async def test_an_external_reference_belongs_to_one_conversation_of_a_project(journal: Journal) -> None:
+    await journal.commit([with_reference(0, "crm-7")])
+    for taken in ([with_reference(3, "crm-7")], [with_reference(6, "crm-8"), with_reference(9, "crm-8")]):
+        with pytest.raises(WonderError) as refused:
+            await journal.commit(taken)
+        assert refused.value.fault.reason is Reason.ALREADY_EXISTS
+    assert await journal.load(conversation_id(3)) is None
+    await journal.commit([with_reference(3, "crm-7", project="proj_2")])
+    # The holder keeps it, gives it up, and may not take it back from the next holder.
+    await journal.commit([with_reference(0, "crm-7")])
+    await journal.commit([with_reference(0, "")])
+    await journal.commit([with_reference(6, "crm-7")])
+    with pytest.raises(WonderError) as refused:
+        await journal.commit([with_reference(0, "crm-7")])
+    assert refused.value.fault.metadata["id"] == conversation_id(6)
+
+
+async def test_members_and_creation_answers_are_found_in_every_shard(shards: Shards) -> None:
+    owner, asked = conversation_id(0), requests.IdempotencyKey("", "r-1", "print", "runs")
+    await shards.of(owner).commit([commit(owner)])
+    for number, root in ((1, owner), (2, owner), (3, "")):
+        await shards.of(run_id(number)).commit([commit(run_id(number), root=root)])
+    answered = commit(run_id(2), root=owner)
+    answered.requests.append((asked, {"run_id": run_id(2)}))
+    await shards.of(run_id(2)).commit([answered])
+    assert sorted(await shards.members(owner)) == [owner, run_id(1), run_id(2)]
+    assert await shards.members(conversation_id(5)) == []
+    assert await shards.completed_request("runs", "r-1") == CompletedRequest("print", {"run_id": run_id(2)})
+    assert await shards.completed_request("runs", "r-2") is None
+
+
+async def written_run(journal: Journal) -> str:
+    """Write a conversation and one of its runs, each with the request that created it and one to it."""
+    made, _ = run_commit(run_id(0), root=CONVERSATION_ID)
+    begun = commit(CONVERSATION_ID, put_conversation(conversation(0)), events=(emitted(1),))
+    for one, scope in ((begun, "conversations"), (made, "runs")):
+        key = IdempotencyKey("", "r", f"print of {scope}", scope)
+        own = IdempotencyKey("", "r", "own print", one.actor_id)
+        one.requests += [(key, {"id": one.actor_id}), (own, {})]
+    await journal.commit([begun, made])
+    return made.actor_id
+
+
+async def test_an_archived_conversation_keeps_the_requests_that_created_it_and_its_runs(
+    journal: Journal,
+) -> None:
+    run = await written_run(journal)
+    erased = commit(CONVERSATION_ID, Erase(children=(run,)), put_conversation(conversation(0)))
+    erased.event_head = 1
+    await journal.commit([erased])
+    for scope, actor in (("conversations", CONVERSATION_ID), ("runs", run)):
+        kept = CompletedRequest(f"print of {scope}", {"id": actor})
+        assert await journal.completed_request(scope, "r") == kept
+        assert await journal.completed_request(actor, "r") is None
+    # The run is archived, so only its conversation can remove its request.
+    deleted = commit(CONVERSATION_ID, Erase(whole=True))
+    await journal.commit([deleted])
+    assert await journal.completed_request("conversations", "r") is not None
+    assert await journal.completed_request("runs", "r") is None
+
+
+async def test_a_deleted_conversation_keeps_only_the_requests_of_its_creation_and_its_deletion(
+    journal: Journal,
+) -> None:
+    run = await written_run(journal)
+    deleted = commit(CONVERSATION_ID, Erase(children=(run,), whole=True))
+    deleted.requests.append((IdempotencyKey("", "r", "print", DELETIONS), {}))
+    await journal.commit([deleted])
+    for scope in ("runs", CONVERSATION_ID, run):
+        assert await journal.completed_request(scope, "r") is None
+    kept = CompletedRequest("print of conversations", {"id": CONVERSATION_ID})
+    assert await journal.completed_request("conversations", "r") == kept
+    assert await journal.completed_request(DELETIONS, "r") == CompletedRequest("print", {})
 
 
 async def test_many_rows_of_many_actors_go_in_one_commit(shards: Shards, journal: Journal) -> None:
@@ -370,7 +456,7 @@ async def test_many_rows_of_many_actors_go_in_one_commit(shards: Shards, journal
     for owner in owners:
         found = await loaded(journal, owner)
         assert found.event_head == 5
-        shown = await journal.events(owner, CONVERSATION, 0, 99)
+        shown = await journal.events(owner, 0, 99)
         assert [event.sequence for event in shown] == [1, 2, 3, 4, 5]
 
 
@@ -383,9 +469,9 @@ async def test_a_reopened_store_has_what_was_written(tmp_path: Path) -> None:
         put = Put("requests", model.request.turn_id, model.request, live=True)
         await store.of(CONVERSATION_ID).commit([commit(CONVERSATION_ID, put, entries=(entry,))])
     async with opened("sqlite", tmp_path, count=7) as store:
-        assert store.count == 3, "the number of shards is fixed when the folder is created"
+        assert store.file_count == 3, "the number of shards is fixed when the folder is created"
         assert (await loaded(store.of(CONVERSATION_ID))).rows["requests"] == [model.request]
-        assert await store.of(CONVERSATION_ID).entries(CONVERSATION_ID, CONVERSATION, 0, 9) == [entry]
+        assert await store.of(CONVERSATION_ID).entries(CONVERSATION_ID, 0, 9) == [entry]
 
 
 async def test_a_message_decided_is_the_message_stored(journal: Journal) -> None:
@@ -401,4 +487,4 @@ async def test_a_message_decided_is_the_message_stored(journal: Journal) -> None
     )
     entry = Entry(1, 5, inputs.CancelTurn(turn_id="turn_1"), (AppendMessage(message=value),))
     await journal.commit([commit(CONVERSATION_ID, entries=(entry,))])
-    assert await journal.entries(CONVERSATION_ID, CONVERSATION, 0, 9) == [entry]
+    assert await journal.entries(CONVERSATION_ID, 0, 9) == [entry]

@@ -13,6 +13,7 @@ from wonder_server.adapters.sqlite.memory.store import SqliteMemories
 from wonder_server.adapters.sqlite.memory.tokenizer import MAX_QUERY_WORDS, query_words
 from wonder_server.core.errors import Reason, WonderError
 from wonder_server.core.ids import encode
+from wonder_server.core.memory.queries import MemoryQuery
 from wonder_server.core.memory.records import EVERYTHING, Draft, Filter, Source
 from wonder_server.ports.memories import Entry, Stored, StoredText
 
@@ -53,7 +54,7 @@ def writer(store: SqliteMemories) -> Writer:
 
 
 async def found(store: SqliteMemories, agent: str, query: str, *types: str) -> list[str]:
-    candidates = await store.recall(agent, query, {}, Filter(types=types), 50)
+    candidates = await store.recall(agent, MemoryQuery(query), {}, Filter(types=types), 50)
     memories = await store.get(agent, [candidate.id for candidate in candidates])
     return sorted(memory.content for memory in memories)
 
@@ -80,7 +81,9 @@ async def test_an_agent_reads_no_memories_of_another(store: SqliteMemories, writ
     assert [memory.id for memory in await store.page("ada", Filter(), "", 10)] == [mine.memory.id]
     assert await found(store, "ada", "secret pear plum") == ["the secret word is plum"]
     near = {mine.vector_keys[0]: 0.5, theirs.vector_keys[0]: 0.9}
-    assert [c.id for c in await store.recall("ada", "", near, EVERYTHING, 10)] == [mine.memory.id]
+    assert [c.id for c in await store.recall("ada", MemoryQuery(""), near, EVERYTHING, 10)] == [
+        mine.memory.id
+    ]
     assert [key for key, _ in await store.vectors("ada", EMBEDDER)] == [*mine.vector_keys]
     with pytest.raises(WonderError) as caught:
         await store.remove("ada", theirs.memory.id, None, 2000)
@@ -116,7 +119,7 @@ async def test_a_search_overtaken_by_a_write_does_not_mark_the_agent_as_empty(
 ) -> None:
     for number in range(20):
         agent = f"agent {number}"
-        look = store.recall(agent, "tea", {}, Filter(), 10)
+        look = store.recall(agent, MemoryQuery("tea"), {}, Filter(), 10)
         both = [look, writer.add(agent, "tea")]
         await asyncio.gather(*(both if first == "look" else reversed(both)))
         assert not store.is_empty(agent)
@@ -241,7 +244,9 @@ async def test_memories_of_others_do_not_change_an_agents_ranking(
     await writer.add("ada", *(f"she said that it is the thing number {i}" for i in range(30)), "drink tea")
 
     async def order() -> list[str]:
-        candidates = await store.recall("ada", "what is the drink that she said", {}, Filter(), 50)
+        candidates = await store.recall(
+            "ada", MemoryQuery("what is the drink that she said"), {}, Filter(), 50
+        )
         return [c.id for c in sorted(candidates, key=lambda c: (-c.text, c.id))]
 
     alone = await order()

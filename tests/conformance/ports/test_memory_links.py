@@ -11,13 +11,16 @@ from typing import Any
 
 import pytest
 
-from wonder_server.adapters.sqlite.memory import schema
+from wonder_server.adapters.sqlite.memory import schema, text_index
 from wonder_server.adapters.sqlite.memory.store import SqliteMemories
+from wonder_server.adapters.sqlite.memory.text_index import MAX_UPDATED_NEIGHBOURS
 from wonder_server.adapters.sqlite.memory.tokenizer import query_words
 from wonder_server.core.errors import Reason, WonderError
+from wonder_server.core.idempotency import IdempotencyKey, own_key
 from wonder_server.core.ids import encode
+from wonder_server.core.memory.queries import MemoryQuery
 from wonder_server.core.memory.records import EVERYTHING, Draft, Filter, Memory, Source
-from wonder_server.ports.memories import Entry, Request, Stored, StoredText
+from wonder_server.ports.memories import Entry, Stored, StoredText
 
 EMBEDDER = "test-1"
 VECTOR = b"\0\0\x80\x3f"
@@ -39,7 +42,10 @@ class Writer:
 
     def entry(self, content: str, *, reference: str = "", supersedes: str = "", **more: Any) -> Entry:
         self.count += 1
-        source = Source(**{name: more.pop(name) for name in ("conversation_id", "ordinal") if name in more})
+        role = more.pop("source_role", "")
+        places = ("conversation_id", "ordinal", "message_id", "speaker_id")
+        place = {name: more.pop(name) for name in places if name in more}
+        source = Source(**place, role=role)
         return Entry(
             id=f"mem_{encode(self.count, 0)}",
             draft=Draft(type="fact", content=content, source=source, **more),
@@ -113,11 +119,11 @@ async def refused(work: Any) -> Reason:
 async def test_neighbours_are_indexed_in_a_second_column(
     store: SqliteMemories, writer: Writer, together: bool
 ) -> None:
-    await writer.say("apples", "bananas", "cherries", "dates", together=together)
+    await writer.say("apples", "bananas", "cherries", "dates", "figs", together=together)
     await writer.write("elderberries", conversation_id="conv_2", ordinal=2)
     assert await holding(store, "words", "bananas") == [2]
-    assert await holding(store, "around", "bananas") == [1, 3]
-    assert await holding(store, "around", "dates") == [3]
+    assert await holding(store, "around", "bananas") == [1, 3, 4]
+    assert await holding(store, "around", "figs") == [3, 4]
     assert await holding(store, "around", "elderberries") == []
     await whole(store)
 
@@ -129,7 +135,7 @@ async def test_a_memory_inserted_between_two_becomes_a_neighbour_of_both(
     await writer.say("cherries", first=3)
     await writer.say("bananas", first=2)
     assert await holding(store, "around", "bananas") == [1, 2]
-    assert await holding(store, "around", "cherries") == [3]
+    assert await holding(store, "around", "cherries") == [1, 3]
     await whole(store)
 
 
@@ -138,10 +144,95 @@ async def test_neighbours_lose_text_that_is_deleted_or_changed(store: SqliteMemo
     new = dataclasses.replace(last, content="plums", version=2)
     await store.replace(new, 1, StoredText(content="plums", vectors=()), EMBEDDER)
     assert await holding(store, "around", "cherries") == []
-    assert await holding(store, "around", "plums") == [2]
+    assert await holding(store, "around", "plums") == [1, 2]
     await store.remove("ada", middle.id, None, 2000)
     assert await holding(store, "around", "bananas") == []
     await whole(store)
+
+
+async def test_a_memory_has_the_words_of_its_four_nearest_neighbours_and_a_deleted_one_leaves_all(
+    store: SqliteMemories, writer: Writer
+) -> None:
+    count = MAX_UPDATED_NEIGHBOURS + 2
+    first = await writer.write("quinces", conversation_id="conv_1", ordinal=1)
+    for number in range(count):
+        await writer.write(f"pear{number}", conversation_id="conv_1", ordinal=2)
+    await writer.write("figs", conversation_id="conv_1", ordinal=3)
+    assert await holding(store, "around", "pear3") == [1, count + 2]
+    assert await holding(store, "around", "pear4") == []
+    assert len(await holding(store, "around", "quinces")) == count
+    await store.remove("ada", first.id, None, 2000)
+    assert await holding(store, "around", "quinces") == []
+    await whole(store)
+
+
+async def test_a_store_of_the_previous_index_format_is_indexed_again(
+    store: SqliteMemories, writer: Writer, tmp_path: Path
+) -> None:
+    await writer.say("apples", "bananas", "cherries")
+
+    def age(connection: sqlite3.Connection) -> None:
+        """Leave the index as format 1 had it: neighbours at a distance of one."""
+        for key, around in ((1, "bananas"), (3, "bananas")):
+            text_index.remove(connection, key)
+            connection.execute("UPDATE memories SET around = ? WHERE key = ?", (around, key))
+            text_index.add(connection, key)
+        connection.execute("UPDATE formats SET format = 1 WHERE name = 'text'")
+
+    await store.database.write(age)
+    assert await holding(store, "around", "cherries") == [2]
+    await store.close()
+    again = await SqliteMemories.open(tmp_path / "memory.db")
+    assert await holding(again, "around", "cherries") == [1, 2]
+    await whole(again)
+    await again.close()
+
+
+async def test_a_memory_about_a_user_is_found_by_the_user(store: SqliteMemories, writer: Writer) -> None:
+    mine = await writer.write("I like tea.", subject="mia", message_id="msg_1", speaker_id="bob")
+    other = await writer.write("I like tea.", subject="bob", unless_known=True)
+    plain = await writer.write("I like tea.", unless_known=True)
+    assert len({mine.id, other.id, plain.id}) == 3
+    assert (mine.subject, mine.source.message_id, mine.source.speaker_id) == ("mia", "msg_1", "bob")
+    again = await writer.write("I like  TEA.", subject="mia", unless_known=True)
+    assert again == mine
+
+    async def about(subject: str) -> list[str]:
+        return [memory.id for memory in await store.page("ada", Filter(subject=subject), "", 9)]
+
+    assert [await about(each) for each in ("mia", "bob", "eve")] == [[mine.id], [other.id], []]
+    assert len(await about("")) == 3
+    asked = MemoryQuery("tea")
+    assert [hit.id for hit in await store.recall("ada", asked, {}, Filter(subject="bob"), 9)] == [other.id]
+    changed = dataclasses.replace(plain, subject="eve", version=2)
+    assert (await store.replace(changed, 1, None, EMBEDDER)).memory.subject == "eve"
+    assert await about("eve") == [plain.id]
+    await whole(store)
+
+
+async def test_a_memory_without_a_time_was_said_when_it_was_written(
+    store: SqliteMemories, writer: Writer
+) -> None:
+    plain = await writer.write("apples")
+    said = await writer.write("bananas", said_ms=-5, source_role="agent")
+    assert (plain.said_ms, said.said_ms) == (1000, -5)
+    assert [plain.source.role, said.source.role] == ["", "agent"]
+    assert await contents(store, Filter(said_end_ms=0)) == ["bananas"]
+    assert await contents(store, Filter(said_start_ms=0)) == ["apples"]
+    changed = dataclasses.replace(plain, said_ms=7, version=2)
+    assert (await store.replace(changed, 1, None, EMBEDDER)).memory.said_ms == 7
+    assert await contents(store, Filter(said_start_ms=7, said_end_ms=8)) == ["apples"]
+
+
+async def test_a_changed_time_or_side_of_a_row_is_damage(store: SqliteMemories, writer: Writer) -> None:
+    for column, value in (("said_ms", 7), ("speaker_role", "user")):
+        memory = await writer.write(f"apples {column}")
+        await store.database.write(
+            lambda connection, sql=f"UPDATE memories SET {column} = ? WHERE id = ?", row=(value, memory.id): (
+                connection.execute(sql, row) and None
+            )
+        )
+        assert await refused(store.get("ada", [memory.id])) is Reason.STORAGE_UNAVAILABLE
 
 
 async def test_long_neighbours_are_cut_and_agents_are_separate(store: SqliteMemories, writer: Writer) -> None:
@@ -237,7 +328,7 @@ async def test_filters_on_place_and_time_narrow_lists_searches_and_keys(
         assert await store.keys("ada", EMBEDDER, wanted) == [*found.vector_keys]
         near = {key: 0.5 for stored in (first, second) for key in stored.vector_keys}
         for query in ("tea", ""):
-            candidates = await store.recall("ada", query, near, wanted, 10)
+            candidates = await store.recall("ada", MemoryQuery(query), near, wanted, 10)
             assert [candidate.id for candidate in candidates] == [found.memory.id]
     assert await contents(store, Filter(turn_id="turn_1")) == []
 
@@ -251,9 +342,9 @@ async def test_a_superseded_memory_can_be_read_but_not_found(store: SqliteMemori
     [old, new] = await store.get("ada", [old.id, new.id])
     assert (old.superseded_by_id, new.supersedes_id, old.version) == (new.id, old.id, 2)
     assert await contents(store, Filter()) == ["Anna likes coffee"]
-    found = [candidate.id for candidate in await store.recall("ada", "anna", {}, Filter(), 10)]
+    found = [candidate.id for candidate in await store.recall("ada", MemoryQuery("anna"), {}, Filter(), 10)]
     assert found == [new.id]
-    found = [candidate.id for candidate in await store.recall("ada", "anna", {}, EVERYTHING, 10)]
+    found = [candidate.id for candidate in await store.recall("ada", MemoryQuery("anna"), {}, EVERYTHING, 10)]
     assert sorted(found) == [old.id, new.id]
     assert await refused(writer.write("Anna likes water", supersedes=old.id)) is Reason.FIELD_INVALID
     assert await refused(writer.write("x", supersedes="mem_none")) is Reason.MEMORY_NOT_FOUND
@@ -317,7 +408,9 @@ async def test_deleting_a_memory_does_not_bring_back_the_superseded_one(
 async def test_long_contents_stay_out_of_the_row_and_are_found(store: SqliteMemories, writer: Writer) -> None:
     memory = await writer.write("pineapple " * 500, reference="f" * 64)
     assert (memory.content, memory.content_ref, memory.size_bytes) == ("", "f" * 64, 5000)
-    assert [c.id for c in await store.recall("ada", "pineapples", {}, Filter(), 10)] == [memory.id]
+    assert [c.id for c in await store.recall("ada", MemoryQuery("pineapples"), {}, Filter(), 10)] == [
+        memory.id
+    ]
     new = dataclasses.replace(memory, content="plum " * 1000, version=2)
     text = StoredText(content=new.content, vectors=(), content_ref="e" * 64)
     await store.replace(new, 1, text, EMBEDDER)
@@ -330,18 +423,38 @@ async def test_long_contents_stay_out_of_the_row_and_are_found(store: SqliteMemo
     await whole(store)
 
 
+async def test_the_requests_of_a_token_never_meet_those_of_the_servers_own_work(
+    store: SqliteMemories, writer: Writer
+) -> None:
+    memory = await writer.write("one")
+    tokens, own = IdempotencyKey("step", "op_1/n/s", "f"), own_key("step", "op_1/n/s")
+    replaced = dataclasses.replace(memory, significance=0.5, version=2)
+    assert (await store.replace(replaced, 1, None, EMBEDDER, tokens)).written
+    assert (await store.remove("ada", memory.id, 2, 1, own)) is not None
+    assert (await store.remove("ada", memory.id, 2, 1, own)) is None
+
+
+async def test_the_servers_own_work_finds_the_ids_of_earlier_versions(
+    store: SqliteMemories, writer: Writer
+) -> None:
+    memory = await writer.write("one")
+    earlier = IdempotencyKey("operation", "op_1", "")
+    assert await store.remove("ada", memory.id, None, 1, earlier) is not None
+    assert await store.remove("ada", memory.id, None, 1, own_key("operation", "op_1")) is None
+
+
 async def test_a_request_is_executed_once(store: SqliteMemories, writer: Writer) -> None:
     memory = await writer.write("one")
-    request = Request(id="r1", fingerprint="f1")
+    request = IdempotencyKey("ann", "r1", "f1")
 
-    async def change(asked: Request, content: str) -> Stored:
+    async def change(asked: IdempotencyKey, content: str) -> Stored:
         new = dataclasses.replace(memory, content=content, version=2)
         return await store.replace(new, 1, StoredText(content=content, vectors=(VECTOR,)), EMBEDDER, asked)
 
     assert (await change(request, "two")).memory.content == "two"
     assert (await change(request, "two")).memory.version == 2
-    assert await refused(change(Request(id="r1", fingerprint="f2"), "three")) is Reason.REQUEST_ID_REUSED
-    gone = Request(id="r2", fingerprint="f")
+    assert await refused(change(IdempotencyKey("ann", "r1", "f2"), "three")) is Reason.REQUEST_ID_REUSED
+    gone = IdempotencyKey("ann", "r2", "f")
     assert await store.remove("ada", memory.id, 2, 1, gone)
     assert await store.remove("ada", memory.id, 2, 1, gone) is None
     assert await refused(store.remove("ada", memory.id, 2, 1)) is Reason.MEMORY_NOT_FOUND

@@ -333,6 +333,23 @@ async def test_many_loose_objects_are_packed(tmp_path: Path, monkeypatch: pytest
     await pool.close()
 
 
+async def test_many_packs_become_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repositories_of_git, "MAX_PACKS", 3)
+    pool = ThreadPool(2, "git")
+    repositories = GitRepositories(git, pool, tmp_path)
+    one, folder = repositories.of("one"), tmp_path / "one.git" / "objects" / "pack"
+    counts = []
+    for number in range(3):
+        changes = [text(f"{number}/{each}", f"{number} {each}") for each in range(200)]
+        await one.write("main", changes, ADA)
+        git.run(tmp_path / "one.git", "repack", "-d", "--quiet")
+        await repositories.pack()
+        counts.append(len(list(folder.glob("*.pack"))))
+    assert counts == [1, 2, 1]
+    assert len(await one.files("main")) == 600
+    await pool.close()
+
+
 async def test_locks_left_by_a_crash_are_removed(tmp_path: Path) -> None:
     pool = ThreadPool(2, "git")
     first = GitRepositories(git, pool, tmp_path)

@@ -7,7 +7,9 @@ import os
 import resource
 import sqlite3
 import threading
+import time
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from itertools import product
 from pathlib import Path
 
@@ -100,6 +102,37 @@ async def test_a_write_that_raises_is_undone_alone_and_only_its_caller_gets_the_
     assert not isinstance(results[3], BaseException)
     assert database.commits == 1
     assert await database.read(texts) == ["a", "b"]
+
+
+async def test_a_write_passes_a_burst_of_reads_and_all_are_answered(database: Database) -> None:
+    """A thousand small lists would otherwise delay the commit of every turn by all of their time."""
+    order: list[str] = []
+
+    def read(connection: sqlite3.Connection, name: str) -> list[str]:
+        time.sleep(0.002)  # The reads take longer together than one slice of them.
+        order.append(name)
+        return texts(connection)
+
+    def write(connection: sqlite3.Connection) -> int:
+        order.append("write")
+        return note("a")(connection)
+
+    release = hold(database)
+    names = [f"r{number}" for number in range(150)]
+    reads = [asyncio.ensure_future(database.read(partial(read, name=name))) for name in names]
+    await asyncio.sleep(0)
+    written = database.submit(write)
+    after = asyncio.ensure_future(database.read(partial(read, name="after")))
+    await asyncio.sleep(0)
+    release()
+    assert await written == 1
+    found = await asyncio.gather(*reads)
+    assert await after == ["a"]
+    place = order.index("write")
+    assert 0 < place < len(names), "some reads before the write, not all"
+    assert [name for name in order if name.startswith("r")] == names
+    # Each read sees what was committed when it ran.
+    assert found == [[]] * place + [["a"]] * (len(names) - place)
 
 
 class Together:
@@ -404,6 +437,21 @@ async def test_shrinking_that_fails_keeps_everything_and_says_so(database: Datab
     assert len(await database.read(texts)) == 100
     await database.write(note("after"))
     assert await database.shrink(1 << 20) > 0
+
+
+async def test_the_log_is_checkpointed_at_its_limit(database: Database) -> None:
+    async def write_pages(count: int) -> int:
+        """Write this many pages in commits of one page, and return the bytes of the log."""
+        for _ in range(count):
+            await database.write(note(os.urandom(3_000).hex()))
+        return database.log_bytes()
+
+    assert await write_pages(40) > 40 * 4096
+    await database.limit_log(8 * 4096)
+    # The first commit after a checkpoint truncates the log to `journal_size_limit`, which is 96 pages longer.
+    assert await write_pages(120) < (8 + 96 + 16) * 4096
+    await database.limit_log(None)
+    assert await write_pages(120) > (8 + 96 + 16) * 4096
 
 
 async def test_damage_with_an_undecodable_sqlite_message_is_reported_plainly(

@@ -6,7 +6,7 @@ import pytest
 
 from tests.replacing import replace
 from wonder_server.core.actor.comparison import same_decisions
-from wonder_server.core.coordinator.decisions import RefuseRun
+from wonder_server.core.coordinator.model.decisions import RefuseRun
 from wonder_server.core.errors import Fault, Reason
 
 FAULT = Fault(reason=Reason.INPUT_INVALID, message="Old words.", metadata={"gate": "g"})

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from wonder_server.core.actor.changes import Delete
-from wonder_server.core.actor.decision_table import DecisionHandlers, decision_table
+from wonder_server.core.actor.commands import Stop
+from wonder_server.core.actor.decision_table import DecisionHandlers, commanding, decision_table
 from wonder_server.core.frozen import Value
 
 
@@ -49,6 +50,14 @@ def test_a_handler_that_is_not_given_does_nothing() -> None:
     assert state == [1]
     assert not handlers[Skip].record(state, Skip())
     assert not handlers[Skip].commands(state, Skip())
+
+
+def test_only_classes_with_a_handler_of_commands_have_commands() -> None:
+    stop = DecisionHandlers[list[int], Skip](
+        Skip, commands=lambda state, decision: (Stop(operation_id="op"),)
+    )
+    assert commanding(decision_table(Decision, ADD, stop)) == {Skip}
+    assert commanding(decision_table(Decision, ADD, SKIP)) == frozenset()
 
 
 def test_a_class_without_a_row_is_an_error() -> None:

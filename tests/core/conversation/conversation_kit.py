@@ -11,6 +11,7 @@ from wonder_server.core.conversation.model import inputs
 from wonder_server.core.conversation.model.decisions import Decision, Refuse
 from wonder_server.core.conversation.model.state import ConversationState
 from wonder_server.core.conversation.model.values import (
+    TURN_RULES,
     Caller,
     Conversation,
     Operation,
@@ -163,7 +164,8 @@ def new_conversation(conversation_id: str = CONVERSATION_ID) -> inputs.Create:
 
 def send(seed: str = "seed", content: str = "hello", **fields: Any) -> inputs.Send:
     chosen = fields.pop("agent", None) or agent(**fields)
-    return inputs.Send(seed=seed, agent=chosen, caller=Caller(user_id="ann"), content=content)
+    ann = Caller(user_id="ann")
+    return inputs.Send(seed=seed, agent=chosen, caller=ann, content=content, rules=TURN_RULES)
 
 
 RUN_ID = "run_01HF7YAT0000000000000000R0"

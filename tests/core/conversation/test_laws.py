@@ -38,8 +38,9 @@ from wonder_server.core.conversation.model.decisions import (
     RefuseCall,
     RepeatAnswer,
 )
+from wonder_server.core.conversation.model.event_payloads import HistoryTruncation
 from wonder_server.core.conversation.model.state import RECENT_TURNS, ConversationState
-from wonder_server.core.conversation.model.values import HistoryTruncation, OperationKind, TurnStatus
+from wonder_server.core.conversation.model.values import OperationKind, TurnStatus
 from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.json_types import JsonDict
 from wonder_server.core.model import ToolCall, Usage
@@ -133,7 +134,7 @@ class Walk:
             assert len(decisions) == 1
             assert CONVERSATION.rejection(decisions) is not None
             return
-        commit = Commit(CONVERSATION_ID, CONVERSATION)
+        commit = Commit(CONVERSATION_ID)
         for decision in decisions:
             CONVERSATION.apply(self.state, decision)
             for change in CONVERSATION.record(self.state, decision):
@@ -154,6 +155,7 @@ class Walk:
         if decisions:
             self.entries += 1
             commit.entries.append(Entry(self.entries, self.now, event, decisions))
+        commit.entry_head, commit.event_head = self.entries, self.events
         # The journal rejects a gap in the events.
         run_without_waiting(self.journal.commit([commit]))
         self.seen.extend(each for each in self.state.operations if each not in self.seen)
@@ -188,11 +190,11 @@ class Walk:
             for cut in (None, HistoryTruncation(first=3), HistoryTruncation(first=turn.ordinal)):
                 restored.history_cache = {}
                 assert assembly_input(
-                    self.state, turn, self.state.turn_work[turn.id].agent, cut
-                ) == assembly_input(restored, turn, self.state.turn_work[turn.id].agent, cut)
+                    self.state, turn, self.state.turn_work[turn.id].agent, NOW, cut
+                ) == assembly_input(restored, turn, self.state.turn_work[turn.id].agent, NOW, cut)
 
     def restored(self) -> ConversationState:
-        loaded = run_without_waiting(self.journal.load(CONVERSATION_ID, CONVERSATION))
+        loaded = run_without_waiting(self.journal.load(CONVERSATION_ID))
         assert loaded is not None
         assert (loaded.entry_head, loaded.event_head) == (self.entries, self.events)
         state = CONVERSATION.restore(loaded.rows)
@@ -210,7 +212,7 @@ class Walk:
                 assert sorted(reported) == sorted(ran)
 
     def replayed(self) -> None:
-        entries = run_without_waiting(self.journal.entries(CONVERSATION_ID, CONVERSATION, 0, 10_000))
+        entries = run_without_waiting(self.journal.entries(CONVERSATION_ID, 0, 10_000))
         verdict = replay(CONVERSATION, entries)
         assert verdict.difference is None, verdict.difference
         assert verdict.steps == len(entries) == self.entries

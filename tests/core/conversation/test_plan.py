@@ -26,6 +26,7 @@ from wonder_server.core.conversation.model.decisions import (
     DispatchModel,
     ExtractionEnded,
     LimitReached,
+    RefuseMemoryOperations,
     ResumeFromTool,
 )
 from wonder_server.core.conversation.model.values import (
@@ -34,10 +35,12 @@ from wonder_server.core.conversation.model.values import (
     ToolErrorCode,
     TurnStatus,
 )
+from wonder_server.core.conversation.planning.model_requests import WRAP_UP
 from wonder_server.core.conversation.planning.start_turn import MAX_ACTIVE_TURNS
 from wonder_server.core.errors import Reason
 from wonder_server.core.json_types import JsonValue
 from wonder_server.core.model import ToolCall
+from wonder_server.core.request_formats.neutral import ASIDE
 
 ASSEMBLY, MODEL, TASK = OperationKind.ASSEMBLY, OperationKind.MODEL, OperationKind.TASK
 WORKFLOW, EXTRACTION, MEMORY = OperationKind.WORKFLOW, OperationKind.EXTRACTION, OperationKind.MEMORY
@@ -222,7 +225,8 @@ def test_at_the_last_move_the_model_is_asked_to_finish() -> None:
     driven.answer(text_answer("", call("find")))
     decisions = driven.succeed(TASK, {})
     assert kinds(decisions) == ["ResumeFromTool", "LimitReached", "DispatchModel"]
-    assert driven.request()["messages"][-1]["role"] == "system"
+    note = driven.request()["messages"][-1]
+    assert note == {"role": "user", "content": f"{ASIDE}\n\n{WRAP_UP}"}
     assert kinds(driven.answer(text_answer("that is all")))[-2:] == ["CompleteTurn", "DispatchWorkflow"]
 
 
@@ -262,6 +266,57 @@ def test_memory_operations_are_each_an_operation_and_the_last_ends_the_extractio
         "ExtractionEnded",
         "ReleaseTurn",
     ]
+
+
+def test_a_memory_operation_that_names_something_unknown_is_refused_and_the_others_are_applied() -> None:
+    driven = assembled()
+    driven.answer(text_answer("hi"))
+    (message, *_) = driven.state.messages[driven.turn.id]
+    (move,) = driven.state.moves[driven.turn.id]
+    valid = {
+        "content": "a",
+        "subject": "ann",
+        "message_id": message.id,
+        "move_id": move.id,
+        "speaker_id": "ann",
+    }
+    unknown = {"subject": "eve", "message_id": "msg_9", "move_id": "move_9", "speaker_id": "eve"}
+    wrong = [{**valid, name: value} for name, value in unknown.items()]
+    refused = {"content": "b", "refused": "It is small talk."}
+    asked = {"memory_operations": [valid, *wrong, refused, {"content": "c", "subject": ""}]}
+    decisions = driven.succeed(EXTRACTION, asked)
+    assert kinds(decisions) == ["RefuseMemoryOperations", "WriteMemory", "WriteMemory", "CancelOperation"]
+    (refusal,) = (each.refusal for each in decisions if isinstance(each, RefuseMemoryOperations))
+    assert refusal.reasons == (
+        "memory_operations[1]: `subject` is 'eve', which is no user who takes part in the conversation.",
+        "memory_operations[2]: `message_id` is 'msg_9', which is no message of the turn.",
+        "memory_operations[3]: `move_id` is 'move_9', which is no move of the turn.",
+        "memory_operations[4]: `speaker_id` is 'eve', which is no participant of the conversation.",
+        "memory_operations[5]: It is small talk.",
+    )
+    assert [operation.input for operation in driven.state.operations.values()] == [
+        valid,
+        {"content": "c", "subject": ""},
+    ]
+
+
+def test_an_extraction_whose_operations_are_all_refused_ends_at_once() -> None:
+    driven = assembled()
+    driven.answer(text_answer("hi"))
+    decisions = driven.succeed(EXTRACTION, {"memory_operations": [{"refused": "x" * 1000}]})
+    assert kinds(decisions) == ["RefuseMemoryOperations", "ExtractionEnded", "ReleaseTurn"]
+    (refusal,) = (each.refusal for each in decisions if isinstance(each, RefuseMemoryOperations))
+    assert len(refusal.reasons[0]) == 500
+    assert not driven.turn.memory_extraction_failed
+
+
+def test_a_turn_of_an_earlier_build_applies_every_memory_operation() -> None:
+    driven = Driven(begin=False)
+    driven.step(replace(send(), rules=0))
+    driven.succeed(ASSEMBLY, ASSEMBLED)
+    driven.answer(text_answer("hi"))
+    asked = {"memory_operations": [{"content": "a", "subject": "eve"}]}
+    assert kinds(driven.succeed(EXTRACTION, asked)) == ["WriteMemory", "CancelOperation"]
 
 
 def test_a_failed_memory_operation_marks_the_turn_even_if_the_last_one_succeeds() -> None:

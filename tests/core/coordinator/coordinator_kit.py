@@ -17,8 +17,8 @@ from wonder_server.actors.runs.replay import replay
 from wonder_server.adapters.in_memory.journal import MemoryJournal
 from wonder_server.core.actor.changes import Emit, Put
 from wonder_server.core.actor.commands import CallAgent, Parent, RunTask, RunWorkflow, Scope
-from wonder_server.core.coordinator import inputs
-from wonder_server.core.coordinator.decisions import (
+from wonder_server.core.coordinator.model import inputs
+from wonder_server.core.coordinator.model.decisions import (
     AnswerAgain,
     Decision,
     DispatchNode,
@@ -26,9 +26,8 @@ from wonder_server.core.coordinator.decisions import (
     KeepExecution,
     RecordExecution,
 )
-from wonder_server.core.coordinator.planner import RUN
-from wonder_server.core.coordinator.state import RunState
-from wonder_server.core.coordinator.values import (
+from wonder_server.core.coordinator.model.state import RunState
+from wonder_server.core.coordinator.model.values import (
     Gate,
     NodeExecution,
     Operation,
@@ -38,6 +37,7 @@ from wonder_server.core.coordinator.values import (
     RunStatus,
     Token,
 )
+from wonder_server.core.coordinator.planner import RUN
 from wonder_server.core.definitions.specs import (
     FanIn,
     FanInMode,
@@ -220,7 +220,7 @@ class RunView:
         return inputs.ForkSource(
             run_id=self.run_id,
             tokens=tuple(rows.get("tokens", ())),
-            forks=tuple(rows.get("forks", ())),
+            fan_outs=tuple(rows.get("forks", ())),
             executions=tuple(rows.get("executions", ())),
             context=tuple(
                 entry for entry in rows.get("context", ()) if entry.token_id in ("", *self.state.tokens)
@@ -262,7 +262,7 @@ class Driven(RunView):
         return [type(decision).__name__ for decision in decided]
 
     def _apply(self, event: inputs.Input, decided: tuple[Decision, ...]) -> None:
-        commit = Commit(self.run_id, RUN)
+        commit = Commit(self.run_id)
         for decision in decided:
             again = isinstance(decision, AnswerAgain)
             assert self.ends == again, "nothing is decided about a run that has ended"
@@ -277,12 +277,14 @@ class Driven(RunView):
                     commit.changes.append(msgspec.structs.replace(change, value=reloaded(change.value)))
                 else:
                     commit.changes.append(change)
+        assert RUN.event_count(decided) == len(commit.events)
         self.commands = [c for decision in decided for c in RUN.commands(self.state, decision)]
         for command in self.commands:
             if isinstance(command, RunTask | RunWorkflow | CallAgent):
                 assert self.keys[command.scope.key] == command.operation_id
         self.entries += 1
         commit.entries.append(Entry(self.entries, self.now, event, tuple(reloaded(each) for each in decided)))
+        commit.entry_head, commit.event_head = self.entries, self.events
         run_without_waiting(self.journal.commit([commit]))
         self.seen.update(self.state.operations)
 
@@ -299,8 +301,10 @@ class Driven(RunView):
             self.ordinal = max(self.ordinal, decision.execution.ordinal)
             self.taken_over.append(decision.execution.id)
         elif isinstance(decision, RecordExecution):
-            assert decision.execution.id not in self.recorded, "an execution is recorded once"
-            self.recorded[decision.execution.id] = decision.execution
+            execution = self.state.ended_execution
+            assert execution is not None and execution.id == decision.execution.id
+            assert execution.id not in self.recorded, "an execution is recorded once"
+            self.recorded[execution.id] = execution
 
     # --- laws -------------------------------------------------------------------------------------
 
@@ -314,7 +318,7 @@ class Driven(RunView):
         assert self.restored() == self.state
 
     def restored(self) -> RunState:
-        loaded = run_without_waiting(self.journal.load(self.run_id, RUN))
+        loaded = run_without_waiting(self.journal.load(self.run_id))
         assert loaded is not None
         state = RUN.restore(loaded.rows)
         assert isinstance(state, RunState)
@@ -322,7 +326,7 @@ class Driven(RunView):
 
     def replayed(self) -> None:
         """Check that a replay of the journal leads to the same decisions, without the restarts."""
-        verdict = replay(RUN, run_without_waiting(self.journal.entries(self.run_id, RUN, 0, 100_000)))
+        verdict = replay(RUN, run_without_waiting(self.journal.entries(self.run_id, 0, 100_000)))
         assert verdict.difference is None, verdict.difference
 
     # --- inputs -----------------------------------------------------------------------------------

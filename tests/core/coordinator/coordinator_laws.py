@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from wonder_server.core.coordinator.state import BUSY, RunState
-from wonder_server.core.coordinator.values import (
+from wonder_server.core.coordinator.model.state import BUSY, RunState
+from wonder_server.core.coordinator.model.values import (
     ENDED_TOKEN_STATUSES,
     OperationKind,
     RunStatus,
@@ -37,7 +37,7 @@ def check_run(state: RunState) -> None:
             _waiting_at_fan_in(state, token)
         else:
             _working(state, token)
-    assert state.forks.keys() == {
+    assert state.fan_outs.keys() == {
         each.id for each in state.tokens.values() if each.status is TokenStatus.FORKED
     }
     _operations(state)
@@ -49,30 +49,30 @@ def _nothing_is_left(state: RunState) -> None:
     assert state.run is not None
     assert state.run.status not in (RunStatus.RUNNING, RunStatus.WAITING)
     assert state.pinned is None
-    left = (state.tokens, state.children, state.arrived, state.forks, state.branches)
+    left = (state.tokens, state.children, state.arrived, state.fan_outs, state.branches)
     assert not any((*left, state.executions, state.operations, state.operation_of, state.gates))
     assert state.busy_tokens == 0
 
 
 def _fork(state: RunState, token: Token) -> None:
     """Check that a fan-out has branches to come, and that its counters match its branches."""
-    fork = state.forks[token.id]
+    fan_out = state.fan_outs[token.id]
     children = [each for each in state.tokens.values() if each.parent_id == token.id]
     assert {each.id for each in children} == set(state.children[token.id])
     assert len(children) == token.started - token.ended
     working = [each for each in children if each.status is not TokenStatus.WAITING_FOR_SIBLINGS]
     assert working, "a fan-out waits for a branch that is under way"
-    assert 0 < token.started <= len(fork.branches)
-    if fork.limit:
-        assert len(working) <= fork.limit
-    if not fork.limit or len(working) < fork.limit:
-        assert token.started == len(fork.branches), "nothing waits that could begin"
+    assert 0 < token.started <= len(fan_out.branches)
+    if fan_out.limit:
+        assert len(working) <= fan_out.limit
+    if not fan_out.limit or len(working) < fan_out.limit:
+        assert token.started == len(fan_out.branches), "nothing waits that could begin"
     assert len({each.branch_index for each in children}) == len(children)
 
 
 def _waiting_at_fan_in(state: RunState, token: Token) -> None:
     """Check that a token at a fan-in waits for its siblings and nothing else."""
-    assert state.forks[token.parent_id].join_node_id == token.node_id
+    assert state.fan_outs[token.parent_id].join_node_id == token.node_id
     assert state.arrived[token.parent_id][token.arrival - 1] == token.id
     assert token.id not in state.operation_of
 

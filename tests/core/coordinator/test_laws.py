@@ -18,10 +18,10 @@ from tests.core.conversation.conversation_kit import (
 from tests.core.coordinator.coordinator_graphs import Shape, build, limits, shapes
 from tests.core.coordinator.coordinator_kit import CONVERSATION_ID, PARENT, Driven
 from wonder_server.core.actor.commands import Scope
-from wonder_server.core.coordinator import inputs
-from wonder_server.core.coordinator.decisions import DispatchNode, RetryNode
+from wonder_server.core.coordinator.model import inputs
+from wonder_server.core.coordinator.model.decisions import DispatchNode, RetryNode
+from wonder_server.core.coordinator.model.state import RunState
 from wonder_server.core.coordinator.planner import RUN
-from wonder_server.core.coordinator.state import RunState
 from wonder_server.core.definitions.check import check_spec
 from wonder_server.core.definitions.parse import kind_of
 from wonder_server.core.definitions.reference_check import ResolvedReference
@@ -167,7 +167,7 @@ def handed_out(driven: Driven, *, later_ms: int) -> list[tuple[str, str, str]]:
     results."""
     was, state = RunState(), RunState()
     found: list[tuple[str, str, str]] = []
-    for entry in run_without_waiting(driven.journal.entries(driven.run_id, RUN, 0, 100_000)):
+    for entry in run_without_waiting(driven.journal.entries(driven.run_id, 0, 100_000)):
         decided = RUN.plan(state, _same(entry.input, was, state), entry.at_ms + later_ms)
         for decision in entry.decisions:
             RUN.apply(was, decision)

@@ -1,4 +1,4 @@
-"""Start, movement and end of runs (document 5). Other tables are in the files beside this one."""
+"""Start, movement and end of runs. Other tables are in the files beside this one."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tests.core.coordinator.coordinator_kit import (
     wait,
 )
 from wonder_server.core.actor.commands import Answer, CallAgent, RunTask, RunWorkflow, Scope, Stop
-from wonder_server.core.coordinator import inputs
-from wonder_server.core.coordinator.decisions import RefuseRun
+from wonder_server.core.coordinator.model import inputs
+from wonder_server.core.coordinator.model.decisions import RefuseRun
+from wonder_server.core.coordinator.model.state import RunState
+from wonder_server.core.coordinator.model.values import RunStatus
 from wonder_server.core.coordinator.planner import RUN
-from wonder_server.core.coordinator.state import RunState
-from wonder_server.core.coordinator.values import RunStatus
 from wonder_server.core.definitions.specs import PinnedWorkflow
 from wonder_server.core.errors import Fault, Reason
 from wonder_server.core.json_types import JsonDict
@@ -473,11 +473,11 @@ def test_a_volatile_run_is_committed_before_work_that_is_not_repeatable(
 
 def test_a_repeated_request_is_answered_with_the_run_and_the_gate() -> None:
     driven = everywhere()
-    cancelled = RUN.answer(RUN.plan(driven.state, inputs.CancelRun(), NOW))
+    cancelled = RUN.answer(driven.state, RUN.plan(driven.state, inputs.CancelRun(), NOW))
     assert cancelled["run_id"] == RUN_ID
     gate = driven.gate
     resolve = inputs.ResolveGate(gate_id=gate.id, approve=True, shown_hash=gate.shown_hash)
-    assert RUN.answer(RUN.plan(driven.state, resolve, NOW)) == {"gate_id": gate.id}
+    assert RUN.answer(driven.state, RUN.plan(driven.state, resolve, NOW)) == {"gate_id": gate.id}
 
 
 def test_an_event_that_a_task_repeats_is_recorded_once() -> None:

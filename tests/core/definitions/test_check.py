@@ -281,6 +281,11 @@ TOOL: JsonDict = {"name": "recall", "description": "Look.", "target_type": "task
         ({"invocation_mode": "loop_in"}, {"invocation_mode"}),
         ({"input_schema": {"type": "array"}}, {"input_schema.type"}),
         ({"input_mapping": {"query": "state.q"}}, {"input_mapping.query"}),
+        ({"max_result_bytes": 0}, set()),
+        ({"max_result_bytes": 1024}, set()),
+        ({"max_result_bytes": 1023}, {"max_result_bytes"}),
+        ({"max_result_bytes": -1}, {"max_result_bytes"}),
+        ({"max_result_bytes": 4 * 1024 * 1024 + 1}, {"max_result_bytes"}),
     ],
 )
 def test_tools(change: JsonDict, places: set[str]) -> None:

@@ -69,6 +69,7 @@ def _expressions(levels: int, variable: str) -> dict[str, st.SearchStrategy[str]
             _made("string({})", number),
             _made("{}({})", _of("lower", "upper", "trim"), text),
             _made("truncate({}, 3)", text),
+            _made("indent({}, {})", text, text),
             _made("to_json({})", anything),
             _made("get({}, 't', {})", maps, text),
             _made("type({})", anything),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from wonder_server.core import expressions
-from wonder_server.core.expressions import ExpressionError
+from wonder_server.core.expressions import NOW, ExpressionError, check, evaluate
 from wonder_server.core.json_types import JsonDict
 
 SCOPE: JsonDict = {
@@ -63,6 +63,10 @@ def failure(source: str) -> str:
         ("parse_json(input.json).a", [1, 2.5, None]),
         ("truncate('abcdef', 4)", "abc…"),
         ("truncate('abc', 4)", "abc"),
+        (r"indent('a\r\nb\n\n\n c\n', '> ')", "a\n> b\n\n\n>  c\n> "),
+        (r"indent('a\u2028b', ' ', '[x] ')", "[x] a\n b"),
+        (r"indent('\n\n\n', ' ')", "\n\n\n "),
+        ("indent('', ' ', '> ')", "> "),
         ("lower(input.name) + upper(input.name)", "adaADA"),
         ("trim('  a ')", "a"),
         ("distinct(input.tags)", ["b", "a"]),
@@ -141,7 +145,8 @@ def test_a_failing_evaluation_names_the_fault_and_its_place(source: str, message
         ("input.t.matches('(?=a)')", "'(?=a)' is not a valid regular expression", 1, 17),
         (
             "input.a.map(x, x.b.map(y, y))",
-            "map() may not stand inside another all, exists, filter or map",
+            "map() may not stand inside another all, exists, filter or map: flatten the lists first, or "
+            "write the inner list to state in a step before this one",
             1,
             20,
         ),
@@ -269,3 +274,20 @@ def test_assigning_copies_only_the_way_to_the_target() -> None:
     assert context == {"state": {"a": {"b": 1}, "kept": {"x": 1}}, "output": {}}
     assert changed["state"]["kept"] is context["state"]["kept"]
     assert expressions.assign({"state": {"a": 1}}, "state.a.b", 2) == {"state": {"a": {"b": 2}}}
+
+
+def test_the_time_comes_from_the_scope() -> None:
+    scope = {NOW: 1_700_000_000_007, "input": {"all": [1, 2]}}
+    assert evaluate("now()", scope) == "2023-11-14T22:13:20.007Z"
+    assert evaluate("input.all.map(x, now())", scope) == ["2023-11-14T22:13:20.007Z"] * 2
+    assert evaluate("now() < '2024' && startsWith(now(), '2023')", scope) is True
+
+
+def test_an_expression_outside_of_a_workflow_has_no_time() -> None:
+    assert check("now()", ("input", NOW)) is None
+    fault = check("input.a + now()", ("input",))
+    assert fault is not None and "only in workflows" in fault.message
+    with pytest.raises(ExpressionError, match="only in workflows"):
+        evaluate("now()", {"input": {}})
+    assert check("now(1)", ("input", NOW)) is not None
+    assert check("now", ("input", NOW)) is not None

@@ -77,7 +77,43 @@ def test_size_counts_what_is_shared_each_time_it_appears() -> None:
     doubled: Any = "x"
     for _ in range(28):
         doubled = [doubled, doubled]
-    assert check(doubled) is not None
+    assert check(doubled, max_bytes=50_000) is not None
+
+
+def test_a_list_that_is_known_counts_each_time_it_appears() -> None:
+    known = ["x" * 100] * 8
+    assert check({"a": known}, max_bytes=1_000) is None
+    assert check({"a": known, "b": [known]}, max_bytes=2_000) is None
+    fault = check({"a": known, "b": [known]}, max_bytes=1_500)
+    assert fault is not None
+    assert fault.reason is Reason.PAYLOAD_TOO_LARGE
+
+
+def test_the_levels_of_a_known_list_count_where_it_is() -> None:
+    known = [nested(MAX_DEPTH - 3)] * 8
+    assert check([[known]]) is None
+    assert check([[known]]) is None
+    fault = check([[[known]]])
+    assert fault is not None
+    assert fault.reason is Reason.PAYLOAD_TOO_DEEP
+
+
+def test_a_list_that_has_grown_is_checked_again() -> None:
+    grown: list[Any] = [1] * 8
+    assert check({"a": grown}) is None
+    grown.append(2**60)
+    fault = check({"a": grown})
+    assert fault is not None
+    assert (fault.reason, fault.field) == (Reason.NUMBER_OUT_OF_RANGE, "a[8]")
+
+
+def test_long_lists_in_long_lists_are_refused_above_the_depth() -> None:
+    value: Any = [1] * 8
+    for _ in range(50_000):
+        value = [value, *[1] * 7]
+    fault = check(value)
+    assert fault is not None
+    assert fault.reason is Reason.PAYLOAD_TOO_DEEP
 
 
 def test_a_large_text_that_appears_often_is_not_looked_at_each_time() -> None:
@@ -111,6 +147,7 @@ VALUES = st.recursive(
     SCALARS,
     lambda inner: st.one_of(
         st.lists(inner, max_size=4),
+        st.lists(inner, min_size=8, max_size=9),
         st.lists(inner, max_size=3).map(tuple),
         st.dictionaries(KEYS, inner, max_size=3),
         st.dictionaries(st.just("a"), inner).map(MappingProxyType),
@@ -131,4 +168,6 @@ def test_the_fast_check_accepts_only_valid_payloads(value: Any, levels: int, max
         if isinstance(value, list)
         else value
     )
-    assert check(value, max_bytes=max_bytes) == check(slow, max_bytes=max_bytes)
+    fault = check(slow, max_bytes=max_bytes)
+    assert check(value, max_bytes=max_bytes) == fault
+    assert check(value, max_bytes=max_bytes) == fault, "a second check gives the same"

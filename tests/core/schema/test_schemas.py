@@ -64,6 +64,24 @@ def test_a_bad_schema_is_refused_with_its_place(
     assert part_of_the_message in problem.message
 
 
+def test_regular_expressions_that_are_large_together_are_refused() -> None:
+    def schema(count: int, most: int, keyword: str) -> JsonDict:
+        fields = {
+            f"^{number}.{{1,{most}}}$": {"pattern": f"^{number}.{{1,{most}}}$"} for number in range(count)
+        }
+        return {"type": "object", keyword: fields}
+
+    for keyword in ("properties", "patternProperties"):
+        assert check_schema(schema(300, 20, keyword)) is None
+        problem = check_schema(schema(20, 900, keyword))
+        assert problem is not None and "too large together" in problem.message
+        assert problem.path.startswith(f"{keyword}.^12.{{1,900}}$") or problem.path.startswith(
+            f"{keyword}.^1"
+        )
+    one = {"pattern": "^.{1,1000}$"}
+    assert check_schema({"type": "object", "properties": {f"a{number}": one for number in range(50)}}) is None
+
+
 def test_a_schema_nested_too_deeply_is_refused() -> None:
     schema: JsonDict = {}
     for _ in range(40):

@@ -11,8 +11,10 @@ import pytest_asyncio
 from tests.actors.run_kit import RunStage, open_stage
 from tests.rpc.coordinator.coordinator_kit import SERVICE, TwoProjects
 from tests.rpc.rpc_kit import serving
+from tests.views import ForAll
 from wonder.v1.coordinator_service_pb2_grpc import CoordinatorServiceStub
-from wonder_server.rpc.coordinator.servicer import CoordinatorServicer
+from wonder_server.actors.archive.archiver import NullArchive
+from wonder_server.rpc.coordinator.servicer import CoordinatorServicer, RunParts
 
 
 @pytest_asyncio.fixture(params=["memory", "sqlite"])
@@ -23,5 +25,7 @@ async def stage(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 @pytest_asyncio.fixture
 async def stub(stage: RunStage) -> AsyncIterator[CoordinatorServiceStub]:
-    async with serving({SERVICE: CoordinatorServicer(stage.runs, TwoProjects())}) as channel:
+    async with serving(
+        {SERVICE: CoordinatorServicer(ForAll(RunParts(stage.runs, TwoProjects(), NullArchive())))}
+    ) as channel:
         yield CoordinatorServiceStub(channel)

@@ -26,12 +26,12 @@ class TwoProjects(FakeNameResolver):
         return "proj_other" if key in ("other", "proj_other") else await super().project_id(key)
 
 
-def ask(request: Any, **fields: Any) -> Any:
+def ask(request: Any, **fields: object) -> Any:
     """Return the request with these fields; payloads are plain JSON."""
     return ParseDict(fields, request())
 
 
-async def start(stub: CoordinatorServiceStub, workflow: str = "team/one", **fields: Any) -> run_pb2.Run:
+async def start(stub: CoordinatorServiceStub, workflow: str = "team/one", **fields: object) -> run_pb2.Run:
     answer = await stub.StartRun(ask(pb.StartRunRequest, workflow_id=workflow, **fields))
     return answer.run  # type: ignore[no-any-return]
 
@@ -41,7 +41,7 @@ async def get(stub: CoordinatorServiceStub, run_id: str) -> run_pb2.Run:
     return answer.run  # type: ignore[no-any-return]
 
 
-async def gated(stage: RunStage, stub: CoordinatorServiceStub, **fields: Any) -> run_pb2.Gate:
+async def gated(stage: RunStage, stub: CoordinatorServiceStub, **fields: object) -> run_pb2.Gate:
     stage.clock.now += 1000
     run = await start(stub, "team/gate", **fields)
     await stage.finish("a", {"diff": "+1"}, run_id=run.id)
@@ -49,7 +49,7 @@ async def gated(stage: RunStage, stub: CoordinatorServiceStub, **fields: Any) ->
     return gate  # type: ignore[no-any-return]
 
 
-async def listed(stub: CoordinatorServiceStub, **fields: Any) -> list[str]:
+async def listed(stub: CoordinatorServiceStub, **fields: object) -> list[str]:
     """Return the ids of all runs of a list, page by page."""
     ids: list[str] = []
     token = ""

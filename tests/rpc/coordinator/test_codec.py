@@ -14,17 +14,18 @@ from wonder_sdk._proto.wonder.v1 import Definition
 from wonder_sdk.definitions.definition_files import dump, load
 from wonder_server.actors.runs.lookup import RunDetails, RunView
 from wonder_server.core.actor.commands import Scope
-from wonder_server.core.coordinator.values import Run
+from wonder_server.core.coordinator.model.values import Run
 from wonder_server.core.definitions.diff import diff
 from wonder_server.core.definitions.document import DefinitionDraft, draft_to_json, parse_draft
 from wonder_server.core.definitions.parse import LATER
 from wonder_server.core.definitions.specs import FanInMode, MergeStrategy, Workflow
 from wonder_server.core.errors import WonderError
+from wonder_server.core.json_types import JsonDict
 from wonder_server.ports.records import Head
 from wonder_server.rpc.coordinator import codec
 from wonder_server.rpc.library.codec import draft_from_proto, draft_to_proto
 
-WHOLE: dict[str, Any] = {
+WHOLE: JsonDict = {
     "name": "whole",
     "workflow": {
         "nodes": [
@@ -81,7 +82,7 @@ ACTIONS = [{"name": "a", "action": {"kind": "worker", "idempotent": each}} for e
 
 
 @pytest.mark.parametrize("document", [WHOLE, *ACTIONS])
-def test_a_definition_survives_the_conversion_to_the_contract(document: dict[str, Any]) -> None:
+def test_a_definition_survives_the_conversion_to_the_contract(document: JsonDict) -> None:
     draft = parse_draft(document)
     message = pb.Definition.FromString(draft_to_proto(draft).SerializeToString())
     assert draft_from_proto(message, "definition") == draft
@@ -89,7 +90,7 @@ def test_a_definition_survives_the_conversion_to_the_contract(document: dict[str
 
 
 @pytest.mark.parametrize("document", [WHOLE, *ACTIONS])
-def test_client_and_server_read_a_file_alike(tmp_path: Path, document: dict[str, Any]) -> None:
+def test_client_and_server_read_a_file_alike(tmp_path: Path, document: JsonDict) -> None:
     file = tmp_path / "whole.yaml"
     file.write_text(yaml.safe_dump(document, sort_keys=False))
     (sent,) = load(file).definitions

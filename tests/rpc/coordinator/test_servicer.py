@@ -24,15 +24,18 @@ from tests.rpc.coordinator.coordinator_kit import (
     start,
     watched,
 )
-from tests.rpc.rpc_kit import rejected
+from tests.rpc.rpc_kit import rejected, token_principal
+from tests.views import ForAll
 from wonder.v1 import coordinator_service_pb2 as pb
 from wonder.v1 import run_pb2
 from wonder.v1.coordinator_service_pb2_grpc import CoordinatorServiceStub
+from wonder_server.actors.archive.archiver import NullArchive
 from wonder_server.core.actor.changes import Put
 from wonder_server.core.conversation.model.values import Caller, Turn
+from wonder_server.core.json_types import JsonDict
 from wonder_server.ports.records import Query
 from wonder_server.rpc.coordinator import codec
-from wonder_server.rpc.coordinator.servicer import CoordinatorServicer
+from wonder_server.rpc.coordinator.servicer import CoordinatorServicer, RunParts
 from wonder_server.rpc.shared.principal import current_principal
 
 
@@ -99,7 +102,7 @@ async def test_validate_only_starts_no_run(stage: RunStage, stub: CoordinatorSer
     ],
 )
 async def test_an_invalid_start_is_refused(
-    stub: CoordinatorServiceStub, fields: dict[str, Any], reason: str, field: str
+    stub: CoordinatorServiceStub, fields: JsonDict, reason: str, field: str
 ) -> None:
     request = ask(pb.StartRunRequest, **{"workflow_id": "team/one", **fields})
     assert await rejected(stub.StartRun(request)) == (reason, [field])
@@ -193,7 +196,7 @@ async def test_runs_are_listed_newest_first_and_filtered(
     conversation_id = conversation(1).id
     began = stage.clock.now
 
-    async def later(workflow: str, **fields: Any) -> str:
+    async def later(workflow: str, **fields: object) -> str:
         stage.clock.now += 1000
         return (await start(stub, workflow, **fields)).id
 
@@ -259,7 +262,7 @@ async def test_a_listed_run_equals_the_run_of_get_run(stage: RunStage, stub: Coo
     ],
 )
 async def test_an_invalid_list_is_refused(
-    stub: CoordinatorServiceStub, fields: dict[str, Any], reason: str, field: str
+    stub: CoordinatorServiceStub, fields: JsonDict, reason: str, field: str
 ) -> None:
     assert await rejected(stub.ListRuns(ask(pb.ListRunsRequest, **fields))) == (reason, [field])
 
@@ -296,7 +299,8 @@ async def test_a_signal_is_recorded(stage: RunStage, stub: CoordinatorServiceStu
     await stage.finish("b")
     event = next(e for e in await watched(stub, run.id) if e.sequence == answer.sequence)
     assert event.name == "signal.received"
-    assert MessageToDict(event.signal_received, preserving_proto_field_name=True) == given
+    shown = MessageToDict(event.signal_received, preserving_proto_field_name=True)
+    assert shown == {**given, "principal": {"kind": "PRINCIPAL_KIND_ANONYMOUS"}}
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a-b", "é", "x" * 65, "go\n"])
@@ -314,7 +318,7 @@ async def test_the_payload_of_a_signal_is_limited(stage: RunStage, stub: Coordin
 # --- gates ------------------------------------------------------------------------------------------
 
 
-async def gates(stub: CoordinatorServiceStub, **fields: Any) -> list[str]:
+async def gates(stub: CoordinatorServiceStub, **fields: object) -> list[str]:
     found: list[str] = []
     token = ""
     while True:
@@ -385,7 +389,7 @@ async def test_gates_are_listed_and_resolved(stage: RunStage, stub: CoordinatorS
     ],
 )
 async def test_an_invalid_gate_decision_is_refused(
-    stage: RunStage, stub: CoordinatorServiceStub, fields: dict[str, Any], reason: str, field: str
+    stage: RunStage, stub: CoordinatorServiceStub, fields: JsonDict, reason: str, field: str
 ) -> None:
     gate = await gated(stage, stub)
     good = {"gate_id": gate.id, "decision": "GATE_DECISION_APPROVE", "shown_hash": gate.shown_hash}
@@ -398,9 +402,9 @@ async def test_an_invalid_gate_decision_is_refused(
 async def test_a_decision_without_a_user_is_made_by_the_caller(stage: RunStage) -> None:
     run_id = (await stage.start("team/gate")).run.id
     await stage.finish("a")
-    servicer = CoordinatorServicer(stage.runs, TwoProjects())
+    servicer = CoordinatorServicer(ForAll(RunParts(stage.runs, TwoProjects(), NullArchive())))
     (gate,) = (await servicer.list_gates(pb.ListGatesRequest(run_id=run_id), None)).gates
-    token = current_principal.set("bob")
+    token = current_principal.set(token_principal("bob"))
     try:
         signal = pb.SignalRunRequest(run_id=run_id, signal=run_pb2.Signal(name="hint"))
         await servicer.signal_run(signal, None)
@@ -448,7 +452,7 @@ async def test_a_run_is_replayed_and_forked(stage: RunStage, stub: CoordinatorSe
     ],
 )
 async def test_an_invalid_fork_is_refused(
-    stub: CoordinatorServiceStub, fields: dict[str, Any], reason: str, field: str
+    stub: CoordinatorServiceStub, fields: JsonDict, reason: str, field: str
 ) -> None:
     run = await start(stub)
     request = ask(pb.ForkRunRequest, run_id=run.id, **fields)

@@ -8,7 +8,7 @@ from tests.rpc.rpc_kit import rejected
 from wonder.v1 import coordinator_service_pb2 as pb
 from wonder.v1 import run_pb2, task_pb2
 from wonder.v1.coordinator_service_pb2_grpc import CoordinatorServiceStub
-from wonder_server.actors.streaming.hub import NodeProgress
+from wonder_server.actors.streaming.items import NodeProgress
 from wonder_server.rpc.coordinator.stream import stream_run
 from wonder_server.services.tasks.executor import StepProgress, StepTrace
 

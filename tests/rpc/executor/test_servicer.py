@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 from google.protobuf.json_format import MessageToDict
+from google.protobuf.message import Message
 from google.protobuf.struct_pb2 import Struct
 from grpc import aio
 
 from tests.rpc.rpc_kit import FakeNameResolver, deep_struct, rejected, serving
 from tests.rpc.rpc_kit import field as wire
+from tests.views import ForAll
 from wonder.v1 import errors_pb2, task_pb2
 from wonder.v1 import executor_service_pb2 as pb
 from wonder.v1.executor_service_pb2_grpc import ExecutorServiceStub
@@ -29,6 +31,7 @@ from wonder_server.core.definitions.specs import (
 )
 from wonder_server.core.errors import Reason, error
 from wonder_server.core.ids import random_id
+from wonder_server.core.json_types import JsonDict, JsonValue
 from wonder_server.core.memory.records import Draft, Memory
 from wonder_server.rpc.executor import servicer as rpc
 from wonder_server.rpc.executor.executions import MAX_BACKLOG, Execution
@@ -63,7 +66,7 @@ class Gate:
         self.begun, self.opened, self.cancelled = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.contexts: list[Any] = []
 
-    async def run(self, call: ActionCall) -> dict[str, Any]:
+    async def run(self, call: ActionCall) -> JsonDict:
         self.runs += 1
         self.contexts.append(call.context)
         self.begun.set()
@@ -90,12 +93,14 @@ class Recorded:
         values = {
             name: getattr(draft, name) for name in ("type", "content", "significance", "metadata", "source")
         }
-        return Memory(id="mem_1", agent_id=agent_id, created_ms=1, updated_ms=1, version=1, **values)
+        return Memory(
+            id="mem_1", agent_id=agent_id, created_ms=1, updated_ms=1, said_ms=1, version=1, **values
+        )
 
     async def get(self, agent_id: str, memory_id: str) -> Memory:
         raise error(Reason.MEMORY_NOT_FOUND, "The agent has no memory with this id.")
 
-    async def search(self, agent_id: str, query: str, **_: Any) -> list[Any]:
+    async def search(self, agent_id: str, query: str, **_: object) -> list[Any]:
         return []
 
 
@@ -104,16 +109,16 @@ class Nothing:
 
 
 class NoModel:
-    def stream(self, *_: Any, **__: Any) -> Any:
+    def stream(self, *_: object, **__: object) -> Any:
         raise AssertionError("no task of these tests calls a model")
 
 
-def pinned(name: str, *steps: Step, **more: Any) -> PinnedTask:
+def pinned(name: str, *steps: Step, **more: object) -> PinnedTask:
     pin = Pin(definition_id="def_1", library="acme/tools", name=name, revision=2)
     return PinnedTask(pin=pin, spec=Task(steps=steps, **more))
 
 
-def step(id: str, kind: str, config: dict[str, Any] | None = None, **more: Any) -> Step:
+def step(id: str, kind: str, config: JsonDict | None = None, **more: object) -> Step:
     return Step(id=id, action=Action(kind=kind, config=config or {}), **more)
 
 
@@ -184,6 +189,7 @@ def executor_kit() -> ExecutorKit:
             default_profile=ModelProfile(provider="offline"),
         ),
         memory=memory,
+        history=Nothing(),  # type: ignore[arg-type]
         network=NetworkAccess(
             web=Nothing(),  # type: ignore[arg-type]
             mcp=Nothing(),  # type: ignore[arg-type]
@@ -192,8 +198,8 @@ def executor_kit() -> ExecutorKit:
         clock=clock,
     )
     servicer = rpc.ExecutorServicer(
-        Executor(services, kinds=kinds),
-        rpc.RequestLookups(Library(), FakeNameResolver(), Conversations()),
+        Executor(ForAll(services), clock, kinds=kinds),
+        ForAll(rpc.RequestLookups(Library(), FakeNameResolver(), Conversations())),
         clock=clock,
         local_kinds=rpc.LocalKinds(kinds, missing),
     )
@@ -208,21 +214,21 @@ async def channel(executor_kit: ExecutorKit) -> AsyncIterator[aio.Channel]:
 
 
 @pytest.fixture
-def stub(channel: aio.Channel) -> Any:
+def stub(channel: aio.Channel) -> ExecutorServiceStub:
     return ExecutorServiceStub(channel)
 
 
-def struct(**values: Any) -> Struct:
+def struct(**values: JsonValue) -> Struct:
     made = Struct()
     made.update(values)
     return made
 
 
-def asking(task: str = "acme/tools/greet", **more: Any) -> pb.ExecuteTaskRequest:
+def asking(task: str = "acme/tools/greet", **more: object) -> pb.ExecuteTaskRequest:
     return pb.ExecuteTaskRequest(**{"task_id": task, "input": struct(name="Ada"), **more})
 
 
-def streaming(task: str = "acme/tools/greet", **more: Any) -> pb.StreamTaskRequest:
+def streaming(task: str = "acme/tools/greet", **more: object) -> pb.StreamTaskRequest:
     return pb.StreamTaskRequest(**{"task_id": task, "input": struct(name="Ada"), **more})
 
 
@@ -241,7 +247,7 @@ async def rest(call: Any) -> list[pb.StreamTaskResponse]:
 # --- what it does ---------------------------------------------------------------------------------
 
 
-async def test_a_task_gives_its_output_and_the_trace_of_its_steps(stub: Any) -> None:
+async def test_a_task_gives_its_output_and_the_trace_of_its_steps(stub: ExecutorServiceStub) -> None:
     result = (await stub.ExecuteTask(asking())).result
     assert MessageToDict(result.output) == {"text": "Hello Ada"}
     assert not result.HasField("error")
@@ -253,12 +259,12 @@ async def test_a_task_gives_its_output_and_the_trace_of_its_steps(stub: Any) -> 
     assert made.start_time.seconds == 1000 and result.duration_ms > 0
 
 
-async def test_an_empty_output_is_an_output(stub: Any) -> None:
+async def test_an_empty_output_is_an_output(stub: ExecutorServiceStub) -> None:
     result = (await stub.ExecuteTask(asking("remember", context={"agent_id": "ada"}))).result
     assert result.HasField("output") and not result.HasField("error")
 
 
-async def test_a_task_that_fails_is_answered_with_its_error_and_trace(stub: Any) -> None:
+async def test_a_task_that_fails_is_answered_with_its_error_and_trace(stub: ExecutorServiceStub) -> None:
     result = (await stub.ExecuteTask(asking("fail"))).result
     assert not result.HasField("output")
     assert result.error.reason == errors_pb2.ERROR_REASON_ASSERTION_FAILED
@@ -267,13 +273,13 @@ async def test_a_task_that_fails_is_answered_with_its_error_and_trace(stub: Any)
     assert (failed.status, failed.error) == (task_pb2.STEP_STATUS_FAILED, result.error)
 
 
-async def test_every_attempt_is_in_the_trace(stub: Any) -> None:
+async def test_every_attempt_is_in_the_trace(stub: ExecutorServiceStub) -> None:
     result = (await stub.ExecuteTask(asking("stubborn"))).result
     assert result.attempts == 2
     assert [each.task_attempt for each in result.steps] == [1, 2]
 
 
-async def test_a_task_ends_at_its_timeout(stub: Any, executor_kit: ExecutorKit) -> None:
+async def test_a_task_ends_at_its_timeout(stub: ExecutorServiceStub, executor_kit: ExecutorKit) -> None:
     result = (await stub.ExecuteTask(asking("gate", timeout_ms=300))).result
     # A gate may not be opened twice.
     assert result.error.reason == errors_pb2.ERROR_REASON_OUTCOME_UNKNOWN
@@ -281,7 +287,9 @@ async def test_a_task_ends_at_its_timeout(stub: Any, executor_kit: ExecutorKit) 
     assert executor_kit.gate.cancelled.is_set()
 
 
-async def test_validate_only_checks_and_runs_nothing(stub: Any, executor_kit: ExecutorKit) -> None:
+async def test_validate_only_checks_and_runs_nothing(
+    stub: ExecutorServiceStub, executor_kit: ExecutorKit
+) -> None:
     result = (await stub.ExecuteTask(asking("gate", validate_only=True))).result
     assert result == task_pb2.TaskResult(task="acme/tools/gate@2")
     bad = asking(input=struct(), validate_only=True)
@@ -290,7 +298,7 @@ async def test_validate_only_checks_and_runs_nothing(stub: Any, executor_kit: Ex
 
 
 async def test_the_context_reaches_the_action_with_ids_for_names(
-    stub: Any, executor_kit: ExecutorKit
+    stub: ExecutorServiceStub, executor_kit: ExecutorKit
 ) -> None:
     executor_kit.gate.opened.set()
     turn, run = random_id("turn", 1), random_id("run", 1)
@@ -311,18 +319,18 @@ async def test_every_execution_has_its_own_key_and_a_repeated_request_keeps_it(
         # A new server each time: nothing but the key is left to recognise the request by.
         executor_kit.servicer = rpc.ExecutorServicer(
             executor_kit.servicer._executor,
-            rpc.RequestLookups(Library(), FakeNameResolver(), Conversations()),
+            ForAll(rpc.RequestLookups(Library(), FakeNameResolver(), Conversations())),
             clock=TickingClock(),
         )
         async with serving({SERVICE: executor_kit.servicer}) as channel:
-            stub = ExecutorServiceStub(channel)  # type: ignore[no-untyped-call]
+            stub = ExecutorServiceStub(channel)
             await stub.ExecuteTask(asking("remember", context=context, request_id=request_id))
     keys = [draft.idempotency_key for _, draft in executor_kit.memory.written]
     assert len(set(keys)) == 3 and keys[2] == keys[3]
 
 
 async def test_a_stream_shows_each_step_as_it_begins_and_ends_and_then_the_result(
-    stub: Any, executor_kit: ExecutorKit
+    stub: ExecutorServiceStub, executor_kit: ExecutorKit
 ) -> None:
     call = stub.StreamTask(streaming("gate"))
     began = (await call.read()).step
@@ -337,7 +345,7 @@ async def test_a_stream_shows_each_step_as_it_begins_and_ends_and_then_the_resul
     assert await call.read() is aio.EOF
 
 
-async def test_a_stream_of_a_failing_task_ends_with_its_result(stub: Any) -> None:
+async def test_a_stream_of_a_failing_task_ends_with_its_result(stub: ExecutorServiceStub) -> None:
     *_, last = await rest(stub.StreamTask(streaming("fail")))
     assert last.result.error.reason == errors_pb2.ERROR_REASON_ASSERTION_FAILED
 
@@ -367,7 +375,7 @@ async def test_a_slow_reader_misses_progress_but_no_steps() -> None:
 
 @pytest.mark.parametrize("method", ["ExecuteTask", "StreamTask"])
 async def test_a_caller_that_disconnects_cancels_the_task(
-    stub: Any, executor_kit: ExecutorKit, method: str
+    stub: ExecutorServiceStub, executor_kit: ExecutorKit, method: str
 ) -> None:
     kind = pb.ExecuteTaskRequest if method == "ExecuteTask" else pb.StreamTaskRequest
     call = getattr(stub, method)(kind(task_id="gate"))
@@ -378,7 +386,9 @@ async def test_a_caller_that_disconnects_cancels_the_task(
     await asyncio.gather(reading, return_exceptions=True)
 
 
-async def test_the_kinds_are_listed_by_name_with_their_schemas(stub: Any, executor_kit: ExecutorKit) -> None:
+async def test_the_kinds_are_listed_by_name_with_their_schemas(
+    stub: ExecutorServiceStub, executor_kit: ExecutorKit
+) -> None:
     request, kinds = pb.ListActionKindsRequest(page_size=2), []
     while True:
         answer = await stub.ListActionKinds(request)
@@ -400,7 +410,7 @@ async def test_the_kinds_are_listed_by_name_with_their_schemas(stub: Any, execut
 
 
 async def test_a_repeated_request_joins_the_execution_and_gets_its_result(
-    stub: Any, executor_kit: ExecutorKit
+    stub: ExecutorServiceStub, executor_kit: ExecutorKit
 ) -> None:
     requests = [asking("gate", request_id="r-1")] * 5
     calls = [asyncio.ensure_future(answer_of(stub.ExecuteTask(request))) for request in requests]
@@ -413,7 +423,7 @@ async def test_a_repeated_request_joins_the_execution_and_gets_its_result(
 
 
 async def test_a_task_with_a_request_id_continues_and_keeps_its_result(
-    stub: Any, executor_kit: ExecutorKit
+    stub: ExecutorServiceStub, executor_kit: ExecutorKit
 ) -> None:
     request = streaming("gate", request_id="r-1")
     first = stub.StreamTask(request)
@@ -427,19 +437,21 @@ async def test_a_task_with_a_request_id_continues_and_keeps_its_result(
     assert executor_kit.gate.runs == 1 and not executor_kit.gate.cancelled.is_set()
 
 
-async def test_a_request_id_for_another_request_is_refused(stub: Any) -> None:
+async def test_a_request_id_for_another_request_is_refused(stub: ExecutorServiceStub) -> None:
     await stub.ExecuteTask(asking(request_id="r-1"))
     reused = ("REQUEST_ID_REUSED", ["request_id"])
     assert await rejected(stub.ExecuteTask(asking("fail", request_id="r-1"))) == reused
     assert await rejected(stub.StreamTask(streaming(request_id="r-1")).read()) == reused
 
 
-async def test_a_refused_request_can_be_repeated_with_its_id(stub: Any) -> None:
+async def test_a_refused_request_can_be_repeated_with_its_id(stub: ExecutorServiceStub) -> None:
     await rejected(stub.ExecuteTask(asking(input=struct(), request_id="r-1")))
     assert (await stub.ExecuteTask(asking(request_id="r-1"))).result.HasField("output")
 
 
-async def test_closing_stops_tasks_without_a_caller(stub: Any, executor_kit: ExecutorKit) -> None:
+async def test_closing_stops_tasks_without_a_caller(
+    stub: ExecutorServiceStub, executor_kit: ExecutorKit
+) -> None:
     call = stub.StreamTask(streaming("gate", request_id="r-1"))
     await call.read()
     call.cancel()
@@ -454,11 +466,11 @@ DEEP, NOT_UTF8 = deep_struct(40), b"\xff\xfe"
 GREET = wire(1, b"greet")
 
 
-def context(**fields: Any) -> dict[str, Any]:
+def context(**fields: object) -> JsonDict:
     return {"context": task_pb2.ExecutionContext(**fields)}
 
 
-BAD: list[tuple[str, Any, str, list[str]]] = [
+BAD: list[tuple[str, Message, str, list[str]]] = [
     *(
         (method, data, reason, fields)
         for method in (EXECUTE, STREAM)
@@ -509,7 +521,12 @@ BAD: list[tuple[str, Any, str, list[str]]] = [
     ids=[f"{bad[0]}-{bad[2]}-{at}" for at, bad in enumerate(BAD)],
 )
 async def test_bad_input_gets_the_documented_reason_and_has_no_effect(
-    channel: aio.Channel, stub: Any, method: str, request_: Any, reason: str, fields: list[str]
+    channel: aio.Channel,
+    stub: ExecutorServiceStub,
+    method: str,
+    request_: Message,
+    reason: str,
+    fields: list[str],
 ) -> None:
     data = request_ if isinstance(request_, bytes) else request_.SerializeToString()
     if method == STREAM:

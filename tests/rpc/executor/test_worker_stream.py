@@ -15,11 +15,13 @@ from grpc import aio
 from tests.rpc.rpc_kit import FakeNameResolver, deep_struct, rejected, serving
 from tests.rpc.rpc_kit import field as wire
 from tests.services.tasks.executor_kit import SERVICES, Clock
+from tests.views import ForAll
 from wonder.v1 import errors_pb2, task_pb2
 from wonder.v1 import executor_service_pb2 as pb
 from wonder.v1.executor_service_pb2_grpc import ExecutorServiceStub
 from wonder_server.core.actor.commands import Scope
 from wonder_server.core.errors import Fault, Reason, WonderError
+from wonder_server.core.json_types import JsonDict
 from wonder_server.rpc.executor import worker_stream as rpc
 from wonder_server.rpc.executor.servicer import ExecutorServicer, RequestLookups
 from wonder_server.services.actions import ACTIONS
@@ -43,17 +45,17 @@ class NoTasks:
         raise AssertionError(conversation_id)
 
 
-def struct(**fields: Any) -> Struct:
+def struct(**fields: object) -> Struct:
     made = Struct()
     made.update(fields)
     return made
 
 
-def kind(name: str = "ocr", **more: Any) -> pb.WorkerActionKind:
+def kind(name: str = "ocr", **more: object) -> pb.WorkerActionKind:
     return pb.WorkerActionKind(name=name, **more)
 
 
-def registration(*kinds: pb.WorkerActionKind, name: str = "w", **more: Any) -> pb.WorkRequest:
+def registration(*kinds: pb.WorkerActionKind, name: str = "w", **more: object) -> pb.WorkRequest:
     return pb.WorkRequest(register=pb.RegisterWorker(name=name, kinds=kinds or (kind(),), **more))
 
 
@@ -63,7 +65,7 @@ class Worker:
     def __init__(self, call: Any) -> None:
         self.call = call
 
-    async def send(self, **item: Any) -> None:
+    async def send(self, **item: object) -> None:
         await self.call.write(pb.WorkRequest(**item))
 
     async def receive(self, item: str) -> Any:
@@ -92,16 +94,16 @@ class WorkerKit:
     def __init__(self, channel: aio.Channel, pool: WorkerPool) -> None:
         self.channel, self.pool = channel, pool
         self.stub = ExecutorServiceStub(channel)
-        self._asked: list[asyncio.Task[Any]] = []
+        self._asked: list[asyncio.Task[object]] = []
 
-    def ask(self, operation_id: str = "op_1", **more: Any) -> asyncio.Task[dict[str, Any]]:
+    def ask(self, operation_id: str = "op_1", **more: object) -> asyncio.Task[JsonDict]:
         fields = {"kind": "ocr", "input": {}, "timeout_ms": 60_000, "context": SCOPE, **more}
         task = asyncio.create_task(self.pool.perform(Job(operation_id=operation_id, **fields)))
         self._asked.append(task)
         return task
 
     @asynccontextmanager
-    async def worker(self, *kinds: pb.WorkerActionKind, **more: Any) -> AsyncIterator[Worker]:
+    async def worker(self, *kinds: pb.WorkerActionKind, **more: object) -> AsyncIterator[Worker]:
         """Yield a registered worker; its name does not matter."""
         call = self.stub.Work()
         try:
@@ -112,7 +114,7 @@ class WorkerKit:
         finally:
             call.cancel()
 
-    async def until(self, condition: Callable[[], Any]) -> None:
+    async def until(self, condition: Callable[[], object]) -> None:
         async with asyncio.timeout(60):
             while not condition():  # noqa: ASYNC110 - the pool has no event for it
                 await asyncio.sleep(0.001)
@@ -127,8 +129,8 @@ class WorkerKit:
 async def office() -> AsyncIterator[WorkerKit]:
     pool = WorkerPool(Clock(), reserved=ACTIONS)
     servicer = ExecutorServicer(
-        Executor(SERVICES),
-        RequestLookups(NoTasks(), FakeNameResolver(), NoTasks()),
+        Executor(ForAll(SERVICES), Clock()),
+        ForAll(RequestLookups(NoTasks(), FakeNameResolver(), NoTasks())),
         clock=Clock(),
         workers=pool,
     )
@@ -141,7 +143,7 @@ async def office() -> AsyncIterator[WorkerKit]:
             pool.close()
 
 
-async def fault(asked: asyncio.Task[Any]) -> Fault:
+async def fault(asked: asyncio.Task[object]) -> Fault:
     with pytest.raises(WonderError) as problem:
         await asyncio.wait_for(asked, 60)
     return problem.value.fault
@@ -430,7 +432,7 @@ async def test_a_conflicting_declaration_is_refused_and_the_first_worker_stays(o
     ],
 )
 async def test_an_invalid_worker_message_ends_the_stream(
-    office: WorkerKit, item: dict[str, Any], field: str
+    office: WorkerKit, item: JsonDict, field: str
 ) -> None:
     async with office.worker() as worker:
         await worker.send(**item)

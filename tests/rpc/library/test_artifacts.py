@@ -10,15 +10,18 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from google.protobuf.message import Message
 
 from tests.rpc.rpc_kit import rejected, serving
 from tests.services.catalog.library_kit import STANDARD, make
+from tests.views import ForAll
 from wonder.v1 import common_pb2, library_pb2
 from wonder.v1 import library_service_pb2 as pb
 from wonder.v1.library_service_pb2_grpc import LibraryServiceStub
 from wonder_server.adapters.git.repositories import GitRepositories
 from wonder_server.adapters.git.storage.command import Git, ThreadPool
 from wonder_server.adapters.in_memory.catalog import MemoryCatalog
+from wonder_server.rpc.library.parts import LibraryParts
 from wonder_server.rpc.library.servicer import LibraryServicer
 from wonder_server.services.content.artifacts import Artifacts
 
@@ -28,26 +31,28 @@ if git.probe():
 
 
 @pytest_asyncio.fixture
-async def service(tmp_path: Path) -> AsyncIterator[Any]:
+async def service(tmp_path: Path) -> AsyncIterator[LibraryServiceStub]:
     library, pool = make(MemoryCatalog()), ThreadPool(4, "git")
     await library.ensure_standard(STANDARD)
     artifacts = Artifacts(GitRepositories(git, pool, tmp_path), library.project_id)
-    async with serving({"wonder.v1.LibraryService": LibraryServicer(library, artifacts)}) as channel:
+    async with serving(
+        {"wonder.v1.LibraryService": LibraryServicer(ForAll(LibraryParts(library, artifacts)))}
+    ) as channel:
         yield LibraryServiceStub(channel)
     await pool.close()
 
 
-async def write(service: Any, path: str, content: str = "x\n", **fields: Any) -> Any:
+async def write(service: LibraryServiceStub, path: str, content: str = "x\n", **fields: object) -> Any:
     request = pb.WriteArtifactRequest(project_id="default", path=path, content=content.encode(), **fields)
     return (await service.WriteArtifact(request)).artifact
 
 
-async def read(service: Any, path: str, **fields: Any) -> Any:
+async def read(service: LibraryServiceStub, path: str, **fields: object) -> Any:
     request = pb.ReadArtifactRequest(project_id="default", path=path, **fields)
     return (await service.ReadArtifact(request)).artifact
 
 
-async def test_a_written_document_is_read_with_its_author_and_message(service: Any) -> None:
+async def test_a_written_document_is_read_with_its_author_and_message(service: LibraryServiceStub) -> None:
     written = await write(service, "designs/auth.md", "JWT\n", author="ada", message="We decided")
     found = await read(service, "designs/auth.md")
     assert found.content == b"JWT\n" and found.etag == written.etag and found.size_bytes == 4
@@ -57,7 +62,7 @@ async def test_a_written_document_is_read_with_its_author_and_message(service: A
     assert found.project_id.startswith("proj_")
 
 
-async def test_the_newest_revision_is_the_revision_of_the_document(service: Any) -> None:
+async def test_the_newest_revision_is_the_revision_of_the_document(service: LibraryServiceStub) -> None:
     first = await write(service, "a")
     await write(service, "b")
     assert (await read(service, "a")).revision == first.revision
@@ -68,7 +73,7 @@ async def test_the_newest_revision_is_the_revision_of_the_document(service: Any)
     assert (await read(service, "a", revision_id=old.revision.id)).content == b"y\n"
 
 
-async def test_a_repeated_request_writes_once(service: Any) -> None:
+async def test_a_repeated_request_writes_once(service: LibraryServiceStub) -> None:
     first = await write(service, "a", "1", request_id="r-1")
     await write(service, "a", "2")
     assert await write(service, "a", "1", request_id="r-1") == first
@@ -85,7 +90,7 @@ async def test_a_repeated_request_writes_once(service: Any) -> None:
     assert len(revisions.revisions) == 5
 
 
-async def test_a_stale_etag_is_refused(service: Any) -> None:
+async def test_a_stale_etag_is_refused(service: LibraryServiceStub) -> None:
     first = await write(service, "a", "1", etag="none")
     await write(service, "a", "2", etag=first.etag)
     for etag in (first.etag, "none", "nonsense"):
@@ -94,7 +99,7 @@ async def test_a_stale_etag_is_refused(service: Any) -> None:
     assert (await rejected(service.WriteArtifact(delete)))[0] == "ETAG_MISMATCH"
 
 
-async def test_a_deleted_document_is_not_found_and_stays_in_the_history(service: Any) -> None:
+async def test_a_deleted_document_is_not_found_and_stays_in_the_history(service: LibraryServiceStub) -> None:
     first = await write(service, "a/b", "1")
     delete = pb.WriteArtifactRequest(project_id="default", path="a/b", deletion=True, request_id="d")
     gone = (await service.WriteArtifact(delete)).artifact
@@ -108,7 +113,7 @@ async def test_a_deleted_document_is_not_found_and_stays_in_the_history(service:
     assert len((await service.ListArtifactRevisions(history)).revisions) == 2
 
 
-async def test_lists_and_histories_come_in_pages(service: Any) -> None:
+async def test_lists_and_histories_come_in_pages(service: LibraryServiceStub) -> None:
     for number in range(7):
         await write(service, f"d/{number}")
     names: list[str] = []
@@ -133,7 +138,7 @@ async def test_lists_and_histories_come_in_pages(service: Any) -> None:
     assert not second.next_page_token
 
 
-async def test_a_conflict_of_two_branches_loses_no_content(service: Any) -> None:
+async def test_a_conflict_of_two_branches_loses_no_content(service: LibraryServiceStub) -> None:
     await write(service, "plan", "base\n")
     await write(service, "plan", "one\n", branch="drafts/one")
     await write(service, "plan", "two\n", branch="drafts/two")
@@ -160,7 +165,55 @@ async def test_a_conflict_of_two_branches_loses_no_content(service: Any) -> None
     assert (await read(service, "plan")).content == b"one and two\n"
 
 
-async def test_artifacts_are_searched(service: Any) -> None:
+async def revision_ids(service: LibraryServiceStub, path: str) -> list[str]:
+    request = pb.ListArtifactRevisionsRequest(project_id="default", path=path)
+    return [each.id for each in (await service.ListArtifactRevisions(request)).revisions]
+
+
+@pytest.mark.parametrize("kept", ["branch", "main"])
+async def test_a_merge_removes_no_revision_from_the_history_of_a_document(
+    service: LibraryServiceStub, kept: str
+) -> None:
+    first = await write(service, "n.md", "a\n")
+    branch = await write(service, "n.md", "b\n", branch="t/x")
+    main = await write(service, "n.md", "c\n")
+    merge = pb.MergeArtifactsRequest(project_id="default", source_branch="t/x")
+    merge.resolutions.add(path="n.md", content=b"b\n" if kept == "branch" else b"c\n")
+    merged = await service.MergeArtifacts(merge)
+    assert merged.merged
+    await write(service, "other.md", "x\n", branch="t/y")
+    last = await write(service, "n.md", "d\n")
+    merge = pb.MergeArtifactsRequest(project_id="default", source_branch="t/y")
+    assert (await service.MergeArtifacts(merge)).merged  # It does not concern this document.
+    ids = await revision_ids(service, "n.md")
+    made = [last.revision.id, merged.revision.id, branch.revision.id, main.revision.id, first.revision.id]
+    assert (ids[:2], sorted(ids[2:4]), ids[4:]) == (made[:2], sorted(made[2:4]), made[4:])
+
+
+@pytest.mark.parametrize("kept", ["branch", "main"])
+async def test_the_revision_of_a_merged_document_is_that_of_its_content(
+    service: LibraryServiceStub, kept: str
+) -> None:
+    await write(service, "n.md", "a\n")
+    branch = await write(service, "n.md", "b\n", branch="t/x")
+    merge = pb.MergeArtifactsRequest(project_id="default", source_branch="t/x")
+    main = await write(service, "n.md", "c\n")
+    merge.resolutions.add(path="n.md", content=b"b\n" if kept == "branch" else b"c\n")
+    assert (await service.MergeArtifacts(merge)).merged
+    newest = main if kept == "main" else branch
+    assert (await read(service, "n.md")).revision.id == newest.revision.id
+
+
+async def test_a_merge_without_a_conflict_is_a_revision_of_the_document(service: LibraryServiceStub) -> None:
+    first = await write(service, "n.md", "a\n")
+    branch = await write(service, "n.md", "b\n", branch="t/x")
+    await write(service, "other.md")
+    merge = pb.MergeArtifactsRequest(project_id="default", source_branch="t/x")
+    merged = (await service.MergeArtifacts(merge)).revision
+    assert await revision_ids(service, "n.md") == [merged.id, branch.revision.id, first.revision.id]
+
+
+async def test_artifacts_are_searched(service: LibraryServiceStub) -> None:
     await write(service, "designs/auth.md", "We use JWT.\nTokens expire.\n")
     await write(service, "other.md", "jwt too\n", branch="drafts")
     found = await service.SearchArtifacts(pb.SearchArtifactsRequest(project_id="default", query="use jwt"))
@@ -170,7 +223,7 @@ async def test_artifacts_are_searched(service: Any) -> None:
     assert len(found.matches) == 1 and found.truncated
 
 
-async def test_projects_never_see_artifacts_of_each_other(service: Any) -> None:
+async def test_projects_never_see_artifacts_of_each_other(service: LibraryServiceStub) -> None:
     await service.CreateProject(pb.CreateProjectRequest(project=library_pb2.Project(name="other")))
     mine = await write(service, "a", "secret")
     reading = pb.ReadArtifactRequest(project_id="other", path="a", revision_id=mine.revision.id)
@@ -195,13 +248,13 @@ PATHS = (
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_paths_outside_the_repository_are_refused(service: Any, path: str) -> None:
+async def test_paths_outside_the_repository_are_refused(service: LibraryServiceStub, path: str) -> None:
     assert await rejected(write(service, path)) == ("FIELD_INVALID", ["path"])
     assert await rejected(read(service, path)) == ("FIELD_INVALID", ["path"])
 
 
 @pytest.mark.parametrize("path", ["a\u202egpj.md", "a ", " a", "folder /a", "a\u200b"])
-async def test_new_documents_have_printable_names(service: Any, path: str) -> None:
+async def test_new_documents_have_printable_names(service: LibraryServiceStub, path: str) -> None:
     assert await rejected(write(service, path)) == ("FIELD_INVALID", ["path"])
     assert (await rejected(read(service, path)))[0] == "ARTIFACT_NOT_FOUND"  # It may be there from before.
 
@@ -210,14 +263,14 @@ async def test_new_documents_have_printable_names(service: Any, path: str) -> No
     "branch",
     ["a..b", "-x", "a b", "x.lock", "a/.b", "@", "a@{1}", "HEAD^", "a:b", "/a", "a/", "x" * 300, "a\0"],
 )
-async def test_invalid_branch_names_are_refused(service: Any, branch: str) -> None:
+async def test_invalid_branch_names_are_refused(service: LibraryServiceStub, branch: str) -> None:
     assert await rejected(write(service, "a", branch=branch)) == ("FIELD_INVALID", ["branch"])
     assert await rejected(read(service, "a", branch=branch)) == ("FIELD_INVALID", ["branch"])
     merge = pb.MergeArtifactsRequest(project_id="default", source_branch=branch)
     assert await rejected(service.MergeArtifacts(merge)) == ("FIELD_INVALID", ["source_branch"])
 
 
-BAD: list[tuple[str, Any, str]] = [
+BAD: list[tuple[str, Message, str]] = [
     ("ReadArtifact", pb.ReadArtifactRequest(path="a"), "FIELD_INVALID"),
     ("ReadArtifact", pb.ReadArtifactRequest(project_id="nope", path="a"), "PROJECT_NOT_FOUND"),
     ("ReadArtifact", pb.ReadArtifactRequest(project_id="default", path="a"), "ARTIFACT_NOT_FOUND"),
@@ -282,5 +335,7 @@ BAD: list[tuple[str, Any, str]] = [
 
 
 @pytest.mark.parametrize(("method", "request_", "reason"), BAD)
-async def test_bad_input_is_refused(service: Any, method: str, request_: Any, reason: str) -> None:
+async def test_bad_input_is_refused(
+    service: LibraryServiceStub, method: str, request_: Message, reason: str
+) -> None:
     assert (await rejected(getattr(service, method)(request_)))[0] == reason

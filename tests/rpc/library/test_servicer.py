@@ -4,39 +4,44 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import pytest_asyncio
 from google.protobuf.field_mask_pb2 import FieldMask
 from google.protobuf.json_format import ParseDict
+from google.protobuf.message import Message
 
 from tests.fakes.repositories import no_artifacts
 from tests.rpc.rpc_kit import rejected, serving
 from tests.services.catalog.library_kit import STANDARD, make
+from tests.views import ForAll
 from wonder.v1 import common_pb2, definition_pb2, library_pb2
 from wonder.v1 import library_service_pb2 as pb
 from wonder.v1.library_service_pb2_grpc import LibraryServiceStub
 from wonder_sdk.definitions.definition_files import load
 from wonder_server.adapters.in_memory.catalog import MemoryCatalog
 from wonder_server.core.definitions.resources import Repository
+from wonder_server.core.json_types import JsonDict
 from wonder_server.ports.catalog import Put
+from wonder_server.rpc.library.parts import LibraryParts
 from wonder_server.rpc.library.servicer import LibraryServicer
 
 
 @pytest_asyncio.fixture
-async def service() -> AsyncIterator[Any]:
+async def service() -> AsyncIterator[LibraryServiceStub]:
     library = make(MemoryCatalog())
     await library.ensure_standard(STANDARD)
-    async with serving({"wonder.v1.LibraryService": LibraryServicer(library, no_artifacts())}) as channel:
+    async with serving(
+        {"wonder.v1.LibraryService": LibraryServicer(ForAll(LibraryParts(library, no_artifacts())))}
+    ) as channel:
         yield LibraryServiceStub(channel)
 
 
-def definition(document: dict[str, Any]) -> definition_pb2.Definition:
+def definition(document: JsonDict) -> definition_pb2.Definition:
     return ParseDict(document, definition_pb2.Definition())
 
 
-EVERYTHING: list[dict[str, Any]] = [
+EVERYTHING: list[JsonDict] = [
     {
         "name": "helper",
         "description": "Helps.",
@@ -114,7 +119,7 @@ EVERYTHING: list[dict[str, Any]] = [
 # --- round trips --------------------------------------------------------------------------------------
 
 
-async def test_every_kind_of_definition_survives_a_round_trip(service: Any) -> None:
+async def test_every_kind_of_definition_survives_a_round_trip(service: LibraryServiceStub) -> None:
     sent = [definition(document) for document in EVERYTHING]
     applied = await service.ApplyDefinitions(pb.ApplyDefinitionsRequest(library="team", definitions=sent))
     assert [change.action for change in applied.changes] == [pb.DEFINITION_CHANGE_ACTION_CREATED] * 6
@@ -130,7 +135,7 @@ async def test_every_kind_of_definition_survives_a_round_trip(service: Any) -> N
     assert {change.action for change in again.changes} == {pb.DEFINITION_CHANGE_ACTION_UNCHANGED}
 
 
-async def test_a_definition_is_returned_with_all_server_fields(service: Any) -> None:
+async def test_a_definition_is_returned_with_all_server_fields(service: LibraryServiceStub) -> None:
     await service.CreateLibrary(pb.CreateLibraryRequest(library=library_pb2.Library(name="team")))
     request = pb.PutDefinitionRequest(library_id="team", definition=definition(EVERYTHING[4]))
     saved = await service.PutDefinition(request)
@@ -154,12 +159,12 @@ async def test_a_definition_is_returned_with_all_server_fields(service: Any) -> 
     assert await rejected(gone) == ("DEFINITION_NOT_FOUND", ["definition_id"])
 
 
-async def test_lists_come_in_pages_and_filtered(service: Any) -> None:
+async def test_lists_come_in_pages_and_filtered(service: LibraryServiceStub) -> None:
     await service.ApplyDefinitions(
         pb.ApplyDefinitionsRequest(library="team", definitions=[definition(each) for each in EVERYTHING])
     )
 
-    async def names(**filters: Any) -> list[str]:
+    async def names(**filters: object) -> list[str]:
         found: list[str] = []
         token = ""
         while True:
@@ -179,7 +184,7 @@ async def test_lists_come_in_pages_and_filtered(service: Any) -> None:
     assert [each.name for each in libraries.libraries] == ["team", "wonder/std"]
 
 
-async def test_an_agent_is_created_updated_by_mask_and_deleted(service: Any) -> None:
+async def test_an_agent_is_created_updated_by_mask_and_deleted(service: LibraryServiceStub) -> None:
     agent = library_pb2.Agent(name="bot", persona_id="wonder/std/assistant", description="A bot.")
     agent.metadata.update({"owner": "ada", "n": 3})
     made = (await service.CreateAgent(pb.CreateAgentRequest(agent=agent))).agent
@@ -203,7 +208,7 @@ async def test_an_agent_is_created_updated_by_mask_and_deleted(service: Any) -> 
     assert await rejected(missing) == ("AGENT_NOT_FOUND", ["agent_id"])
 
 
-async def test_a_project_with_a_password_in_a_url_is_refused(service: Any) -> None:
+async def test_a_project_with_a_password_in_a_url_is_refused(service: LibraryServiceStub) -> None:
     project = library_pb2.Project(name="site")
     project.repositories.add(name="code", url="https://me:hunter2@example.com/a.git")
     wrong = ("FIELD_INVALID", ["project.repositories[0].url"])
@@ -221,8 +226,10 @@ async def test_a_stored_password_is_hidden_and_preserved() -> None:
     assert found is not None
     old = replace(found, repositories=(Repository(name="code", url=url),), version=found.version + 1)
     await stored.commit([Put(old)])
-    async with serving({"wonder.v1.LibraryService": LibraryServicer(library, no_artifacts())}) as channel:
-        service: Any = LibraryServiceStub(channel)
+    async with serving(
+        {"wonder.v1.LibraryService": LibraryServicer(ForAll(LibraryParts(library, no_artifacts())))}
+    ) as channel:
+        service: LibraryServiceStub = LibraryServiceStub(channel)
         shown = (await service.GetProject(pb.GetProjectRequest(project_id="default"))).project
         assert shown.repositories[0].url == "https://me:***@example.com/a.git"
         assert "hunter2" not in str(await service.ListProjects(pb.ListProjectsRequest()))
@@ -235,7 +242,7 @@ async def test_a_stored_password_is_hidden_and_preserved() -> None:
     assert kept.repositories == (Repository(name="code", url=url, default_branch="dev"),)
 
 
-async def test_a_project_is_created_updated_by_mask_and_deleted(service: Any) -> None:
+async def test_a_project_is_created_updated_by_mask_and_deleted(service: LibraryServiceStub) -> None:
     project = library_pb2.Project(
         name="site",
         repositories=[library_pb2.Repository(name="code", url="/srv/code", default_branch="main")],
@@ -254,7 +261,17 @@ async def test_a_project_is_created_updated_by_mask_and_deleted(service: Any) ->
     assert [each.name for each in left.projects] == ["default"]
 
 
-async def test_a_request_id_applies_a_change_once(service: Any) -> None:
+async def test_a_repeated_entry_of_the_network_policy_is_stored_once(service: LibraryServiceStub) -> None:
+    network = library_pb2.NetworkPolicy(http_allow=["10.0.0.0/8", "ci.internal", "10.0.0.0/8"])
+    project = library_pb2.Project(name="site", network=network)
+    made = (await service.CreateProject(pb.CreateProjectRequest(project=project))).project
+    assert made.network.http_allow == ["10.0.0.0/8", "ci.internal"]
+    made.network.http_allow.append("ci.internal")
+    changed = (await service.UpdateProject(pb.UpdateProjectRequest(project=made))).project
+    assert changed.network.http_allow == ["10.0.0.0/8", "ci.internal"] and changed.etag == made.etag
+
+
+async def test_a_request_id_applies_a_change_once(service: LibraryServiceStub) -> None:
     request = pb.CreateAgentRequest(
         agent=library_pb2.Agent(name="bot", persona_id="wonder/std/assistant"), request_id="r"
     )
@@ -264,7 +281,7 @@ async def test_a_request_id_applies_a_change_once(service: Any) -> None:
     assert answer == ("REQUEST_ID_REUSED", ["request_id"])
 
 
-async def test_validate_only_saves_nothing(service: Any) -> None:
+async def test_validate_only_saves_nothing(service: LibraryServiceStub) -> None:
     agent = library_pb2.Agent(name="bot", persona_id="wonder/std/assistant")
     shown = await service.CreateAgent(pb.CreateAgentRequest(agent=agent, validate_only=True))
     assert shown.agent.name == "bot"
@@ -273,7 +290,7 @@ async def test_validate_only_saves_nothing(service: Any) -> None:
 
 
 async def test_client_and_server_read_the_standard_library_alike(
-    service: Any,
+    service: LibraryServiceStub,
 ) -> None:
     folder = load(STANDARD)
     sent = [definition_pb2.Definition.FromString(bytes(each)) for each in folder.definitions]
@@ -285,7 +302,7 @@ async def test_client_and_server_read_the_standard_library_alike(
 # --- refusals -----------------------------------------------------------------------------------------
 
 
-async def test_the_faults_of_a_batch_name_their_fields(service: Any) -> None:
+async def test_the_faults_of_a_batch_name_their_fields(service: LibraryServiceStub) -> None:
     batch = [
         {"name": "a", "task": {"steps": [{"id": "s", "action": {"kind": "context"}, "condition": "1 +"}]}},
         {"name": "b", "workflow": {"nodes": [{"id": "n", "task_id": "nope"}]}},
@@ -304,7 +321,7 @@ async def test_the_faults_of_a_batch_name_their_fields(service: Any) -> None:
     ]
 
 
-async def test_an_unreadable_definition_hides_no_other_fault(service: Any) -> None:
+async def test_an_unreadable_definition_hides_no_other_fault(service: LibraryServiceStub) -> None:
     node = {"human_gate": {}, "input_mapping": {"x": "1 +"}}
     wrong = {"name": "a", "workflow": {"nodes": [node]}}
     places = [f"workflow.nodes[0].{name}" for name in ("id", "input_mapping.x", "human_gate.prompt")]
@@ -320,7 +337,7 @@ async def test_an_unreadable_definition_hides_no_other_fault(service: Any) -> No
     assert {f"definition.{place}" for place in places} <= set(found)
 
 
-async def test_the_budget_of_an_agent_can_be_changed_and_removed(service: Any) -> None:
+async def test_the_budget_of_an_agent_can_be_changed_and_removed(service: LibraryServiceStub) -> None:
     agent = library_pb2.Agent(name="frugal", persona_id="wonder/std/assistant")
     agent.budget.max_tokens = -1
     answer = await rejected(service.CreateAgent(pb.CreateAgentRequest(agent=agent)))
@@ -338,7 +355,7 @@ async def test_the_budget_of_an_agent_can_be_changed_and_removed(service: Any) -
     assert not (await service.GetAgent(pb.GetAgentRequest(agent_id="frugal"))).agent.HasField("budget")
 
 
-EMPTY: list[tuple[str, Any, str]] = [
+EMPTY: list[tuple[str, Message, str]] = [
     ("CreateLibrary", pb.CreateLibraryRequest(), "library.name"),
     ("GetLibrary", pb.GetLibraryRequest(), "library_id"),
     ("DeleteLibrary", pb.DeleteLibraryRequest(), "library_id"),
@@ -361,13 +378,13 @@ EMPTY: list[tuple[str, Any, str]] = [
 
 @pytest.mark.parametrize(("method", "request_", "field"), EMPTY, ids=[each[0] for each in EMPTY])
 async def test_an_empty_request_is_refused_with_the_missing_field(
-    service: Any, method: str, request_: Any, field: str
+    service: LibraryServiceStub, method: str, request_: Message, field: str
 ) -> None:
     answer = await rejected(getattr(service, method)(request_))
     assert answer == ("FIELD_INVALID", [field])
 
 
-UNKNOWN: list[tuple[str, Any, str]] = [
+UNKNOWN: list[tuple[str, Message, str]] = [
     ("GetLibrary", pb.GetLibraryRequest(library_id="nope"), "LIBRARY_NOT_FOUND"),
     ("DeleteLibrary", pb.DeleteLibraryRequest(library_id="nope"), "LIBRARY_NOT_FOUND"),
     ("ListDefinitions", pb.ListDefinitionsRequest(library_id="nope"), "LIBRARY_NOT_FOUND"),
@@ -384,11 +401,13 @@ UNKNOWN: list[tuple[str, Any, str]] = [
 
 
 @pytest.mark.parametrize(("method", "request_", "reason"), UNKNOWN, ids=[each[0] for each in UNKNOWN])
-async def test_a_missing_resource_is_not_found(service: Any, method: str, request_: Any, reason: str) -> None:
+async def test_a_missing_resource_is_not_found(
+    service: LibraryServiceStub, method: str, request_: Message, reason: str
+) -> None:
     assert (await rejected(getattr(service, method)(request_)))[0] == reason
 
 
-BAD: list[tuple[str, Any, str, str]] = [
+BAD: list[tuple[str, Message, str, str]] = [
     ("ListLibraries", pb.ListLibrariesRequest(page_token="x"), "PAGE_TOKEN_INVALID", "page_token"),
     ("ListAgents", pb.ListAgentsRequest(page_token="W1siIl0="), "PAGE_TOKEN_INVALID", "page_token"),
     ("ListProjects", pb.ListProjectsRequest(page_size=-1), "FIELD_INVALID", "page_size"),
@@ -422,7 +441,7 @@ BAD: list[tuple[str, Any, str, str]] = [
 
 @pytest.mark.parametrize(("method", "request_", "reason", "field"), BAD)
 async def test_bad_input_is_refused_with_its_field(
-    service: Any, method: str, request_: Any, reason: str, field: str
+    service: LibraryServiceStub, method: str, request_: Message, reason: str, field: str
 ) -> None:
     answer = await rejected(getattr(service, method)(request_))
     assert answer == (reason, [field])

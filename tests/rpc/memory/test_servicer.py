@@ -8,20 +8,24 @@ from math import inf, nan
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 from google.protobuf.field_mask_pb2 import FieldMask
+from google.protobuf.message import Message
 from google.protobuf.struct_pb2 import Struct
 from google.protobuf.timestamp_pb2 import Timestamp
 from grpc import aio
 
 from tests.rpc.rpc_kit import FakeNameResolver, deep_struct, field, rejected, serving
-from tests.services.memory.memory_kit import open_memory_stack
+from tests.services.memory.memory_kit import no_blocks, open_memory_stack
+from tests.views import ForAll
 from wonder.v1 import memory_pb2
 from wonder.v1 import memory_service_pb2 as pb
+from wonder.v1.conversation_pb2 import MESSAGE_ROLE_USER
 from wonder.v1.memory_service_pb2_grpc import MemoryServiceStub
 from wonder_server.core.ids import random_id
-from wonder_server.rpc.memory.servicer import SEARCH_ALL, MemoryServicer
-from wonder_server.rpc.server.authorization import ScopeGrants
+from wonder_server.core.json_types import JsonValue
+from wonder_server.rpc.memory.servicer import MemoryParts, MemoryServicer
 from wonder_server.services.memory.service import MemoryService
 
 SERVICE = "wonder.v1.MemoryService"
@@ -45,24 +49,26 @@ async def service(tmp_path: Path) -> AsyncIterator[MemoryService]:
 
 @pytest.fixture
 async def channel(service: MemoryService) -> AsyncIterator[aio.Channel]:
-    async with serving({SERVICE: MemoryServicer(service, FakeNameResolver(), ScopeGrants({}))}) as channel:
+    async with serving(
+        {SERVICE: MemoryServicer(ForAll(MemoryParts(service, FakeNameResolver(), no_blocks())))}
+    ) as channel:
         yield channel
 
 
 @pytest.fixture
-def stub(channel: aio.Channel) -> Any:
+def stub(channel: aio.Channel) -> MemoryServiceStub:
     return MemoryServiceStub(channel)
 
 
-def fact(content: str = "Anna likes green tea.", **more: Any) -> memory_pb2.Memory:
+def fact(content: str = "Anna likes green tea.", **more: object) -> memory_pb2.Memory:
     return memory_pb2.Memory(type="fact", content=content, **more)
 
 
-def writing(content: str = "Anna likes green tea.", **more: Any) -> pb.WriteMemoryRequest:
+def writing(content: str = "Anna likes green tea.", **more: object) -> pb.WriteMemoryRequest:
     return pb.WriteMemoryRequest(agent_id="ada", memory=fact(content), **more)
 
 
-async def listed(stub: Any, agent: str = "ada") -> list[str]:
+async def listed(stub: MemoryServiceStub, agent: str = "ada") -> list[str]:
     answer = await stub.ListMemories(pb.ListMemoriesRequest(agent_id=agent))
     return [memory.content for memory in answer.memories]
 
@@ -70,7 +76,7 @@ async def listed(stub: Any, agent: str = "ada") -> list[str]:
 # --- what it does ---------------------------------------------------------------------------------
 
 
-async def test_a_memory_written_by_agent_name_is_read_by_id(stub: Any) -> None:
+async def test_a_memory_written_by_agent_name_is_read_by_id(stub: MemoryServiceStub) -> None:
     metadata = Struct()
     metadata.update({"tags": ["tea"], "sure": True, "cups": 3})
     source = memory_pb2.MemorySource(
@@ -87,24 +93,125 @@ async def test_a_memory_written_by_agent_name_is_read_by_id(stub: Any) -> None:
     assert not read.HasField("archive_time")
 
 
-async def test_memories_belong_to_one_agent(stub: Any) -> None:
+async def test_memories_belong_to_one_agent(stub: MemoryServiceStub) -> None:
     written = (await stub.WriteMemory(writing())).memory
     theirs = pb.GetMemoryRequest(agent_id="bob", memory_id=written.id)
     assert await rejected(stub.GetMemory(theirs)) == ("MEMORY_NOT_FOUND", ["memory_id"])
     assert await listed(stub, "bob") == []
 
 
-async def test_a_fact_is_found_and_the_hit_explains_itself(stub: Any) -> None:
+async def test_a_fact_is_found_and_the_hit_explains_itself(stub: MemoryServiceStub) -> None:
     await stub.WriteMemory(writing("The weather is fine."))
     written = (await stub.WriteMemory(writing())).memory
     answer = await stub.SearchMemories(pb.SearchMemoriesRequest(agent_id="ada", query="green tea?", limit=1))
     [hit] = answer.hits
     assert hit.memory == written
-    assert (hit.relevance, hit.significance, hit.recency) == (1.0, 0.5, pytest.approx(1.0))
-    assert hit.score == pytest.approx(0.7 * 1.0 + 0.2 * 0.5 + 0.1 * 1.0)
+    assert 0.9 < hit.relevance < 1.0
+    assert (hit.significance, hit.recency) == (0.5, pytest.approx(1.0))
+    assert hit.score == pytest.approx(0.7 * hit.relevance + 0.2 * 0.5 + 0.1 * 1.0)
 
 
-async def test_weights_of_zero_count_and_a_low_score_is_left_out(stub: Any) -> None:
+async def test_a_search_omits_hits_below_a_relevance(stub: MemoryServiceStub) -> None:
+    await stub.WriteMemory(writing())
+
+    async def found(query: str, least: float) -> int:
+        asked = pb.SearchMemoriesRequest(agent_id="ada", query=query, min_relevance=least)
+        return len((await stub.SearchMemories(asked)).hits)
+
+    assert await found("green tea", 0.5) == 1
+    unrelated = "which green valley in the mountains has the most rain in a year?"
+    assert (await found(unrelated, 0.0), await found(unrelated, 0.5)) == (1, 0)
+    for least in (-0.1, 1.1, nan):
+        asked = pb.SearchMemoriesRequest(agent_id="ada", query="tea", min_relevance=least)
+        assert await rejected(stub.SearchMemories(asked)) == ("FIELD_INVALID", ["min_relevance"])
+    with pytest.raises(grpc.RpcError) as caught:
+        await stub.SearchMemories(
+            pb.SearchMemoriesRequest(agent_id="ada", query="tea", min_relevance=1.0000001)
+        )
+    assert caught.value.details() == "min_relevance is 1.0000001. Use a number between 0 and 1."
+
+
+async def test_a_memory_has_the_time_and_the_side_that_its_writer_gives(stub: MemoryServiceStub) -> None:
+    asked = writing("I planted a pear tree.")
+    asked.memory.said_at.FromJsonString("2023-05-07T10:00:00Z")
+    asked.memory.source.role = MESSAGE_ROLE_USER
+    memory = (await stub.WriteMemory(asked)).memory
+    assert memory.said_at == asked.memory.said_at
+    assert memory.source.role == MESSAGE_ROLE_USER
+    plain = (await stub.WriteMemory(writing("It rains."))).memory
+    assert plain.said_at == plain.create_time
+    wanted = pb.MemoryFilter()
+    wanted.said_start_time.FromJsonString("2023-01-01T00:00:00Z")
+    page = await stub.ListMemories(pb.ListMemoriesRequest(agent_id="ada", filter=wanted))
+    assert [each.id for each in page.memories] == [memory.id]
+    search = pb.SearchMemoriesRequest(agent_id="ada", query="what happened last month?")
+    search.now.FromJsonString("2023-06-20T00:00:00Z")
+    assert [hit.memory.id for hit in (await stub.SearchMemories(search)).hits] == [memory.id]
+
+
+async def test_a_memory_is_found_and_replaced_by_the_user_whom_it_is_about(stub: MemoryServiceStub) -> None:
+    asked = writing("I like pears.")
+    asked.memory.subject = asked.memory.source.speaker_id = "mia"
+    asked.memory.source.message_id = "msg_1"
+    memory = (await stub.WriteMemory(asked)).memory
+    assert (memory.subject, memory.source.speaker_id, memory.source.message_id) == ("mia", "mia", "msg_1")
+    await stub.WriteMemory(writing("I like plums."))
+
+    async def about(subject: str) -> list[str]:
+        wanted = pb.MemoryFilter(subject=subject)
+        page = await stub.ListMemories(pb.ListMemoriesRequest(agent_id="ada", filter=wanted))
+        search = pb.SearchMemoriesRequest(agent_id="ada", query="I like", filter=wanted)
+        hits = (await stub.SearchMemories(search)).hits
+        assert sorted(hit.memory.id for hit in hits) == sorted(each.id for each in page.memories)
+        return [each.content for each in page.memories]
+
+    assert await about("mia") == ["I like pears."]
+    assert len(await about("")) == 2
+    newer = pb.SupersedeMemoryRequest(agent_id="ada", memory_id=memory.id)
+    newer.memory.content = "I like figs."
+    assert (await stub.SupersedeMemory(newer)).memory.subject == "mia"
+    assert await about("mia") == ["I like figs."]
+    change = pb.UpdateMemoryRequest(agent_id="ada", memory=memory_pb2.Memory(id=memory.id, subject="bob"))
+    assert (await stub.UpdateMemory(change)).memory.subject == "bob"
+    change.memory.subject = ""
+    change.update_mask.paths.append("subject")
+    assert (await stub.UpdateMemory(change)).memory.subject == ""
+
+
+async def test_a_subject_that_is_too_long_is_refused(stub: MemoryServiceStub) -> None:
+    asked = writing()
+    asked.memory.subject = "x" * 129
+    assert await rejected(stub.WriteMemory(asked)) == ("FIELD_INVALID", ["memory.subject"])
+    listing = pb.ListMemoriesRequest(agent_id="ada", filter=pb.MemoryFilter(subject="x" * 129))
+    assert await rejected(stub.ListMemories(listing)) == ("FIELD_INVALID", ["filter.subject"])
+
+
+async def test_the_time_of_a_memory_can_be_changed(stub: MemoryServiceStub) -> None:
+    memory = (await stub.WriteMemory(writing())).memory
+    change = pb.UpdateMemoryRequest(agent_id="ada", memory=memory_pb2.Memory(id=memory.id))
+    change.update_mask.paths.append("said_at")
+    assert await rejected(stub.UpdateMemory(change)) == ("FIELD_INVALID", ["memory.said_at"])
+    change.memory.said_at.FromJsonString("1969-07-20T20:17:00Z")
+    changed = (await stub.UpdateMemory(change)).memory
+    assert (changed.said_at, changed.content) == (change.memory.said_at, memory.content)
+
+
+async def test_impossible_times_and_sides_are_refused(stub: MemoryServiceStub) -> None:
+    late = writing()
+    late.memory.said_at.seconds = 10**15
+    assert await rejected(stub.WriteMemory(late)) == ("FIELD_INVALID", ["memory.said_at"])
+    odd = writing()
+    odd.memory.source.role = 99  # type: ignore[assignment]
+    assert await rejected(stub.WriteMemory(odd)) == ("FIELD_INVALID", ["memory.source.role"])
+    search = pb.SearchMemoriesRequest(agent_id="ada", query="tea")
+    search.now.seconds = 10**15
+    assert await rejected(stub.SearchMemories(search)) == ("FIELD_INVALID", ["now"])
+    listing = pb.ListMemoriesRequest(agent_id="ada")
+    listing.filter.said_start_time.seconds = 10**15
+    assert await rejected(stub.ListMemories(listing)) == ("FIELD_INVALID", ["filter.said_start_time"])
+
+
+async def test_weights_of_zero_count_and_a_low_score_is_left_out(stub: MemoryServiceStub) -> None:
     await stub.WriteMemory(writing())
     weights = pb.SearchWeights(relevance=0, recency=0)
     request = pb.SearchMemoriesRequest(agent_id="ada", query="green tea", weights=weights)
@@ -113,7 +220,7 @@ async def test_weights_of_zero_count_and_a_low_score_is_left_out(stub: Any) -> N
     assert not (await stub.SearchMemories(request)).hits
 
 
-async def test_pages_join_up_newest_first_and_keep_to_their_types(stub: Any) -> None:
+async def test_pages_join_up_newest_first_and_keep_to_their_types(stub: MemoryServiceStub) -> None:
     for number in range(5):
         await stub.WriteMemory(writing(f"fact {number}"))
     note = memory_pb2.Memory(type="note", content="a note")
@@ -129,7 +236,7 @@ async def test_pages_join_up_newest_first_and_keep_to_their_types(stub: Any) -> 
     assert contents == [f"fact {number}" for number in (4, 3, 2, 1, 0)]
 
 
-async def test_a_batch_is_written_in_its_order_or_not_at_all(stub: Any) -> None:
+async def test_a_batch_is_written_in_its_order_or_not_at_all(stub: MemoryServiceStub) -> None:
     contents = [f"fact {number}" for number in range(3)]
     request = pb.BatchWriteMemoriesRequest(agent_id="ada", memories=map(fact, contents), request_id="b-1")
     answer = await stub.BatchWriteMemories(request)
@@ -140,7 +247,7 @@ async def test_a_batch_is_written_in_its_order_or_not_at_all(stub: Any) -> None:
     assert len(await listed(stub)) == 3
 
 
-async def test_an_update_changes_what_its_mask_names_or_what_is_set(stub: Any) -> None:
+async def test_an_update_changes_what_its_mask_names_or_what_is_set(stub: MemoryServiceStub) -> None:
     written = (await stub.WriteMemory(writing())).memory
     changed = memory_pb2.Memory(id=written.id, etag=written.etag, content="Anna likes coffee.")
     by_presence = await stub.UpdateMemory(pb.UpdateMemoryRequest(agent_id="ada", memory=changed))
@@ -153,7 +260,7 @@ async def test_an_update_changes_what_its_mask_names_or_what_is_set(stub: Any) -
     assert (by_mask.type, by_mask.content, by_mask.significance) == ("belief", "Anna likes coffee.", 0.9)
 
 
-async def test_a_stale_etag_neither_updates_nor_deletes(stub: Any) -> None:
+async def test_a_stale_etag_neither_updates_nor_deletes(stub: MemoryServiceStub) -> None:
     written = (await stub.WriteMemory(writing())).memory
     change = memory_pb2.Memory(id=written.id, content="new", etag="99")
     update = pb.UpdateMemoryRequest(agent_id="ada", memory=change)
@@ -163,7 +270,7 @@ async def test_a_stale_etag_neither_updates_nor_deletes(stub: Any) -> None:
     assert await listed(stub) == [written.content]
 
 
-async def test_a_deleted_memory_is_not_found(stub: Any) -> None:
+async def test_a_deleted_memory_is_not_found(stub: MemoryServiceStub) -> None:
     written = (await stub.WriteMemory(writing())).memory
     await stub.DeleteMemory(pb.DeleteMemoryRequest(agent_id="ada", memory_id=written.id, etag=written.etag))
     get = pb.GetMemoryRequest(agent_id="ada", memory_id=written.id)
@@ -175,7 +282,7 @@ async def test_a_deleted_memory_is_not_found(stub: Any) -> None:
 # --- request_id -----------------------------------------------------------------------------------
 
 
-async def test_a_repeated_write_writes_once_also_concurrently(stub: Any) -> None:
+async def test_a_repeated_write_writes_once_also_concurrently(stub: MemoryServiceStub) -> None:
     answers = await asyncio.gather(*(stub.WriteMemory(writing(request_id="r-1")) for _ in range(10)))
     assert len({answer.memory.id for answer in answers}) == 1
     assert len(await listed(stub)) == 1
@@ -185,14 +292,14 @@ async def test_a_repeated_write_is_recognised_after_a_restart(service: MemorySer
     ids = set()
     for _ in range(2):
         async with serving(
-            {SERVICE: MemoryServicer(service, FakeNameResolver(), ScopeGrants({}))}
+            {SERVICE: MemoryServicer(ForAll(MemoryParts(service, FakeNameResolver(), no_blocks())))}
         ) as channel:
-            answer = await MemoryServiceStub(channel).WriteMemory(writing(request_id="r-1"))  # type: ignore[no-untyped-call]
+            answer = await MemoryServiceStub(channel).WriteMemory(writing(request_id="r-1"))
             ids.add(answer.memory.id)
     assert len(ids) == 1
 
 
-async def test_a_request_id_of_another_request_is_refused_and_writes_nothing(stub: Any) -> None:
+async def test_a_request_id_of_another_request_is_refused_and_writes_nothing(stub: MemoryServiceStub) -> None:
     written = (await stub.WriteMemory(writing(request_id="r-1"))).memory
     reused = ("REQUEST_ID_REUSED", ["request_id"])
     assert await rejected(stub.WriteMemory(writing("another", request_id="r-1"))) == reused
@@ -201,13 +308,13 @@ async def test_a_request_id_of_another_request_is_refused_and_writes_nothing(stu
     assert await listed(stub) == [written.content]
 
 
-async def test_a_refused_request_can_be_repeated_with_its_id(stub: Any) -> None:
+async def test_a_refused_request_can_be_repeated_with_its_id(stub: MemoryServiceStub) -> None:
     await rejected(stub.WriteMemory(writing("", request_id="r-1")))
     await rejected(stub.WriteMemory(writing("", request_id="r-1")))
     assert (await stub.WriteMemory(writing(request_id="r-1"))).memory.id
 
 
-async def test_a_repeated_update_or_delete_applies_once(stub: Any) -> None:
+async def test_a_repeated_update_or_delete_applies_once(stub: MemoryServiceStub) -> None:
     written = (await stub.WriteMemory(writing())).memory
     change = memory_pb2.Memory(id=written.id, content="new", etag=written.etag)
     update = pb.UpdateMemoryRequest(agent_id="ada", memory=change, request_id="r-1")
@@ -219,11 +326,11 @@ async def test_a_repeated_update_or_delete_applies_once(stub: Any) -> None:
 
 
 async def test_changes_are_recognised_after_a_restart(service: MemoryService) -> None:
-    async def answers(*requests: tuple[str, Any]) -> list[Any]:
+    async def answers(*requests: tuple[str, Message]) -> list[Any]:
         async with serving(
-            {SERVICE: MemoryServicer(service, FakeNameResolver(), ScopeGrants({}))}
+            {SERVICE: MemoryServicer(ForAll(MemoryParts(service, FakeNameResolver(), no_blocks())))}
         ) as channel:
-            stub = MemoryServiceStub(channel)  # type: ignore[no-untyped-call]
+            stub = MemoryServiceStub(channel)
             return [await getattr(stub, method)(request) for method, request in requests]
 
     [one, two] = [answer.memory for answer in await answers((WRITE, writing("a")), (WRITE, writing("b")))]
@@ -240,8 +347,10 @@ async def test_changes_are_recognised_after_a_restart(service: MemoryService) ->
     assert first[1:] == again[1:]
     assert (again[0].memory.content, again[0].memory.superseded_by_id) == ("new", first[1].memory.id)
     delete.memory_id = one.id
-    async with serving({SERVICE: MemoryServicer(service, FakeNameResolver(), ScopeGrants({}))}) as channel:
-        stub = MemoryServiceStub(channel)  # type: ignore[no-untyped-call]
+    async with serving(
+        {SERVICE: MemoryServicer(ForAll(MemoryParts(service, FakeNameResolver(), no_blocks())))}
+    ) as channel:
+        stub = MemoryServiceStub(channel)
         assert await rejected(stub.DeleteMemory(delete)) == ("REQUEST_ID_REUSED", ["request_id"])
         assert await listed(stub) == ["better"]
 
@@ -249,7 +358,7 @@ async def test_changes_are_recognised_after_a_restart(service: MemoryService) ->
 # --- links, filters, across agents ----------------------------------------------------------------
 
 
-async def test_a_superseded_memory_is_readable_and_not_found_by_search(stub: Any) -> None:
+async def test_a_superseded_memory_is_readable_and_not_found_by_search(stub: MemoryServiceStub) -> None:
     old = (await stub.WriteMemory(writing("Anna likes tea"))).memory
     answer = await stub.SupersedeMemory(replacing(old.id, etag=old.etag, type="", content="Anna likes milk"))
     new, gone = answer.memory, answer.superseded
@@ -265,7 +374,7 @@ async def test_a_superseded_memory_is_readable_and_not_found_by_search(stub: Any
     assert await rejected(stub.SupersedeMemory(replacing(new.id, etag="7"))) == ("ETAG_MISMATCH", ["etag"])
 
 
-async def test_contradictions_appear_on_both_memories_until_removed(stub: Any) -> None:
+async def test_contradictions_appear_on_both_memories_until_removed(stub: MemoryServiceStub) -> None:
     one = (await stub.WriteMemory(writing("yes"))).memory
     two = (
         await stub.WriteMemory(
@@ -281,7 +390,7 @@ async def test_contradictions_appear_on_both_memories_until_removed(stub: Any) -
     assert not two.contradicts_ids
 
 
-async def test_filters_narrow_lists_and_searches(stub: Any) -> None:
+async def test_filters_narrow_lists_and_searches(stub: MemoryServiceStub) -> None:
     source = memory_pb2.MemorySource(conversation_id="conv_1", turn_id="turn_1")
     for memory in (fact("tea one", metadata=metadata(1), source=source), fact("tea two")):
         await stub.WriteMemory(pb.WriteMemoryRequest(agent_id="ada", memory=memory))
@@ -301,7 +410,7 @@ async def test_filters_narrow_lists_and_searches(stub: Any) -> None:
         assert sorted(hit.memory.content for hit in hits) == found, narrow
 
 
-async def test_a_search_across_agents_covers_all_or_those_of_a_project(stub: Any) -> None:
+async def test_a_search_across_agents_covers_all_or_those_of_a_project(stub: MemoryServiceStub) -> None:
     for agent in ("ada", "bob"):
         await stub.WriteMemory(pb.WriteMemoryRequest(agent_id=agent, memory=fact(f"{agent} likes tea")))
     everybody = search(agent_id="", across_agents=True)
@@ -315,11 +424,11 @@ async def test_a_search_across_agents_covers_all_or_those_of_a_project(stub: Any
 
 
 async def test_a_search_across_agents_needs_the_scope(service: MemoryService, tmp_path: Path) -> None:
-    rights, tokens = ScopeGrants({SEARCH_ALL: ["boss"]}), tmp_path / "tokens"
+    tokens = tmp_path / "tokens"
     tokens.write_text("secret-of-the-boss-1 boss\nsecret-of-a-clerk-1 clerk\n")
-    servicers = {SERVICE: MemoryServicer(service, FakeNameResolver(), rights)}
-    async with serving(servicers, auth_tokens_file=tokens) as channel:
-        stub = MemoryServiceStub(channel)  # type: ignore[no-untyped-call]
+    servicers = {SERVICE: MemoryServicer(ForAll(MemoryParts(service, FakeNameResolver(), no_blocks())))}
+    async with serving(servicers, auth_tokens_file=tokens, memory_search_all="boss") as channel:
+        stub = MemoryServiceStub(channel)
 
         def asking(token: str, request: pb.SearchMemoriesRequest) -> Any:
             return stub.SearchMemories(request, metadata=[("authorization", f"Bearer {token}")])
@@ -339,20 +448,20 @@ def update(memory: memory_pb2.Memory, *paths: str) -> pb.UpdateMemoryRequest:
     return pb.UpdateMemoryRequest(agent_id="ada", memory=memory, update_mask=FieldMask(paths=paths))
 
 
-def search(**fields: Any) -> pb.SearchMemoriesRequest:
+def search(**fields: object) -> pb.SearchMemoriesRequest:
     return pb.SearchMemoriesRequest(**{"agent_id": "ada", "query": "tea", **fields})
 
 
-def replacing(memory_id: str, etag: str = "", **more: Any) -> pb.SupersedeMemoryRequest:
+def replacing(memory_id: str, etag: str = "", **more: object) -> pb.SupersedeMemoryRequest:
     memory = memory_pb2.Memory(**{"type": "fact", "content": "better", **more})
     return pb.SupersedeMemoryRequest(agent_id="ada", memory_id=memory_id, memory=memory, etag=etag)
 
 
-def listing(**fields: Any) -> pb.ListMemoriesRequest:
+def listing(**fields: object) -> pb.ListMemoriesRequest:
     return pb.ListMemoriesRequest(agent_id="ada", **fields)
 
 
-def metadata(value: Any) -> Struct:
+def metadata(value: JsonValue) -> Struct:
     struct = Struct()
     struct.update({"a": {"b": value}})
     return struct
@@ -370,7 +479,7 @@ WRITE, BATCH, GET, LIST, SEARCH = (
 UPDATE, DELETE, SUPERSEDE = "UpdateMemory", "DeleteMemory", "SupersedeMemory"
 ALL = (WRITE, BATCH, GET, UPDATE, DELETE, LIST, SEARCH, SUPERSEDE)
 
-BAD: list[tuple[str, Any, str, list[str]]] = [
+BAD: list[tuple[str, Message, str, list[str]]] = [
     *((method, NOT_UTF8, "MALFORMED_REQUEST", ["agent_id"]) for method in ALL),
     *((method, b"\xff\xff\xff", "MALFORMED_REQUEST", []) for method in ALL),
     *((method, b"", "FIELD_INVALID", ["agent_id"]) for method in ALL),
@@ -476,7 +585,12 @@ BAD: list[tuple[str, Any, str, list[str]]] = [
     ids=[f"{bad[0]}-{bad[2]}-{at}" for at, bad in enumerate(BAD)],
 )
 async def test_bad_input_gets_the_documented_reason_and_has_no_effect(
-    channel: aio.Channel, stub: Any, method: str, request_: Any, reason: str, fields: list[str]
+    channel: aio.Channel,
+    stub: MemoryServiceStub,
+    method: str,
+    request_: Message,
+    reason: str,
+    fields: list[str],
 ) -> None:
     data = request_ if isinstance(request_, bytes) else request_.SerializeToString()
     assert await rejected(channel.unary_unary(f"/{SERVICE}/{method}")(data)) == (reason, fields)

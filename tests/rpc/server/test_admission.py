@@ -12,11 +12,13 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.e2e.callers import TOKENS, tokens_file
-from tests.rpc.rpc_kit import rejected, serving
+from tests.rpc.rpc_kit import rejected, serving, token_principal
+from tests.views import ForAll
 from wonder.v1 import conversation_service_pb2 as pb
 from wonder.v1 import conversation_service_pb2_grpc as stubs
 from wonder_server.core.errors import Reason, WonderError
-from wonder_server.rpc.conversation.servicer import ConversationParts, ConversationServicer
+from wonder_server.rpc.conversation.parts import ConversationParts
+from wonder_server.rpc.conversation.servicer import ConversationServicer
 from wonder_server.rpc.server.admission import ActiveCall, Admission, CallLimits
 from wonder_server.rpc.server.authentication import TokensFile
 from wonder_server.rpc.server.rejection_log import RejectionLog
@@ -25,7 +27,7 @@ from wonder_server.settings import Settings, SettingsError
 
 
 async def enter(admission: Admission, name: str = "", *, is_stream: bool = False) -> ActiveCall:
-    token = current_principal.set(name)
+    token = current_principal.set(token_principal(name))
     try:
         return admission.admit(is_stream=is_stream)
     finally:
@@ -105,6 +107,17 @@ def lines(logs: list[Any]) -> list[tuple[str, str, int]]:
     return [(line["reason"], line["rpc"], line["calls"]) for line in logs if line["event"] == "rpc_rejected"]
 
 
+def test_a_read_of_something_that_does_not_exist_is_no_warning() -> None:
+    refusals = RejectionLog(Later())
+    with capture_logs() as logs:
+        refusals.record(Reason.LIBRARY_NOT_FOUND, is_read=True, rpc="GetLibrary")
+        refusals.record(Reason.LIBRARY_NOT_FOUND, rpc="UpdateLibrary")
+        refusals.record(Reason.FIELD_INVALID, is_read=True, rpc="GetLibrary")
+    assert [(line["rpc"], line["log_level"]) for line in logs] == [
+        ("GetLibrary", "info"), ("UpdateLibrary", "warning"), ("GetLibrary", "warning"),
+    ]  # fmt: skip
+
+
 def test_refusals_are_one_line_a_second_and_reason() -> None:
     later = Later()
     refusals = RejectionLog(later)
@@ -147,8 +160,8 @@ async def test_a_flood_of_bad_calls_logs_few_lines() -> None:
 
 async def test_a_stream_that_never_attaches_ends_and_releases_its_slot() -> None:
     nothing: Any = SimpleNamespace(lookup=SimpleNamespace(records=None))
-    parts = ConversationParts(*[nothing] * 5)
-    servicer = ConversationServicer(parts, nothing, nothing, attach_timeout_s=0.01)
+    parts = ForAll(ConversationParts(*[nothing] * 6))
+    servicer = ConversationServicer(parts, nothing, attach_timeout_s=0.01)
     servicers = {"wonder.v1.ConversationService": servicer}
     async with serving(servicers, max_concurrent_rpcs=1) as channel:
         stub = stubs.ConversationServiceStub(channel)  # type: ignore[no-untyped-call]

@@ -142,13 +142,15 @@ class UnresponsiveBlobs(MemoryBlobs):
 class Service:
     """A service whose lists read an object if they name a turn, and whose other calls can be held."""
 
-    def __init__(self, blobs: Any) -> None:
+    def __init__(self, blobs: object) -> None:
         self._blobs = ExternalBlobs(blobs)
         self.begun: list[str] = []
         self.go = asyncio.Event()
 
-    async def list_messages(self, request: pb.ListMessagesRequest, _context: Any) -> Any:
-        self.begun.append(f"list by {current_principal.get()}")
+    async def list_messages(
+        self, request: pb.ListMessagesRequest, _context: object
+    ) -> pb.ListMessagesResponse:
+        self.begun.append(f"list by {current_principal.get().caller}")
         for _ in range(len(request.turn_id)):
             results = await asyncio.gather(
                 *(self._blobs.get(key_of(b"x")) for _ in range(2)), return_exceptions=True
@@ -157,12 +159,14 @@ class Service:
             raise results[0]
         return pb.ListMessagesResponse()
 
-    async def preview_context(self, _request: pb.PreviewContextRequest, _context: Any) -> Any:
-        self.begun.append(f"preview by {current_principal.get()}")
+    async def preview_context(
+        self, _request: pb.PreviewContextRequest, _context: object
+    ) -> pb.PreviewContextResponse:
+        self.begun.append(f"preview by {current_principal.get().caller}")
         await self.go.wait()
         return pb.PreviewContextResponse()
 
-    async def get_turn(self, _request: pb.GetTurnRequest, _context: Any) -> Any:
+    async def get_turn(self, _request: pb.GetTurnRequest, _context: object) -> pb.GetTurnResponse:
         return pb.GetTurnResponse()
 
 
@@ -171,7 +175,9 @@ def _by(name: str) -> Any:
 
 
 @asynccontextmanager
-async def _serving(service: Service, folder: Path, **settings: Any) -> AsyncIterator[ConversationServiceStub]:
+async def _serving(
+    service: Service, folder: Path, **settings: object
+) -> AsyncIterator[ConversationServiceStub]:
     file = folder / "tokens"
     file.write_text("".join(f"token-of-{name:_<16} {name}\n" for name in ("ann", "bob")))
     async with serving({SERVICE: service}, auth_tokens_file=file, **settings) as channel:

@@ -17,6 +17,7 @@ from grpc_reflection.v1alpha.reflection_pb2 import (
     ServerReflectionResponse,
 )
 
+from wonder_server.core.json_types import JsonDict
 from wonder_server.rpc.server.reflection import Reflection, Symbols
 from wonder_server.rpc.server.server import contract_services
 
@@ -31,20 +32,20 @@ class Reflected:
             response_deserializer=ServerReflectionResponse.FromString,
         )()
 
-    async def ask(self, **question: Any) -> ServerReflectionResponse:
+    async def ask(self, **question: object) -> ServerReflectionResponse:
         request = ServerReflectionRequest(host="here", **question)
         await self._call.write(request)
         answer: ServerReflectionResponse = await self._call.read()
         assert answer.original_request == request and answer.valid_host == "here"
         return answer
 
-    async def files(self, **question: Any) -> list[FileDescriptorProto]:
+    async def files(self, **question: object) -> list[FileDescriptorProto]:
         answer = await self.ask(**question)
         assert answer.HasField("file_descriptor_response"), (question, answer.error_response)
         data = answer.file_descriptor_response.file_descriptor_proto
         return [FileDescriptorProto.FromString(each) for each in data]
 
-    async def refusal(self, **question: Any) -> tuple[int, str]:
+    async def refusal(self, **question: object) -> tuple[int, str]:
         error = (await self.ask(**question)).error_response
         return error.error_code, error.error_message
 
@@ -125,7 +126,7 @@ async def test_a_response_contains_all_imports_of_the_file(reflected: Reflected)
         assert found[0].name == file.name and len({each.name for each in found}) == len(found)
         pool, missing = DescriptorPool(), {each.name: each for each in found}
 
-        def add(name: str, pool: DescriptorPool = pool, missing: dict[str, Any] = missing) -> None:
+        def add(name: str, pool: DescriptorPool = pool, missing: JsonDict = missing) -> None:
             if (proto := missing.pop(name, None)) is not None:
                 for dependency in proto.dependency:
                     add(dependency)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wonder.v1 import conversation_service_pb2, coordinator_service_pb2, event_pb2, run_pb2
-from wonder_server.actors.streaming.hub import Delta, Reply
+from wonder_server.actors.streaming.items import Delta, Reply
 from wonder_server.core.actor.changes import Emit
 from wonder_server.ports.journal import Event
 from wonder_server.rpc.shared.event_groups import (

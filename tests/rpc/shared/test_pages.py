@@ -11,14 +11,14 @@ import pytest
 from google.protobuf.struct_pb2 import Struct
 
 from tests.rpc.rpc_kit import serving
+from tests.sqlite_journals import SqliteJournals
 from wonder.v1 import conversation_pb2, run_pb2
 from wonder.v1 import conversation_service_pb2 as pb
 from wonder.v1.conversation_service_pb2_grpc import ConversationServiceStub
-from wonder_server.adapters.sqlite.shard.shards import SqliteShards
 from wonder_server.core.actor.changes import Emit, Put
 from wonder_server.core.conversation.model.values import Conversation, Message, Role
 from wonder_server.core.conversation.planner import CONVERSATION
-from wonder_server.core.truncation import truncate_text
+from wonder_server.core.schema.truncation import truncate_text
 from wonder_server.ports.journal import Commit
 from wonder_server.ports.records import EventQuery, Query, QueryResult
 from wonder_server.rpc.shared.message_trimming import trim_message
@@ -130,7 +130,7 @@ async def test_a_page_that_was_cut_during_the_read_has_a_next_page() -> None:
 @pytest.mark.parametrize("shards", [1, 3])
 async def test_a_store_reads_only_the_requested_rows(tmp_path: Path, shards: int) -> None:
     """Check pages over several shards: after the end of a cut shard the page shows nothing."""
-    opened = await SqliteShards.open(tmp_path, shards, CONVERSATION.row_types)
+    opened = await SqliteJournals.open(tmp_path, shards)
     try:
         conversations = [f"conv_01HF7YAT00000000000000001{shard}" for shard in range(shards)]
         for number, actor in enumerate(conversations):
@@ -143,7 +143,7 @@ async def test_a_store_reads_only_the_requested_rows(tmp_path: Path, shards: int
 
 
 def _commit(actor: str, number: int, size: int) -> Commit:
-    commit = Commit(actor, CONVERSATION, entry_head=1, root=actor)
+    commit = Commit(actor, entry_head=1, root=actor)
     changes: list[Put | Emit] = [
         Put("conversations", actor, Conversation(id=actor, project_id="p"), created_ms=1)
     ]
@@ -163,25 +163,25 @@ def _with(query: Query, **fields: Any) -> Query:
     return Query(table=query.table, newest_first=query.newest_first, **fields)
 
 
-async def _read(shards: SqliteShards, query: Query) -> list[Any]:
+async def _read(shards: SqliteJournals, query: Query) -> list[Any]:
     seen: list[Any] = []
     after = None
     while True:
         found = await shards.find(_with(query, limit=50, after=after, max_bytes=50_000))
         assert isinstance(found, QueryResult)
         assert found, "the first row always fits"
-        assert sum(len(each.content) for each in found) <= 50_000 * shards.count
+        assert sum(len(each.content) for each in found) <= 50_000 * shards.file_count
         seen += found
         if not found.truncated:
             return seen
         after = (seen[-1].created_ms, seen[-1].id)
 
 
-async def _read_events(shards: SqliteShards) -> int:
+async def _read_events(shards: SqliteJournals) -> int:
     count = 0
     after = None
     while True:
-        found = await shards.events(CONVERSATION, EventQuery(limit=50, after=after, max_bytes=50_000))
+        found = await shards.events(CONVERSATION.prefix, EventQuery(limit=50, after=after, max_bytes=50_000))
         places = [(event.at_ms, event.actor_id, event.sequence) for event in found]
         assert places == sorted(places, reverse=True)
         assert after is None or places[0] < after

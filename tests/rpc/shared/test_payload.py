@@ -90,15 +90,15 @@ def test_every_payload_that_core_accepts_can_be_sent(number: float) -> None:
     assert dict_to_struct({"a": number}).fields["a"].number_value == number
 
 
-def deep(levels: int, *, lists: bool) -> Any:
+def deep(levels: int, *, lists: bool) -> object:
     """Return a text nested in ``levels`` lists or objects."""
-    value: Any = "é"
+    value: object = "é"
     for _ in range(levels):
         value = [value] if lists else {"a": value}
     return value
 
 
-def inside(value: Any, levels: int) -> Any:
+def inside(value: object, levels: int) -> object:
     for _ in range(levels):
         value = value[0] if isinstance(value, list) else value["a"]
     return value

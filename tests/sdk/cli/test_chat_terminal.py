@@ -14,16 +14,27 @@ from typing import Any, cast
 import pytest
 
 from tests.paths import ROOT
-from tests.sdk.fake_server import CONVERSATION, FakeConversation, delta, event, serving
+from tests.sdk.fake_server import (
+    CONVERSATION,
+    FakeConversation,
+    completed,
+    delta,
+    event,
+    message_event,
+    serving,
+)
 from wonder.v1 import conversation_pb2 as conversation
+from wonder.v1 import conversation_service_pb2 as service
 from wonder_sdk.cli.conversation import chat
 from wonder_sdk.cli.shared.terminal import Terminal
 
 # A session leader that opens a terminal receives Ctrl-C from it.
 AT_TERMINAL = """
-import os, sys
+import os, signal, sys
 from wonder_sdk.cli import main
 os.open(os.ttyname(0), os.O_RDWR)
+# A test run in the background of a shell ignores Ctrl-C, and its processes inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.exit(main())
 """
 CANCELLED = conversation.Turn(id="turn_1", ordinal=1, status=conversation.TURN_STATUS_CANCELLED)
@@ -158,6 +169,35 @@ async def test_a_second_ctrl_c_does_not_wait_and_the_cancel_is_sent_on_reconnect
 
     assert await asyncio.to_thread(person.leaves) == 0
     assert "Traceback" not in person.screen and "Task" not in person.screen
+
+
+def _thinking() -> FakeConversation:
+    piece = service.MessageDelta(
+        message_id="msg_a", turn_id="turn_1", text="Hm, so.", kind=service.DELTA_KIND_REASONING
+    )
+    thought = service.ConverseResponse(delta=piece)
+    return FakeConversation(
+        script=[
+            event(2, "conversation_turn"),
+            thought,
+            delta(0, "Yes."),
+            message_event(3, "Yes."),
+            completed(4),
+        ]
+    )
+
+
+@pytest.mark.parametrize("flags", [(), ("--show-reasoning",)])
+async def test_reasoning_is_dimmed_and_only_shown_on_request(tmp_path: Path, flags: tuple[str, ...]) -> None:
+    fake = _thinking()
+    async with serving(fake) as address:
+        person = Person(address, tmp_path, "chat", "-m", "Hello", *flags)
+        assert await asyncio.to_thread(person.leaves) == 0
+    assert ("Hm, so." in person.screen) is bool(flags)
+    assert ("\x1b[2mHm, so.\x1b[0m" in person.screen) is bool(flags)
+    assert "Yes." in person.screen
+    first = next(each for each in fake.requests if isinstance(each, service.ConverseRequest))
+    assert list(first.attach.delta_kinds) == ([service.DELTA_KIND_REASONING] if flags else [])
 
 
 def test_at_the_prompt_a_second_ctrl_c_exits(monkeypatch: pytest.MonkeyPatch) -> None:

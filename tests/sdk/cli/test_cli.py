@@ -29,7 +29,7 @@ from wonder_sdk.cli.shared.listing import aligned
 from wonder_sdk.cli.shared.terminal import Terminal, printable
 from wonder_sdk.cli.shared.text_summary import one_line
 from wonder_server.core.errors import Fault, Reason, WonderError
-from wonder_server.rpc.server.status import to_rpc_status
+from wonder_server.rpc.server.error_codes import to_rpc_status
 
 ANSWER = """\
 Let me look …
@@ -60,13 +60,17 @@ class FakeLibrary(rpc.LibraryServiceServicer):
         self.clashes = 0
         self.definitions: dict[str, definition.Definition] = {}
 
-    async def CreateLibrary(self, request: Any, context: Any) -> service.CreateLibraryResponse:
+    async def CreateLibrary(
+        self, request: service.CreateLibraryRequest, context: object
+    ) -> service.CreateLibraryResponse:
         if self.description is not None:
             self.clashes += 1
         self.description = request.library.description
         return service.CreateLibraryResponse(library=request.library)
 
-    async def GetLibrary(self, request: Any, context: Any) -> service.GetLibraryResponse:
+    async def GetLibrary(
+        self, request: service.GetLibraryRequest, context: object
+    ) -> service.GetLibraryResponse:
         if self.description is None:
             fault = Fault(reason=Reason.LIBRARY_NOT_FOUND, message="There is no such library.")
             output = to_rpc_status(WonderError(fault))
@@ -74,7 +78,9 @@ class FakeLibrary(rpc.LibraryServiceServicer):
         found = library.Library(name=request.library_id, description=self.description or "")
         return service.GetLibraryResponse(library=found)
 
-    async def ExportDefinitions(self, request: Any, context: Any) -> service.ExportDefinitionsResponse:
+    async def ExportDefinitions(
+        self, request: service.ExportDefinitionsRequest, context: object
+    ) -> service.ExportDefinitionsResponse:
         """List in two pages, so that clients must request the second."""
         names = sorted(self.definitions)
         first = not request.page_token
@@ -83,7 +89,9 @@ class FakeLibrary(rpc.LibraryServiceServicer):
             next_page_token="more" if first else "",
         )
 
-    async def ApplyDefinitions(self, request: Any, context: Any) -> service.ApplyDefinitionsResponse:
+    async def ApplyDefinitions(
+        self, request: service.ApplyDefinitionsRequest, context: object
+    ) -> service.ApplyDefinitionsResponse:
         for index, each in enumerate(request.definitions):
             if each.name == "bad":
                 fault = Fault(
@@ -183,7 +191,7 @@ async def test_a_conversation_is_created_in_a_project_and_listed(
 ) -> None:
     class Listing(FakeConversation):
         async def ListConversations(
-            self, request: Any, context: Any
+            self, request: service.ListConversationsRequest, context: Any
         ) -> conversations.ListConversationsResponse:
             self.requests.append(request)
             listed = conversation.Conversation(id=f"{CONVERSATION}{request.page_token}", turn_count=1)
@@ -213,7 +221,7 @@ async def test_a_conversation_is_created_in_a_project_and_listed(
 async def test_archived_conversations_are_listed_on_request(capsys: pytest.CaptureFixture[str]) -> None:
     class Listing(FakeConversation):
         async def ListConversations(
-            self, request: Any, context: Any
+            self, request: service.ListConversationsRequest, context: Any
         ) -> conversations.ListConversationsResponse:
             kept = conversation.Conversation(id="conv_1", title="Kept")
             away = conversation.Conversation(id="conv_2", title="Away", archive_time=Timestamp(seconds=86400))
@@ -266,18 +274,21 @@ async def test_a_failed_turn_prints_its_error_and_exits_with_1(capsys: pytest.Ca
     assert code == 1
 
 
-async def test_a_refused_message_prints_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_refused_message_prints_one_line_without_control_characters(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     class Refusing(FakeConversation):
         def _take(self, request_id: str, answers: Any) -> None:
             self.refuse[request_id] = errors.Fault(
-                reason=errors.ERROR_REASON_CONVERSATION_NOT_ACTIVE, message="This conversation is completed."
+                reason=errors.ERROR_REASON_CONVERSATION_NOT_ACTIVE,
+                message="This \x1b[2Jconversation is completed.",
             )
             super()._take(request_id, answers)
 
     async with serving(Refusing()) as address:
         code = await wonder("chat", "-m", "Hello", "--server", address)
     captured = capsys.readouterr()
-    assert captured.err == "wonder: This conversation is completed. (CONVERSATION_NOT_ACTIVE)\n"
+    assert captured.err == "wonder: This [2Jconversation is completed. (CONVERSATION_NOT_ACTIVE)\n"
     assert code == 1
 
 
@@ -420,7 +431,7 @@ async def test_faults_of_files_and_of_the_server_are_shown_together(
     unread = f"{file}:4: action.timeout: the field does not exist; did you mean 'timeout_ms'?\n"
     async with serving(library=FakeLibrary()) as address:
         code = await wonder("apply", "-f", str(file), "--library", "acme", "--server", address)
-        assert capsys.readouterr().err == f"{unread}{file}:3: action.kind: unknown name `x`\n"
+        assert capsys.readouterr().err == f"{file}:3: action.kind: unknown name `x`\n{unread}"
     assert code == 1
     assert await wonder("apply", "-f", str(file), "--library", "acme", "--server", address) == 1
     assert capsys.readouterr().err == unread  # the server has gone
@@ -453,12 +464,14 @@ async def test_a_message_is_printed_whole_by_default_the_latest(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     class Long(FakeConversation):
-        async def ListMessages(self, request: Any, context: Any) -> conversations.ListMessagesResponse:
+        async def ListMessages(
+            self, request: conversations.ListMessagesRequest, context: object
+        ) -> conversations.ListMessagesResponse:
             assert request.page_size == 1
             latest = conversation.Message(id="msg_b")
             return conversations.ListMessagesResponse(messages=[latest] if self.script else [])
 
-        async def ReadMessage(self, request: Any, context: Any) -> Any:
+        async def ReadMessage(self, request: conversations.ReadMessageRequest, context: object) -> Any:
             for piece in ("Your cät ", f"is {request.message_id}."):
                 yield conversations.ReadMessageResponse(content=piece)
 
@@ -468,7 +481,12 @@ async def test_a_message_is_printed_whole_by_default_the_latest(
     assert capsys.readouterr().out == "Your cät is msg_b.\nYour cät is msg_a.\n"
     async with serving(Long(script=[])) as address:
         assert await wonder("message", CONVERSATION, "--server", address) == 1
-    assert capsys.readouterr().err == f"wonder: {CONVERSATION} has no message\n"
+        assert capsys.readouterr().err == f"wonder: {CONVERSATION} has no message\n"
+        for more, named in (([], "CONVERSATION"), ([CONVERSATION], CONVERSATION)):
+            assert await wonder("message", "msg_a", *more, "--server", address) == 2
+            output = capsys.readouterr().err
+            assert output.startswith("wonder: 'msg_a' is the id of a message. ")
+            assert output.endswith(f"first: wonder message {named} msg_a\n")
 
 
 def test_help_has_examples(capsys: pytest.CaptureFixture[str]) -> None:

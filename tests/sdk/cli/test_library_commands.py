@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,12 +13,17 @@ import pytest_asyncio
 
 from tests.fakes.repositories import no_artifacts
 from tests.services.catalog.library_kit import STANDARD, make
+from tests.views import ForAll
 from wonder.v1 import executor_service_pb2 as executor
 from wonder.v1 import executor_service_pb2_grpc as rpc
 from wonder.v1 import task_pb2
 from wonder_sdk import cli
+from wonder_sdk.cli.shared.terminal import Terminal
 from wonder_server.adapters.in_memory.catalog import MemoryCatalog
 from wonder_server.core.budget import Account
+from wonder_server.core.errors import Fault, Reason
+from wonder_server.ports.hook_failures import Hook, HookFailure
+from wonder_server.rpc.library.parts import LibraryParts
 from wonder_server.rpc.library.servicer import LibraryServicer
 from wonder_server.rpc.server.server import RpcServer
 from wonder_server.settings import Settings
@@ -26,7 +32,7 @@ from wonder_server.settings import Settings
 class FakeExecutor(rpc.ExecutorServiceServicer):
     """A fake executor that lists two kinds on two pages: one of the server, one of a worker."""
 
-    async def list_action_kinds(self, request: Any, context: Any) -> executor.ListActionKindsResponse:
+    async def list_action_kinds(self, request: Any, context: object) -> executor.ListActionKindsResponse:
         if not request.page_token:
             kind = task_pb2.ActionKind(name="http", description="Sends a request.", available=True)
             kind.input_schema.update(
@@ -41,7 +47,9 @@ class FakeExecutor(rpc.ExecutorServiceServicer):
             )
             kind.output_schema.update({"properties": {"status": {"type": "integer"}}})
             return executor.ListActionKindsResponse(action_kinds=[kind], next_page_token="more")
-        remote = task_pb2.ActionKind(name="resize", description="Resizes.", remote=True, worker_count=2)
+        remote = task_pb2.ActionKind(
+            name="resize", description="Resizes.", remote=True, worker_count=2, idempotent=True
+        )
         return executor.ListActionKindsResponse(action_kinds=[remote])
 
 
@@ -53,12 +61,26 @@ class FakeAccounts:
         return dict.fromkeys(agent_ids, spent)
 
 
+class FakeHooks:
+    """Counts by which one hook of every agent fails."""
+
+    def of_agent(self, agent_id: str) -> list[HookFailure]:
+        fault = Fault(reason=Reason.TIMEOUT, message="The run took longer than 30 s.")
+        ids = {"conversation_id": "conv_1", "turn_id": "turn_1", "run_id": "run_1"}
+        failure = HookFailure(
+            hook=Hook.EXTRACTION, workflow="team/extract@3", fault=fault, count=7, first_ms=60_000, **ids
+        )
+        return [failure]
+
+
 @pytest_asyncio.fixture
 async def address(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[str]:
     library, spent = make(MemoryCatalog()), FakeAccounts()
     await library.ensure_standard(STANDARD)
     services = {
-        "wonder.v1.LibraryService": LibraryServicer(library, no_artifacts(), spent),
+        "wonder.v1.LibraryService": LibraryServicer(
+            ForAll(LibraryParts(library, no_artifacts(), spent, FakeHooks()))
+        ),
         "wonder.v1.ExecutorService": FakeExecutor(),
     }
     server = RpcServer(Settings(listen="127.0.0.1:0"))
@@ -101,6 +123,76 @@ async def test_the_allowed_hosts_of_a_project_are_set_and_removed(
     assert out(capsys).endswith("Sells.\nhttp and mcp reach: 127.0.0.1:8099\n")
 
 
+TRIVIA = """\
+name: {name}
+description: {description}
+persona:
+  system_prompt: You ask questions.
+"""
+
+
+async def test_libraries_definitions_and_revisions_are_listed_and_shown(
+    address: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "library.yaml").write_text("name: acme/trivia\ndescription: Quizzes.\n")
+    for description in ("Asks.", "Asks well."):
+        for name in ("host", "guest"):
+            text = TRIVIA.format(name=name, description=description if name == "host" else "Answers.")
+            (tmp_path / f"{name}.yaml").write_text(text)
+        assert await wonder("apply", "-f", str(tmp_path), "--yes") == 0
+    out(capsys)
+
+    assert await wonder("libraries") == 0
+    listed = [line.split("\t") for line in out(capsys).splitlines()]
+    assert [row[0] for row in listed] == ["acme/trivia", "wonder/std"]
+    assert listed[0][1] == "2 definitions" and listed[0][3] == "Quizzes."
+    assert await wonder("libraries", "--json") == 0
+    assert [json.loads(line)["name"] for line in out(capsys).splitlines()] == ["acme/trivia", "wonder/std"]
+
+    assert await wonder("definitions", "--library", "acme/trivia") == 0
+    rows = [line.split("\t") for line in out(capsys).splitlines()]
+    assert [(*row[:3], row[4]) for row in rows] == [
+        ("acme/trivia/guest", "persona", "@1", "Answers."),
+        ("acme/trivia/host", "persona", "@2", "Asks well."),
+    ]
+    assert await wonder("definitions", "--kind", "model_profile", "--kind", "persona", "--json") == 0
+    kinds = {json.loads(line)["kind"] for line in out(capsys).splitlines()}
+    assert kinds == {"DEFINITION_KIND_MODEL_PROFILE", "DEFINITION_KIND_PERSONA"}
+    assert await wonder("definitions", "--library", "acme/trivia", "--kind", "task") == 0
+    captured = capsys.readouterr()
+    assert "no matching definitions" in captured.err
+
+    assert await wonder("definitions", "revisions", "acme/trivia/host") == 0
+    rows = [line.split("\t") for line in out(capsys).splitlines()]
+    assert [row[0] for row in rows] == ["acme/trivia/host@2", "acme/trivia/host@1"]
+    assert rows[0][3] != rows[1][3] and len(rows[0][3]) == 12
+    assert await wonder("definitions", "revisions", "acme/trivia/host", "--json") == 0
+    assert [json.loads(line)["revision"] for line in out(capsys).splitlines()] == [2, 1]
+
+    assert await wonder("definitions", "show", "acme/trivia/host@1") == 0
+    comment, _, shown = out(capsys).partition("\n")
+    assert comment.startswith("# acme/trivia/host@1, saved ")
+    assert shown == TRIVIA.format(name="host", description="Asks.")
+    assert await wonder("definitions", "show", "acme/trivia/host", "--json") == 0
+    assert json.loads(out(capsys))["description"] == "Asks well."
+
+
+async def test_a_definition_or_library_that_does_not_exist_is_an_error(
+    address: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for argv, reason in (
+        (("definitions", "--library", "acme/nowhere"), "LIBRARY_NOT_FOUND"),
+        (("definitions", "show", "wonder/std/nothing"), "DEFINITION_NOT_FOUND"),
+        (("definitions", "show", "wonder/std/assistant@99"), "DEFINITION_NOT_FOUND"),
+        (("definitions", "revisions", "nothing"), ""),
+    ):
+        assert await wonder(*argv) == 1
+        assert reason in capsys.readouterr().err
+    with pytest.raises(SystemExit) as refused:
+        await wonder("definitions", "--kind", "nonsense")
+    assert refused.value.code == 2
+
+
 async def test_invalid_arguments_are_refused_and_change_nothing(
     address: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -115,6 +207,17 @@ async def test_invalid_arguments_are_refused_and_change_nothing(
     assert out(capsys).endswith("reach: public addresses\n")
 
 
+async def test_a_declined_deletion_says_that_nothing_was_deleted(
+    address: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert await wonder("project", "create", "shop") == 0
+    monkeypatch.setattr(Terminal, "confirm", lambda self, question: False)
+    out(capsys)
+    for argv in (("project", "delete", "shop"), ("agent", "delete", "assistant")):
+        assert await wonder(*argv) == 1
+        assert out(capsys) == "nothing was deleted\n"
+
+
 async def test_kinds_of_action_are_listed_and_shown(address: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert await wonder("actions") == 0
     assert out(capsys) == (
@@ -127,8 +230,13 @@ async def test_kinds_of_action_are_listed_and_shown(address: str, capsys: pytest
     assert 'method any one of: "GET", "PUT".' in output
     assert output[output.index("gives:") + 1] == "status integer"
     assert any("executes it again only if the action says so" in line for line in output)
+    assert await wonder("actions", "resize") == 0
+    assert "executes it again only if the action says so" in out(capsys), "a worker's work is not repeated"
     assert await wonder("actions", "htp") == 1
-    assert capsys.readouterr().err == "wonder: the action kind htp does not exist; did you mean http?\n"
+    assert capsys.readouterr().err == (
+        "wonder: There is no action kind 'htp' (did you mean 'http'?). "
+        "List the action kinds with `wonder actions`.\n"
+    )
     assert await wonder("actions", "resize", "--json") == 0
     assert json.loads(out(capsys))["worker_count"] == 2
 
@@ -151,10 +259,16 @@ async def test_agents_and_projects_can_be_deleted(address: str, capsys: pytest.C
 async def test_the_usage_of_an_agent_is_shown_and_limited(
     address: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    assert await wonder("agent", "show", "assistant", "--json") == 0
+    assert json.loads(out(capsys))["name"] == "assistant"
     assert await wonder("agent", "show", "assistant") == 0
     output = out(capsys)
     assert "usage: 1,234 tokens in 7 model calls, cost $0.0056\n" in output
     assert "budget: unlimited\n" in output
+    assert (
+        "memory extraction failed 7 times in a row since 1970-01-01 00:01 UTC (team/extract@3): "
+        "The run took longer than 30 s.\n  the last run: wonder runs show run_1\n"
+    ) in output
     assert (
         await wonder("agent", "budget", "assistant", "--tokens", "5e6", "--cost", "20", "--time", "90") == 0
     )

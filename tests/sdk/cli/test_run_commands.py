@@ -24,7 +24,7 @@ from wonder.v1 import library_service_pb2_grpc as library_rpc
 from wonder.v1 import run_pb2 as run
 from wonder_sdk import cli
 from wonder_sdk.cli.shared import json_input
-from wonder_sdk.cli.workflows.run import _as_json_setting
+from wonder_sdk.cli.workflows.run import _as_json_setting, _input_hint
 
 LINES = """\
     0.000  acme/flows/release@3  run_1
@@ -40,7 +40,7 @@ LINES = """\
     0.301    → report[unit]  acme/flows/work@1
     0.350    ✓ report[unit]  49 ms
     0.400  ? agree  Shall this be released?  version: 1.2
-             wonder gates approve gate_1 --answer '{…}'
+             wonder gates approve gate_1
     0.500  ! signal hurry
     1.400  ? agree  approved by mia: fine
     1.400  ✓ agree  1.0 s
@@ -157,12 +157,13 @@ async def test_a_failed_run_prints_its_error_and_exits_with_1(
 
 async def test_refusals_print_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     fake = FakeCoordinator()
+    no_gate = "There is no gate 'gate_9'. List the gates with `wonder gates` or ListGates."
     for argv, output in (
         (["run", "nothing"], "There is no workflow or task `nothing`. (DEFINITION_NOT_FOUND)"),
         (["run", "--watch", "run_9"], "There is no run run_9. (RUN_NOT_FOUND)"),
         (["runs", "show", "run_9"], "There is no run run_9. (RUN_NOT_FOUND)"),
         (["runs", "cancel", RUN], "The run has ended. (RUN_NOT_ACTIVE)"),
-        (["gates", "approve", "gate_9"], "There is no gate gate_9. (GATE_NOT_FOUND)"),
+        (["gates", "approve", "gate_9"], f"{no_gate} (GATE_NOT_FOUND)"),
     ):
         assert await wonder(fake, *argv) == 1
         assert capsys.readouterr() == ("", f"wonder: {output}\n")
@@ -241,6 +242,34 @@ async def test_runs_are_listed_with_filters(capsys: pytest.CaptureFixture[str]) 
     ]
 
 
+@pytest.mark.parametrize("flag", ["--parent", "--conversation"])
+async def test_an_empty_list_names_a_filter_that_does_not_exist(
+    flag: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Empty(FakeCoordinator):
+        async def ListRuns(self, request: object, context: object) -> service.ListRunsResponse:
+            return service.ListRunsResponse()
+
+    assert await wonder(Empty(), "runs", flag, "run_none") == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert flag == "--conversation" or "RUN_NOT_FOUND" in captured.err
+    assert "no matching runs" not in captured.err
+    assert await wonder(Empty(), "runs", "--parent", RUN) == 0
+    assert capsys.readouterr().err == "no matching runs\n"
+
+
+async def test_an_answered_gate_of_a_run_shows_its_answerer_and_comment(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    fake = FakeCoordinator()
+    gate = a_gate(run.GATE_STATUS_APPROVED)
+    gate.resolution.user_id, gate.resolution.comment = "mia", "fine"
+    fake.gates = [gate]
+    assert await wonder(fake, "runs", "show", RUN) == 0
+    assert "  ? agree: approved by mia: fine\n" in capsys.readouterr().out
+
+
 async def test_the_current_state_of_a_run_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     fake = FakeCoordinator(held=21)
     assert await wonder(fake, "runs", "show", RUN) == 0
@@ -286,6 +315,16 @@ async def test_a_run_is_cancelled_signalled_forked_and_replayed(capsys: pytest.C
     ]
 
 
+async def test_an_empty_list_of_gates_is_reported_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    for flags, said in (([], "no pending gates"), (["--status", "approved"], "no matching gates")):
+        fake = FakeCoordinator()
+        fake.gates.clear()
+        assert await wonder(fake, "gates", *flags) == 0
+        assert capsys.readouterr() == ("", f"{said}\n")
+        assert await wonder(fake, "gates", *flags, "--json") == 0
+        assert capsys.readouterr() == ("", "")
+
+
 async def test_gates_are_listed_shown_and_resolved_once(capsys: pytest.CaptureFixture[str]) -> None:
     fake = FakeCoordinator(held=5)
     fake.gates.append(a_gate())
@@ -326,7 +365,7 @@ async def test_gates_are_listed_shown_and_resolved_once(capsys: pytest.CaptureFi
 class Definitions(library_rpc.LibraryServiceServicer):
     """A library with the workflow of the run, in which `agree` waits."""
 
-    async def GetDefinition(self, request: Any, context: Any) -> library_service.GetDefinitionResponse:
+    async def GetDefinition(self, request: Any, context: object) -> library_service.GetDefinitionResponse:
         assert request.definition_id == WORKFLOW
         text = """
         {"name": "release", "workflow": {
@@ -362,6 +401,19 @@ async def test_the_reason_of_a_wait_comes_from_the_workflow(capsys: pytest.Captu
         _, warned = await said("runs", "signal", RUN, "payd")
         assert "does not use the signal payd; it uses: hurry, paid\n" in warned
         assert await said("runs", "signal", RUN, "hurry") == (f"signal hurry sent to {RUN} (event 7)\n", "")
+
+
+@pytest.mark.parametrize(
+    ("message", "setting", "hint"),
+    [
+        ("input.name: is missing", "nme=3", "did you mean name instead of nme?"),
+        ("input.name: is missing", "other=3", ""),
+        ("input.tries: must be a whole number", "tries=3", "`=` sets text"),
+    ],
+)
+def test_the_hint_for_an_invalid_input_fits_the_fault(message: str, setting: str, hint: str) -> None:
+    given = _input_hint(message, [setting])
+    assert hint in given if hint else given == ""
 
 
 def test_a_number_given_as_text_gets_a_suggestion() -> None:

@@ -14,9 +14,10 @@ from tests.sdk.fake_coordinator import BEGIN_MS, RUN, Script, a_run
 from wonder.v1 import run_pb2 as run
 from wonder_sdk import v1
 from wonder_sdk.cli.shared.terminal import Terminal
-from wonder_sdk.cli.workflows.run_lines import RunLines, clock
+from wonder_sdk.cli.workflows.run_lines import RunLines, clock, gate_command
 from wonder_sdk.cli.workflows.run_table import RunTable, _fit_width
 from wonder_sdk.cli.workflows.run_view import RunView, duration, label
+from wonder_sdk.values import to_struct
 
 NOW = datetime.fromtimestamp(BEGIN_MS / 1000, UTC) + timedelta(seconds=2)
 
@@ -128,7 +129,7 @@ def test_a_frame_shows_running_nodes_waiting_nodes_and_commands(
     assert shown[-5:-1] == [
         "  ⋯ agree                        1.6 s · waits for a person",
         "  ? agree: Shall this be released?  version: 1.2",
-        "      wonder gates approve gate_1 --answer '{…}'",
+        "      wonder gates approve gate_1",
         "waiting 2.0 s · Ctrl-C exits; the run continues",
     ]
     assert list(picture.gates) == ["gate_1"]
@@ -274,6 +275,38 @@ def test_text_of_the_server_cannot_control_the_terminal(monkeypatch: pytest.Monk
 )
 def test_lines_are_cut_by_character_width(text: str, width: int, cut: str) -> None:
     assert _fit_width(text, width) == cut
+
+
+@pytest.mark.parametrize(
+    ("required", "flags"),
+    [
+        ([], ""),
+        (["version"], ""),  # The gate shows it.
+        (["notes"], " --set notes=TEXT"),
+        (["notes", "tries", "done"], " --set notes=TEXT --set tries:=INTEGER --set done=TEXT"),
+        (["a b"], " --set 'a b=TEXT'"),
+    ],
+)
+def test_the_command_of_a_gate_sets_what_its_answer_requires(required: list[str], flags: str) -> None:
+    fields = {"notes": {"type": "string"}, "tries": {"type": "integer"}, "version": {"type": "string"}}
+    gate = v1.Gate(
+        id="gate_1",
+        shown=to_struct({"version": "1.2"}),
+        answer_schema=to_struct({"type": "object", "properties": fields, "required": required}),
+    )
+    assert gate_command(gate) == f"wonder gates approve gate_1{flags}"
+    assert gate_command(v1.Gate(id="gate_1")) == "wonder gates approve gate_1"
+
+
+@pytest.mark.parametrize(
+    ("shown", "flags"), [({"version": "1.2"}, " --set notes=TEXT"), ({"notes": "Bugs fixed."}, ""), ({}, "")]
+)
+def test_the_command_of_a_gate_answers_if_the_schema_excludes_a_shown_field(
+    shown: dict[str, str], flags: str
+) -> None:
+    schema = to_struct({"properties": {"notes": {"type": "string"}}, "additionalProperties": False})
+    gate = v1.Gate(id="gate_1", shown=to_struct(shown), answer_schema=schema)
+    assert gate_command(gate) == f"wonder gates approve gate_1{flags}"
 
 
 def test_times_are_human_readable() -> None:

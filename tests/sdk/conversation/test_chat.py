@@ -40,7 +40,7 @@ from wonder_sdk import (
 )
 from wonder_server.core.errors import Fault, Reason
 from wonder_server.core.errors import WonderError as ServerError
-from wonder_server.rpc.server.status import to_rpc_status
+from wonder_server.rpc.server.error_codes import to_rpc_status
 
 NO_BACKOFF = ReconnectPolicy(initial_ms=0, max_ms=0, timeout_ms=600_000)
 # Everything that one connection that never breaks brings: attached, the first event, caught_up, sent,
@@ -256,8 +256,20 @@ async def test_cancel_waits_for_the_response_of_the_server() -> None:
     assert [each.cancel.turn_id for each in fake.requests if each.HasField("cancel")] == [TURN]
 
 
+async def test_cancel_of_an_ended_turn_returns_and_other_refusals_are_raised() -> None:
+    ended = errors.Fault(reason=errors.ERROR_REASON_TURN_NOT_ACTIVE, message="It is completed.")
+    fake = FakeConversation(refuse={TURN: ended})
+    async with serving(fake) as address, client(address) as wonder, wonder.converse(CONVERSATION) as chat:
+        await chat.send("Hello").cancel()
+        await chat.cancel(TURN)
+        fake.refuse[TURN] = errors.Fault(reason=errors.ERROR_REASON_TURN_NOT_FOUND, message="None.")
+        with pytest.raises(NotFoundError):
+            await chat.cancel(TURN)
+
+
 async def test_closing_the_chat_cancels_no_turn() -> None:
-    fake = FakeConversation()
+    # The turn has no end: one that arrived before the closing would end the reply.
+    fake = FakeConversation(script=a_turn()[:-1])
     async with serving(fake) as address, client(address) as wonder:
         async with wonder.converse(CONVERSATION) as chat:
             reply = chat.send("Hello")
@@ -272,7 +284,7 @@ async def test_closing_the_chat_cancels_no_turn() -> None:
 
 async def test_two_concurrent_turns_are_kept_apart() -> None:
     class Two(FakeConversation):
-        def _take(self, request_id: str, answers: Any) -> None:
+        def _take(self, request_id: str, answers: object) -> None:
             turn_id = "turn_1" if request_id == "r-1" else "turn_2"
             self.started.append(request_id)
             answers.put_nowait(
@@ -297,10 +309,10 @@ async def test_two_concurrent_turns_are_kept_apart() -> None:
 
 async def test_the_client_reconnects_to_a_draining_server_after_its_retry_delay() -> None:
     class Draining(FakeConversation):
-        async def _hang_up(self, context: Any) -> None:
+        async def _hang_up(self, context: object) -> None:
             raise AssertionError("the stream ended before")
 
-        async def _responses(self, attach: Any, answers: Any) -> AsyncIterator[Any]:
+        async def _responses(self, attach: object, answers: object) -> AsyncIterator[Any]:
             first = self.connections == 1
             async for response in super()._responses(attach, answers):
                 yield response
@@ -352,7 +364,7 @@ def _refusal(reason: Reason) -> tuple[grpc.StatusCode, str, Any]:
     ],
 )
 async def test_a_stream_reconnects_after_any_break(status: tuple[Any, str, Any]) -> None:
-    async def hang_up(context: Any) -> None:
+    async def hang_up(context: object) -> None:
         code, message, trailers = status
         if code is grpc.StatusCode.OK:
             raise StopStream
@@ -368,7 +380,7 @@ async def test_a_stream_reconnects_after_any_break(status: tuple[Any, str, Any])
 
 
 async def test_a_permanent_refusal_is_not_retried() -> None:
-    async def forbid(context: Any) -> None:
+    async def forbid(context: object) -> None:
         await context.abort(grpc.StatusCode.PERMISSION_DENIED, "not for you")
 
     fake = FakeConversation(hang_up_after=[5], break_with=forbid)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wonder_sdk import MessageRestarted, TextDelta, v1
+from wonder_sdk import MessageRestarted, ReasoningDelta, TextDelta, ToolArgumentsDelta, v1
 from wonder_sdk.conversation.event_cursor import EventCursor, GapError
 
 
@@ -132,3 +132,92 @@ def test_the_cursor_of_tail_only_starts_at_the_last_sequence() -> None:
     assert seen.attach("conv_1") == v1.ConverseAttach(
         conversation_id="conv_1", after_sequence=7, group_events=True
     )
+
+
+def part(kind: v1.DeltaKind, offset: int, words: str, index: int = 0) -> v1.ConverseResponse:
+    named = {"tool_call_id": f"call_{index}", "tool_name": "tool"} if kind is ARGUMENTS else {}
+    piece = v1.MessageDelta(
+        message_id="msg_a",
+        turn_id="turn_1",
+        kind=kind,
+        offset=offset,
+        text=words,
+        tool_call_index=index,
+        **named,
+    )
+    return v1.ConverseResponse(delta=piece)
+
+
+REASONING, ARGUMENTS = v1.DeltaKind.REASONING, v1.DeltaKind.TOOL_ARGUMENTS
+MIXED = [
+    part(REASONING, 0, "Hm, "),
+    part(REASONING, 4, "so."),
+    delta(0, "One moment."),
+    part(ARGUMENTS, 0, ""),
+    part(ARGUMENTS, 0, '{"a"'),
+    part(ARGUMENTS, 0, "{", index=1),
+    part(ARGUMENTS, 4, ": 1}"),
+    part(ARGUMENTS, 1, "}", index=1),
+]
+
+
+def thought(words: str) -> ReasoningDelta:
+    return ReasoningDelta("msg_a", "turn_1", words)
+
+
+def written(words: str, index: int = 0) -> ToolArgumentsDelta:
+    return ToolArgumentsDelta("msg_a", "turn_1", index, f"call_{index}", "tool", words)
+
+
+def full_cursor() -> EventCursor:
+    return EventCursor(delta_kinds=("reasoning", "tool_arguments"))
+
+
+def test_a_stream_asks_for_the_kinds_of_deltas_that_the_program_wants() -> None:
+    assert EventCursor().attach("conv_1").delta_kinds == []
+    assert full_cursor().attach("conv_1").delta_kinds == [REASONING, ARGUMENTS]
+    with pytest.raises(ValueError, match=r"delta_kinds has 'thinking'\. Use 'reasoning' and"):
+        EventCursor(delta_kinds=("thinking",))  # type: ignore[arg-type]
+
+
+def test_a_delta_of_a_kind_that_was_not_asked_for_is_dropped() -> None:
+    assert take(EventCursor(), *MIXED) == [text("One moment.")]
+
+
+ITEMS = [
+    thought("Hm, "), thought("so."), text("One moment."), written(""), written('{"a"'), written("{", 1),
+    written(": 1}"), written("}", 1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("cut", range(len(MIXED) + 1))
+def test_parts_that_a_reconnect_repeats_come_once(cut: int) -> None:
+    seen = full_cursor()
+    before = take(seen, *MIXED[:cut])
+    # Attached again, the server sends what it has streamed so far, then the rest.
+    again = take(seen, *MIXED)
+    assert before + again == ITEMS
+
+
+def test_parts_that_continue_while_away_come_as_one() -> None:
+    seen = full_cursor()
+    assert take(seen, *MIXED[:1]) == [thought("Hm, ")]
+    assert take(seen, part(REASONING, 0, "Hm, so.")) == [thought("so.")]
+    with pytest.raises(GapError):
+        take(seen, part(ARGUMENTS, 3, "x", index=2))
+
+
+def test_a_restart_voids_parts_too() -> None:
+    seen = full_cursor()
+    take(seen, *MIXED[:2])
+    assert take(seen, restarted(2), restarted(2)) == [MessageRestarted("msg_a", "turn_1", 2)]
+    assert take(seen, part(REASONING, 0, "Other")) == [thought("Other")]
+    # A client that missed the announcement notices that the text differs.
+    assert take(seen, part(REASONING, 0, "Again")) == [MessageRestarted("msg_a", "turn_1"), thought("Again")]
+
+
+def test_no_part_follows_a_complete_message() -> None:
+    seen = full_cursor()
+    take(seen, *MIXED[:3])
+    take(seen, message_event(1, "One moment."))
+    assert take(seen, *MIXED) == []

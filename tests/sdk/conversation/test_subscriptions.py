@@ -15,6 +15,8 @@ from wonder.v1 import coordinator_service_pb2 as service
 from wonder.v1 import coordinator_service_pb2_grpc as rpc
 from wonder.v1 import run_pb2 as run
 from wonder_sdk import Client, NotFoundError, ReconnectPolicy, UnavailableError, v1
+from wonder_server.codec.seals import damaged_record
+from wonder_server.rpc.server.error_codes import to_rpc_status
 
 NO_BACKOFF = ReconnectPolicy(initial_ms=0, max_ms=0, timeout_ms=600_000)
 
@@ -26,7 +28,7 @@ class FakeRun(rpc.CoordinatorServiceServicer):
         self.cuts, self.says, self.together = list(cuts), says, together
         self.cursors: list[int] = []
 
-    async def WatchRun(self, request: Any, context: Any) -> AsyncIterator[service.WatchRunResponse]:
+    async def WatchRun(self, request: Any, context: object) -> AsyncIterator[service.WatchRunResponse]:
         self.cursors.append(request.after_sequence)
         if request.run_id != "run_1":
             await context.abort(grpc.StatusCode.NOT_FOUND, "There is no such run.")
@@ -106,3 +108,20 @@ async def test_connection_changes_are_reported() -> None:
         async for _ in client.watch_run("run_1", on_connection=lambda problem: output.append(str(problem))):
             pass
     assert output == ["the line is cut", "None", "the line is cut", "None"]
+
+
+async def test_a_damaged_record_ends_the_watch_with_its_error() -> None:
+    class Damaged(FakeRun):
+        async def WatchRun(self, request: Any, context: Any) -> AsyncIterator[service.WatchRunResponse]:
+            self.cursors.append(request.after_sequence)
+            yield grouped([run.RunEvent(sequence=1, run_id="run_1", name="token.moved")])
+            status = to_rpc_status(damaged_record("shards/00.db", "events", "run_1/2"))
+            context.set_trailing_metadata(status.trailers)
+            await context.abort(status.code, status.message)
+
+    fake = Damaged()
+    async with watching(fake) as client:
+        with pytest.raises(UnavailableError, match=r"The record run_1/2 .* is damaged"):
+            async for _ in client.watch_run("run_1"):
+                pass
+    assert fake.cursors == [0], "damage does not pass, so the client must not ask again"

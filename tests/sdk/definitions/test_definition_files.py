@@ -162,6 +162,11 @@ KINDS = "persona, tool, workflow, task, action, model_profile"
             "action.config.big: is beyond 2^53; put it in quotes to keep it as text",
         ),
         (
+            "name: a\ntool: {max_result_bytes: 2147483648}\n",
+            2,
+            "tool.max_result_bytes: must be between -2147483648 and 2147483647, not 2147483648",
+        ),
+        (
             "name: a\naction: {kind: http, config: {n: .inf}}\n",
             2,
             "action.config.n: must be a finite number",
@@ -287,14 +292,14 @@ task:
         [
             Violation("definitions[1].task.steps[0].output_mapping.output.text", "unknown name `x`"),
             Violation("definitions[1].task.steps[3].id", "there is no such step"),
-            Violation("definitions[0]", "unused"),
-            Violation("library", "odd name"),
+            Violation("library", "library: odd name"),
+            Violation("definitions[0]", "definitions[0]: unused"),
         ]
     )
     assert lines == [
-        f"{tmp_path}/some.yaml:9: task.steps[0].output_mapping.output.text: unknown name `x`",
-        f"{tmp_path}/some.yaml:7: task.steps[3].id: there is no such step",
         f"{tmp_path}/some.yaml:1: unused",
+        f"{tmp_path}/some.yaml:7: task.steps[3].id: there is no such step",
+        f"{tmp_path}/some.yaml:9: task.steps[0].output_mapping.output.text: unknown name `x`",
         "library: odd name",
     ]
 

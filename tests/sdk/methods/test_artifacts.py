@@ -15,13 +15,16 @@ import pytest_asyncio
 
 from tests.services.catalog.library_kit import STANDARD, make
 from tests.services.content.repositories_kit import need_git
+from tests.views import ForAll
 from wonder.v1 import common_pb2
 from wonder.v1 import conversation_service_pb2 as conversations
 from wonder.v1 import conversation_service_pb2_grpc as rpc
 from wonder_sdk import AbortedError, Client, NotFoundError, cli
+from wonder_sdk.cli.shared.terminal import Terminal
 from wonder_server.adapters.git.repositories import GitRepositories
 from wonder_server.adapters.git.storage.command import Git, ThreadPool
 from wonder_server.adapters.in_memory.catalog import MemoryCatalog
+from wonder_server.rpc.library.parts import LibraryParts
 from wonder_server.rpc.library.servicer import LibraryServicer
 from wonder_server.rpc.server.server import RpcServer
 from wonder_server.services.content.artifacts import Artifacts
@@ -36,7 +39,7 @@ class FakeConversations(rpc.ConversationServiceServicer):
     def __init__(self) -> None:
         self.asked: list[Any] = []
 
-    async def diff_branch(self, request: Any, context: Any) -> conversations.DiffBranchResponse:
+    async def diff_branch(self, request: Any, context: object) -> conversations.DiffBranchResponse:
         self.asked.append(request)
         file = conversations.FileDiff(
             path="src",
@@ -48,9 +51,9 @@ class FakeConversations(rpc.ConversationServiceServicer):
             branch="wonder/conv-1", head_commit="ab" * 20, base_branch="main", files=[file]
         )
 
-    async def merge_branch(self, request: Any, context: Any) -> conversations.MergeBranchResponse:
+    async def merge_branch(self, request: Any, context: object) -> conversations.MergeBranchResponse:
         self.asked.append(request)
-        if request.target_branch == "old":
+        if request.target_branch == "old" or request.conversation_id == "conv_old":
             return conversations.MergeBranchResponse(merged=True, commit="cd" * 20, nothing_to_merge=True)
         if request.resolutions or request.target_branch == "free":
             kept = request.remove_branch  # Something is always written meanwhile.
@@ -73,7 +76,7 @@ async def address(
     await library.ensure_standard(STANDARD)
     artifacts = Artifacts(GitRepositories(Git(os.environ), pool, tmp_path), library.project_id)
     services = {
-        "wonder.v1.LibraryService": LibraryServicer(library, artifacts),
+        "wonder.v1.LibraryService": LibraryServicer(ForAll(LibraryParts(library, artifacts))),
         "wonder.v1.ConversationService": fake,
     }
     server = RpcServer(Settings(listen="127.0.0.1:0"))
@@ -160,13 +163,13 @@ async def test_documents_with_the_command(
     await output(capsys, *wrote[:2], "a/b.md", "-f", os.devnull)
     conflict = await output(capsys, "artifact", "merge", "drafts", code=1)
     assert conflict == [
-        "nothing was merged: 1 in conflict with main",
+        "nothing was merged: 1 file in conflict with main",
         "  a/b.md: both changed the same lines",
         "show both sides: wonder artifact merge drafts --show",
         "resolve all conflicts: wonder artifact merge drafts --resolve a/b.md=FILE",
     ]
     texts = await output(capsys, "artifact", "merge", "drafts", "--check", "--show", code=1)
-    assert texts[0] == "cannot be merged: 1 in conflict with main"
+    assert texts[0] == "cannot be merged: 1 file in conflict with main"
     assert "  --- a/b.md, drafts" in texts and "from stdin" in texts
     resolved = ["artifact", "merge", "drafts", "--resolve", f"a/b.md={tmp_path / 'file'}"]
     assert await output(capsys, *resolved) == ["drafts merged into main"]
@@ -177,8 +180,15 @@ async def test_documents_with_the_command(
     await output(capsys, "artifact", "write", "c", "-f", str(tmp_path / "file"), "--branch", "more")
     assert await output(capsys, "artifact", "merge", "more", "--check") == ["more can be merged into main"]
     assert await output(capsys, "artifact", "merge", "more") == ["more merged into main"]
-    assert await output(capsys, "artifact", "delete", "c") == ["c deleted"]
+    questions: list[str] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(Terminal, "confirm", lambda self, question: bool(questions.append(question)))
+        assert await output(capsys, "artifact", "delete", "c", code=1) == ["nothing was deleted"]
+        assert questions == ["Delete c in default, branch main?"]
+        assert await output(capsys, "artifact", "delete", "c", "--yes") == ["c deleted"]
     await output(capsys, "artifact", "read", "c", code=1)
+    assert await asyncio.to_thread(cli.main, ["artifact", "list", "nowhere"]) == 0
+    assert capsys.readouterr().err == "default has no matching documents\n"
 
 
 async def test_branches_with_the_command(
@@ -195,9 +205,13 @@ async def test_branches_with_the_command(
     ]
     assert shown[-1].endswith(f"wonder branch merge conv_1 --head {'ab' * 6}")
     assert len(await output(capsys, "branch", "diff", "conv_1", "--stat")) == 3
+    merged = await output(capsys, "branch", "diff", "conv_old")
+    assert merged[-1] == "the default branch already contains these changes" and "wonder" not in merged[-2]
+    asked = fake.asked[-1]
+    assert (asked.validate_only, asked.expected_head_commit) == (True, "ab" * 20)
     met = await output(capsys, "branch", "merge", "conv_1", code=1)
     assert met == [
-        "nothing was merged: 1 in conflict with the default branch",
+        "nothing was merged: 1 file in conflict with the default branch",
         "  src: both changed the same lines",
         "show both sides: wonder branch merge conv_1 --show",
         "resolve all conflicts: wonder branch merge conv_1 --resolve src=FILE",
@@ -208,7 +222,7 @@ async def test_branches_with_the_command(
     old = await output(capsys, "branch", "merge", "conv_1", "--into", "old")
     assert old == ["nothing to merge: old already contains these changes"]
     checked = await output(capsys, "branch", "merge", "conv_1", "--check", "--show", code=1)
-    assert checked[0] == "cannot be merged: 1 in conflict with the default branch"
+    assert checked[0] == "cannot be merged: 1 file in conflict with the default branch"
     assert checked[2:7] == [
         "  --- src, merge base: empty",
         "  --- src, the default branch", "1", "  --- src, conv_1", "2",

@@ -13,9 +13,10 @@ import pytest_asyncio
 
 from tests.rpc.rpc_kit import FakeNameResolver
 from tests.services.memory.memory_kit import open_memory_stack
-from wonder_sdk import Client, InvalidArgumentError, NotFoundError, cli, sync
-from wonder_server.rpc.memory.servicer import MemoryServicer
-from wonder_server.rpc.server.authorization import ScopeGrants
+from tests.views import ForAll
+from wonder_sdk import Client, InvalidArgumentError, NotFoundError, cli, sync, v1
+from wonder_sdk.cli.shared.terminal import Terminal
+from wonder_server.rpc.memory.servicer import MemoryParts, MemoryServicer
 from wonder_server.rpc.server.server import RpcServer
 from wonder_server.settings import Settings
 
@@ -32,7 +33,7 @@ class TickingClock:
 @pytest_asyncio.fixture
 async def address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[str]:
     async with open_memory_stack(tmp_path, TickingClock()) as stack:
-        servicer = MemoryServicer(stack.service, FakeNameResolver(), ScopeGrants({}))
+        servicer = MemoryServicer(ForAll(MemoryParts(stack.service, FakeNameResolver(), stack.blocks)))
         server = RpcServer(Settings(listen="127.0.0.1:0"))
         target = server.bind()
         await server.start({"wonder.v1.MemoryService": servicer})
@@ -99,7 +100,7 @@ async def wonder(*argv: str) -> int:
 
 
 async def test_the_command_adds_lists_searches_shows_and_forgets(
-    address: str, capsys: pytest.CaptureFixture[str]
+    address: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert await wonder("add", "Anna likes tea.") == 0
     assert await wonder("add", "long " * 100, "--type", "note") == 0
@@ -121,10 +122,23 @@ async def test_the_command_adds_lists_searches_shows_and_forgets(
         ["id", memory_id],
         ["type", "fact"],
     ]
-    assert await wonder("forget", memory_id) == 0
+    assert await wonder("forget", memory_id) == 2
+    assert "Add --yes" in capsys.readouterr().err
+    questions: list[str] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(Terminal, "can_ask", True)
+        patch.setattr(Terminal, "confirm", lambda self, question: bool(questions.append(question)))
+        assert await wonder("forget", memory_id) == 1
+        assert await wonder("forget", memory_id, "mem_x") == 1
+    assert questions == [f"Delete {memory_id} of ada for good?", "Delete 2 memories of ada for good?"]
+    assert out(capsys) == ["nothing was deleted"] * 2
+    assert await wonder("forget", memory_id, "--yes") == 0
     assert out(capsys) == [f"{memory_id} forgotten"]
-    assert await wonder("forget", memory_id) == 1
-    assert "MEMORY_NOT_FOUND" in capsys.readouterr().err
+    for missing in (memory_id, "mem_x"):
+        assert await wonder("forget", missing, "--yes") == 1
+        output = capsys.readouterr().err
+        assert f"'{missing}' of the agent 'agt_" in output or f"'{missing}' of the agent 'ada'" in output
+        assert "`wonder memory list --agent NAME`" in output and "MEMORY_NOT_FOUND" in output
     assert await wonder("list", "--type", "fact") == 0
     assert out(capsys) == []
 
@@ -143,3 +157,61 @@ async def test_missing_memories_are_reported_on_stderr(
 async def test_an_unknown_agent_is_reported(address: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert await asyncio.to_thread(cli.main, ["memory", "list", "--agent", "eve"]) == 1
     assert "There is no agent 'eve'" in capsys.readouterr().err
+
+
+async def test_a_misspelt_option_is_refused(address: str) -> None:
+    async with Client() as client:
+        with pytest.raises(TypeError, match="Did you mean 'turn'"):
+            await client.remember("A note.", agent="ada", turn_id="turn_1")  # type: ignore[call-arg]
+        with pytest.raises(TypeError, match="Did you mean 'types'"):
+            await client.recall("note", agent="ada", type="note")  # type: ignore[call-arg]
+        with pytest.raises(TypeError, match="Did you mean 'limit'"):
+            await client.recall("note", agent="ada", limt=3)  # type: ignore[call-arg]
+        with pytest.raises(TypeError, match="Did you mean 'agent'"):
+            await client.remember("A note.", agnt="ada")  # type: ignore[call-arg]
+        with pytest.raises(TypeError, match="Did you mean 'agent'"):
+            await client.supersede("mem_1", "A note.", agnt="ada")  # type: ignore[call-arg]
+        with pytest.raises(TypeError, match="Did you mean 'wait'"):
+            await client.run("acme/none", {}, wiat=1)  # type: ignore[call-arg]
+        with pytest.raises(TypeError, match="Use one of: input, project, "):
+            await client.start_run("acme/none", {}, colour="red")  # type: ignore[call-arg]
+        with pytest.raises(TypeError, match="Use one of: agent, types, "):
+            [each async for each in client.list_memories(agent="ada", colour="red")]  # type: ignore[call-arg]
+        with pytest.raises(TypeError, match="Did you mean 'project'"):
+            await client.run("acme/none", {}, projct="one")  # type: ignore[call-arg]
+        assert not [each async for each in client.list_memories(agent="ada")]
+
+
+async def test_memories_are_found_by_the_time_they_were_said_and_above_a_relevance(
+    address: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with Client() as client:
+        said_at = datetime(2023, 5, 7, tzinfo=UTC)
+        old = await client.remember("Anna bought a kayak.", agent="ada", said_at=said_at)
+        new = await client.remember("Anna sold the kayak.", agent="ada", role=v1.MessageRole.USER)
+        assert old.said_at == said_at and new.said_at == new.create_time
+        since = [
+            each.id
+            async for each in client.list_memories(agent="ada", said_since=datetime(2023, 1, 1, tzinfo=UTC))
+        ]
+        assert since == [old.id]
+        now = datetime(2023, 6, 2, tzinfo=UTC)
+        [first, *_] = await client.recall("what happened last month?", agent="ada", now=now)
+        assert first.memory is not None and first.memory.id == old.id
+        assert (
+            await client.recall("which lake in Scotland has cold water?", agent="ada", min_relevance=0.5)
+            == []
+        )
+        capsys.readouterr()
+    assert await wonder("search", "kayak", "--said-since", "2023-01-01", "--min-relevance", "0.2") == 0
+    assert [line.split()[0] for line in out(capsys)] == [old.id]
+    assert await wonder("add", "Anna paddles.", "--said-at", "2022-02-03T04:05") == 0
+    capsys.readouterr()
+    assert await wonder("list", "--said-since", "2022-01-01") == 0
+    assert "2022-02-03 04:05:00" in "\n".join(out(capsys))
+
+
+async def test_an_invalid_time_flag_is_refused(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        await wonder("list", "--said-since", "yesterday")
+    assert "'yesterday' is not a date or time; use 2026-05-31" in capsys.readouterr().err

@@ -29,6 +29,7 @@ from wonder_sdk import (
     sync,
     v1,
 )
+from wonder_sdk.methods.options import to_milliseconds
 
 NO_BACKOFF = ReconnectPolicy(initial_ms=0, max_ms=0, timeout_ms=600_000)
 OUTPUT = {"released": "1.2", "count": 2}
@@ -289,3 +290,21 @@ async def test_an_input_that_is_not_a_mapping_is_refused_and_not_sent(given: Any
         with pytest.raises(RequestError) as refused:
             await client.start_run("acme/x", {"a": [object()]})
         assert refused.value.field == "input.a[0]"
+
+
+@pytest.mark.parametrize("given", [float("inf"), float("nan"), -1, 10**9 + 1, 10**400, "1", True])
+async def test_a_duration_that_is_no_number_of_seconds_is_refused_and_not_sent(given: Any) -> None:
+    async with Client("127.0.0.1:1") as client:
+        for option, start in (("timeout", client.start_run), ("timeout", client.run), ("wait", client.run)):
+            with pytest.raises(RequestError, match="must be a number of seconds from 0 to") as refused:
+                await start("acme/x", {}, **{option: given})
+            assert refused.value.field == option and str(refused.value).startswith(f"{option}: ")
+        for wait in (client.attach_run(RUN).wait, client.attach_run(RUN).result):
+            with pytest.raises(ValueError, match="timeout: must be a number of seconds from 0 to"):
+                await wait(given)
+
+
+def test_a_positive_duration_is_never_sent_as_zero() -> None:
+    """A timeout of 0 is none."""
+    given = (0, 0.0, 0.0001, 1, 1.5, 10**9)
+    assert [to_milliseconds(each, "timeout") for each in given] == [0, 0, 1, 1000, 1500, 10**12]

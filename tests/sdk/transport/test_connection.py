@@ -148,6 +148,41 @@ async def test_a_server_with_a_self_signed_certificate_is_reached_as_documented(
     await server.stop(0)
 
 
+async def test_a_rejected_certificate_is_not_an_absent_server(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("server", "other"):
+        kind = ["-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
+        names = ["-subj", "/CN=wonder", "-addext", "subjectAltName=DNS:wonder.example"]
+        files = ["-keyout", str(tmp_path / f"{name}.key"), "-out", str(tmp_path / f"{name}.pem")]
+        await asyncio.to_thread(
+            subprocess.run, ["openssl", "req", *kind, *names, *files], check=True, capture_output=True
+        )
+    (tmp_path / "broken.pem").write_text("-----BEGIN CERTIFICATE-----\nhello\n-----END CERTIFICATE-----\n")
+    (tmp_path / "notes.txt").write_text("not a certificate")
+    server = RpcServer(
+        Settings(listen="127.0.0.1:0", tls_cert=tmp_path / "server.pem", tls_key=tmp_path / "server.key")
+    )
+    address = server.bind()
+    await server.start({})
+    said = []
+    for name in ("server.pem", "other.pem", "broken.pem", "notes.txt"):
+        flags = ["--server", address, "--ca", str(tmp_path / name)]
+        assert await asyncio.to_thread(cli.main, ["health", *flags]) == 1
+        said.append(capsys.readouterr().err)
+    await server.stop(0)
+    assert said == [
+        f"wonder: The certificate of {address} is for another name. Connect by a name or address that the "
+        "certificate has.\n",
+        f"wonder: The certificate of {address} is not signed by the certificate authority that WONDER_CA or "
+        "tls_root names.\n",
+        f"wonder: The certificate authority for {address} cannot be used. Check the PEM file that WONDER_CA "
+        "or tls_root names.\n",
+        f"wonder: {tmp_path / 'notes.txt'} contains no certificate in PEM form (-----BEGIN CERTIFICATE-----)."
+        " Name the file of the server's certificate authority (WONDER_CA, --ca, tls_root).\n",
+    ]
+
+
 async def test_an_immediate_disconnect_gets_a_tls_hint(capsys: pytest.CaptureFixture[str]) -> None:
     async def hang_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.close()
@@ -162,10 +197,10 @@ async def test_an_immediate_disconnect_gets_a_tls_hint(capsys: pytest.CaptureFix
 
 def test_an_unknown_flag_shows_the_usage_of_its_command(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as left:
-        cli.main(["memory", "forget", "mem_1", "--yes"])
+        cli.main(["memory", "forget", "mem_1", "--force"])
     output = capsys.readouterr().err
     assert left.value.code == 2 and output.startswith("usage: wonder memory forget [-h]")
-    assert output.endswith("wonder memory forget: error: unrecognized arguments: --yes\n")
+    assert output.endswith("wonder memory forget: error: unrecognized arguments: --force\n")
 
 
 @pytest.mark.parametrize(

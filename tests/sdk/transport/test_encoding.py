@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 from collections import UserDict
 from typing import Any
@@ -15,6 +16,7 @@ from wonder.v1 import coordinator_service_pb2 as coordinator
 from wonder.v1 import library_service_pb2 as library
 from wonder_sdk import Client, InvalidArgumentError, RequestError, sync, v1
 from wonder_sdk._proto import stubs
+from wonder_sdk.json_types import JsonDict
 from wonder_sdk.transport.encoding import Encoder
 from wonder_sdk.values import to_struct, to_value
 
@@ -59,7 +61,7 @@ def test_plain_values_become_messages_at_every_depth() -> None:
         },
         "request_id": "one",
     }
-    mixed: Any = v1.CreateConversationRequest(conversation=plain["conversation"], request_id="one")  # type: ignore[arg-type]
+    mixed = v1.CreateConversationRequest(conversation=plain["conversation"], request_id="one")  # type: ignore[arg-type]
     expected = conversations.CreateConversationRequest.FromString(bytes(whole))
     for given in (whole, plain, UserDict(plain), mixed):
         assert sent(given, v1.CreateConversationRequest, conversations.CreateConversationRequest) == expected
@@ -69,8 +71,8 @@ def test_plain_values_become_messages_at_every_depth() -> None:
 @pytest.mark.parametrize(
     "value", [None, True, 0, 1.5, "", "text", [], [1, [None, {}]], {}, {"a": {"b": [1]}}, (1, 2)]
 )
-def test_any_json_is_encoded_as_a_value(value: Any) -> None:
-    request: Any = v1.CallAgentRequest(agent_id="assistant", input=value)
+def test_any_json_is_encoded_as_a_value(value: object) -> None:
+    request = v1.CallAgentRequest(agent_id="assistant", input=value)
     if value is None:
         return  # which leaves the field out
     wanted = v1.CallAgentRequest(agent_id="assistant", input=to_value([*value] if value == (1, 2) else value))
@@ -80,7 +82,7 @@ def test_any_json_is_encoded_as_a_value(value: Any) -> None:
 
 def test_paths_of_a_mask_are_a_list_or_a_string() -> None:
     for mask in (["title", "metadata"], "title,metadata"):
-        request: Any = v1.UpdateConversationRequest(conversation={"id": "c"}, update_mask=mask)  # type: ignore[arg-type]
+        request = v1.UpdateConversationRequest(conversation={"id": "c"}, update_mask=mask)  # type: ignore[arg-type]
         read = sent(request, v1.UpdateConversationRequest, conversations.UpdateConversationRequest)
         assert list(read.update_mask.paths) == ["title", "metadata"] and read.conversation.id == "c"
 
@@ -116,7 +118,7 @@ PARTICIPANTS = "conversation.participants"
         ({"request_id": b"x"}, "request_id", "must be a string, not bytes"),
     ],
 )  # fmt: skip
-def test_an_invalid_value_is_refused_with_its_path(fields: dict[str, Any], path: str, words: str) -> None:
+def test_an_invalid_value_is_refused_with_its_path(fields: JsonDict, path: str, words: str) -> None:
     for request in (fields, v1.CreateConversationRequest(**fields)):
         field, sentence = refusal(request, v1.CreateConversationRequest)
         assert field == path and words in sentence and sentence.startswith(f"{path}: ")
@@ -134,7 +136,7 @@ def test_a_misspelt_attribute_of_a_message_is_refused() -> None:
 
 
 def test_a_value_that_contains_itself_is_refused() -> None:
-    endless: dict[str, Any] = {}
+    endless: JsonDict = {}
     endless["again"] = endless
     assert (
         "nested deeper" in refusal({"conversation": {"metadata": endless}}, v1.CreateConversationRequest)[1]
@@ -142,7 +144,7 @@ def test_a_value_that_contains_itself_is_refused() -> None:
 
 
 def test_a_lazy_list_is_read_once() -> None:
-    request: Any = v1.ApplyDefinitionsRequest(library="a/b", definitions=({"name": n} for n in "xy"))  # type: ignore[arg-type]
+    request = v1.ApplyDefinitionsRequest(library="a/b", definitions=({"name": n} for n in "xy"))  # type: ignore[arg-type]
     read = sent(request, v1.ApplyDefinitionsRequest, library.ApplyDefinitionsRequest)
     assert [each.name for each in read.definitions] == ["x", "y"]
 
@@ -152,7 +154,7 @@ def test_every_method_of_every_stub_has_an_encoder() -> None:
         seen = 0
 
         def __getattr__(self, shape: str) -> Any:
-            def method(path: str, encode: Any, decode: Any) -> None:
+            def method(path: str, encode: object, decode: object) -> None:
                 assert isinstance(encode, Encoder) and issubclass(encode.message, v1.GetRunRequest.__mro__[1])
                 Channel.seen += 1
 
@@ -167,12 +169,12 @@ def test_every_method_of_every_stub_has_an_encoder() -> None:
 async def test_a_call_takes_plain_values_and_raises_before_anything_is_sent() -> None:
     fake = FakeCoordinator()
     async with serving(coordinator=fake) as address, Client(address) as client:
-        call: Any = client.coordinator.get_run
+        call = client.coordinator.get_run
         assert (await call({"run_id": RUN})).run.id == RUN
         with pytest.raises(RequestError) as refused:
             call({"run": RUN})
         assert refused.value.field == "run"
-        started: Any = v1.StartRunRequest(workflow_id="acme/flows/release", input={"n": [1, 2]}, wait_ms=1)  # type: ignore[arg-type]
+        started = v1.StartRunRequest(workflow_id="acme/flows/release", input={"n": [1, 2]}, wait_ms=1)  # type: ignore[arg-type]
         before = len(fake.requests)
         await client.coordinator.start_run(started)
         [request] = fake.requests[before:]
@@ -180,8 +182,6 @@ async def test_a_call_takes_plain_values_and_raises_before_anything_is_sent() ->
 
 
 async def test_the_sync_client_encodes_alike() -> None:
-    import asyncio
-
     def ask(address: str) -> None:
         with sync.Client(address) as client:
             assert client.coordinator.get_run({"run_id": RUN}).run.id == RUN
@@ -202,7 +202,23 @@ async def test_a_request_on_a_stream_that_cannot_be_sent_ends_the_stream_with_it
         ):
             async for _ in client.conversations.converse(requests()):
                 pass
-        call: Any = client.conversations.converse()
+        call = client.conversations.converse()
         with pytest.raises(RequestError, match="attach: must be a ConverseAttach or a mapping"):
             await call.write({"attach": 5})
         call.cancel()
+
+
+async def test_an_exception_of_the_requests_reaches_the_caller() -> None:
+    async def requests() -> Any:
+        raise KeyError("mine")
+        yield
+
+    def blocking(address: str) -> None:
+        with sync.Client(address) as client, pytest.raises(KeyError, match="mine"):
+            next(client.conversations.converse(requests()))
+
+    async with serving() as address, Client(address) as client:
+        with pytest.raises(KeyError, match="mine"):
+            async for _ in client.conversations.converse(requests()):
+                pass
+        await asyncio.to_thread(blocking, address)

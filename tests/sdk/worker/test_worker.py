@@ -6,14 +6,16 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import TypedDict
 
 import pytest
 
 from tests.rpc.executor.test_worker_stream import SCOPE, SERVICE, NoTasks
 from tests.rpc.rpc_kit import FakeNameResolver
 from tests.services.tasks.executor_kit import SERVICES, Clock
+from tests.views import ForAll
 from wonder_sdk import ActionError, UnauthenticatedError, WonderError, Worker, WorkerContext, v1
+from wonder_sdk.json_types import JsonDict, JsonValue
 from wonder_sdk.transport.reconnect import ReconnectPolicy
 from wonder_server.core.errors import Fault, Reason, error
 from wonder_server.core.errors import WonderError as ServerError
@@ -34,11 +36,11 @@ class Pool(WorkerPool):
         self.beats: list[list[str]] = []
         self.changed = asyncio.Event()
 
-    def extend(self, session: Any, lease_ids: Any) -> None:
+    def extend(self, session: object, lease_ids: object) -> None:
         super().extend(session, lease_ids)
         self.beats.append(list(lease_ids))
 
-    def ask(self, operation_id: str = "op_1", kind: str = "act", **more: Any) -> asyncio.Task[dict[str, Any]]:
+    def ask(self, operation_id: str = "op_1", kind: str = "act", **more: object) -> asyncio.Task[JsonDict]:
         fields = {"input": {}, "timeout_ms": 60_000, "context": SCOPE, **more}
         return asyncio.create_task(self.perform(Job(kind=kind, operation_id=operation_id, **fields)))
 
@@ -53,8 +55,8 @@ class WorkerKit:
 
     async def open(self) -> None:
         servicer = ExecutorServicer(
-            Executor(SERVICES),
-            RequestLookups(NoTasks(), FakeNameResolver(), NoTasks()),
+            Executor(ForAll(SERVICES), Clock()),
+            ForAll(RequestLookups(NoTasks(), FakeNameResolver(), NoTasks())),
             clock=Clock(),
             workers=self.pool,
         )
@@ -67,7 +69,7 @@ class WorkerKit:
         if self._server is not None:
             await self._server.stop(0)
 
-    def worker(self, handler: Callable[..., Awaitable[Any]], **more: Any) -> Worker:
+    def worker(self, handler: Callable[..., Awaitable[object]], **more: object) -> Worker:
         """Return a worker with one action."""
         options = {key: more.pop(key) for key in ("max_concurrency", "drain_seconds") if key in more}
         made = Worker("w", address=self.address, reconnect=QUICKLY, **options)
@@ -76,7 +78,7 @@ class WorkerKit:
 
     @asynccontextmanager
     async def working(
-        self, handler: Callable[..., Awaitable[Any]], **more: Any
+        self, handler: Callable[..., Awaitable[object]], **more: object
     ) -> AsyncIterator[asyncio.Task[None]]:
         """Run a worker with one action."""
         running = asyncio.create_task(self.worker(handler, **more).run())
@@ -89,7 +91,7 @@ class WorkerKit:
                 await asyncio.wait({running}, timeout=0.05)
             await asyncio.wait({running})
 
-    async def until(self, condition: Callable[[], Any]) -> None:
+    async def until(self, condition: Callable[[], object]) -> None:
         async with asyncio.timeout(60):
             while not condition():  # noqa: ASYNC110 - the pool has no event for it
                 await asyncio.sleep(0.001)
@@ -103,7 +105,7 @@ async def worker_kit() -> AsyncIterator[WorkerKit]:
     await opened.close()
 
 
-async def fault(asked: asyncio.Task[Any]) -> Fault:
+async def fault(asked: asyncio.Task[object]) -> Fault:
     with pytest.raises(ServerError) as problem:
         await asyncio.wait_for(asked, 60)
     return problem.value.fault
@@ -116,7 +118,7 @@ class Stuck:
         self.begun, self.go, self.cancelled = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.contexts: list[WorkerContext] = []
 
-    async def __call__(self, given: dict[str, Any], context: WorkerContext) -> dict[str, Any]:
+    async def __call__(self, given: JsonDict, context: WorkerContext) -> JsonDict:
         self.contexts.append(context)
         self.begun.set()
         try:
@@ -126,8 +128,8 @@ class Stuck:
             raise
         return {"done": True}
 
-    def handler(self) -> Callable[..., Awaitable[Any]]:
-        async def act(given: dict[str, Any], context: WorkerContext) -> dict[str, Any]:
+    def handler(self) -> Callable[..., Awaitable[object]]:
+        async def act(given: JsonDict, context: WorkerContext) -> JsonDict:
             return await self(given, context)
 
         return act
@@ -140,7 +142,7 @@ async def test_an_action_receives_input_and_context_and_returns_its_result(worke
     seen: list[WorkerContext] = []
     received: list[Progress] = []
 
-    async def act(given: dict[str, Any], context: WorkerContext) -> dict[str, Any]:
+    async def act(given: JsonDict, context: WorkerContext) -> JsonDict:
         seen.append(context)
         context.progress("halfway", 0.5, output="line\n")
         return {"twice": given["n"] * 2, "given": given}
@@ -183,7 +185,7 @@ async def test_types_become_schemas_and_the_input_becomes_a_dataclass(worker_kit
 
 
 async def test_a_result_is_a_dataclass_or_empty(worker_kit: WorkerKit) -> None:
-    async def act(given: dict[str, Any]) -> Any:
+    async def act(given: JsonDict) -> JsonValue:
         return Page(7, "de") if given else None
 
     async with worker_kit.working(act, output_schema={"type": "object"}):
@@ -192,7 +194,7 @@ async def test_a_result_is_a_dataclass_or_empty(worker_kit: WorkerKit) -> None:
 
 
 async def test_an_action_reports_its_failure_reason(worker_kit: WorkerKit) -> None:
-    async def act(given: dict[str, Any]) -> Any:
+    async def act(given: JsonDict) -> JsonValue:
         raise ActionError(
             "The scanner is busy.",
             reason=v1.ErrorReason.MODEL_UNAVAILABLE,
@@ -214,7 +216,7 @@ async def test_an_action_reports_its_failure_reason(worker_kit: WorkerKit) -> No
 async def test_an_unexpected_exception_appears_only_in_the_worker_log(
     worker_kit: WorkerKit, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def act(given: dict[str, Any]) -> Any:
+    async def act(given: JsonDict) -> JsonValue:
         raise RuntimeError("password=hunter2")
 
     async with worker_kit.working(act):
@@ -237,9 +239,9 @@ async def test_an_unexpected_exception_appears_only_in_the_worker_log(
     ids=["list", "object", "surrogate", "large", "integer", "infinity"],
 )
 async def test_a_result_that_cannot_be_sent_fails_only_its_assignment(
-    worker_kit: WorkerKit, result: Any, reason: Reason
+    worker_kit: WorkerKit, result: object, reason: Reason
 ) -> None:
-    async def act(given: dict[str, Any]) -> Any:
+    async def act(given: JsonDict) -> JsonValue:
         return result if given else {}
 
     async with worker_kit.working(act):
@@ -250,11 +252,11 @@ async def test_a_result_that_cannot_be_sent_fails_only_its_assignment(
 
 
 async def test_a_result_that_is_too_deep_fails_only_its_assignment(worker_kit: WorkerKit) -> None:
-    deep: dict[str, Any] = {}
+    deep: JsonDict = {}
     for _ in range(3_000):
         deep = {"a": deep}
 
-    async def act(given: dict[str, Any]) -> Any:
+    async def act(given: JsonDict) -> JsonValue:
         return deep if given else {}
 
     async with worker_kit.working(act):
@@ -263,7 +265,7 @@ async def test_a_result_that_is_too_deep_fails_only_its_assignment(worker_kit: W
 
 
 async def test_an_action_that_cancels_itself_fails(worker_kit: WorkerKit) -> None:
-    async def act(given: dict[str, Any]) -> Any:
+    async def act(given: JsonDict) -> JsonValue:
         raise asyncio.CancelledError
 
     async with worker_kit.working(act):
@@ -284,7 +286,7 @@ async def test_concurrent_actions_are_limited(worker_kit: WorkerKit) -> None:
     running = most = 0
     full, go = asyncio.Event(), asyncio.Event()
 
-    async def act(given: dict[str, Any]) -> Any:
+    async def act(given: JsonDict) -> JsonValue:
         nonlocal running, most
         running += 1
         most = max(most, running)
@@ -337,7 +339,7 @@ async def test_a_lost_connection_cancels_running_actions_and_the_worker_reconnec
 
 
 async def test_a_worker_outlives_its_server(worker_kit: WorkerKit) -> None:
-    async def act(given: dict[str, Any]) -> Any:
+    async def act(given: JsonDict) -> JsonValue:
         return {"served": True}
 
     async with worker_kit.working(act):
@@ -348,7 +350,7 @@ async def test_a_worker_outlives_its_server(worker_kit: WorkerKit) -> None:
 
 
 async def test_a_worker_waits_for_a_server_that_starts_later(worker_kit: WorkerKit) -> None:
-    async def act(given: dict[str, Any]) -> Any:
+    async def act(given: JsonDict) -> JsonValue:
         return {"served": True}
 
     await worker_kit.close()
@@ -362,7 +364,7 @@ async def test_a_worker_waits_for_a_server_that_starts_later(worker_kit: WorkerK
 
 
 async def test_a_refused_registration_is_raised(worker_kit: WorkerKit) -> None:
-    async def act(given: dict[str, Any]) -> Any: ...
+    async def act(given: JsonDict) -> JsonValue: ...
 
     async with worker_kit.working(act):
         with pytest.raises(WonderError, match="another idempotent") as problem:
@@ -439,7 +441,7 @@ async def test_draining_has_a_time_limit(worker_kit: WorkerKit) -> None:
 
 
 async def test_a_worker_without_a_connection_can_be_stopped(worker_kit: WorkerKit) -> None:
-    async def act(given: dict[str, Any]) -> Any: ...
+    async def act(given: JsonDict) -> JsonValue: ...
 
     await worker_kit.close()
     worker = worker_kit.worker(act)
@@ -455,11 +457,11 @@ async def test_a_worker_without_a_connection_can_be_stopped(worker_kit: WorkerKi
 def test_faults_of_an_action_are_raised_at_registration() -> None:
     worker = Worker("w")
 
-    def blocking(given: dict[str, Any]) -> Any: ...
-    async def nothing() -> Any: ...
-    async def three(a: Any, b: Any, c: Any) -> Any: ...
-    async def sets(given: set[int]) -> Any: ...
-    async def good(given: dict[str, Any]) -> Any: ...
+    def blocking(given: JsonDict) -> JsonValue: ...
+    async def nothing() -> JsonValue: ...
+    async def three(a: object, b: object, c: object) -> JsonValue: ...
+    async def sets(given: set[int]) -> JsonValue: ...
+    async def good(given: JsonDict) -> JsonValue: ...
 
     for handler, message in (
         (blocking, "async function"),

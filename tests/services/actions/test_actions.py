@@ -12,12 +12,13 @@ import pytest
 from tests.replacing import replace
 from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.core.idempotency import IdempotencyKey, own_key
 from wonder_server.core.json_types import JsonDict, JsonValue
-from wonder_server.core.memory.records import Change, Draft, Filter, Hit, Memory, Source
+from wonder_server.core.memory.ranking import Hit
+from wonder_server.core.memory.records import Change, Draft, Filter, Memory, Source
 from wonder_server.core.model import NO_USAGE, ModelResult, ToolCall, Usage
 from wonder_server.core.schema.schemas import check_schema, validate
 from wonder_server.core.task.action_effects import ACTION_EFFECTS
-from wonder_server.ports.memories import Request
 from wonder_server.ports.model import Chunk, Finished, TextDelta
 from wonder_server.services.actions import (
     ACTIONS,
@@ -65,6 +66,7 @@ class RememberedCalls:
             source=Source(),
             created_ms=1,
             updated_ms=2,
+            said_ms=3,
             version=1,
         )
 
@@ -81,25 +83,34 @@ class RememberedCalls:
         return Page(items=(self.memory,), next_page_token="more")
 
     async def update(
-        self, agent_id: str, memory_id: str, change: Change, *, request: Request | None = None
+        self, agent_id: str, memory_id: str, change: Change, *, request: IdempotencyKey | None = None
     ) -> Memory:
         self.asked.append((agent_id, memory_id, change, request))
         return self.memory
 
     async def supersede(
-        self, agent_id: str, memory_id: str, draft: Draft, *, request: Request | None = None
+        self, agent_id: str, memory_id: str, draft: Draft, *, request: IdempotencyKey | None = None
     ) -> tuple[Memory, Memory]:
         self.asked.append((agent_id, memory_id, draft, request))
         return self.memory, self.memory
 
-    async def delete(self, agent_id: str, memory_id: str, *, request: Request | None = None) -> None:
+    async def delete(self, agent_id: str, memory_id: str, *, request: IdempotencyKey | None = None) -> None:
         self.asked.append((agent_id, memory_id, request))
 
     async def search(
-        self, agent_id: str, query: str, *, limit: int = 0, wanted: Filter | None = None
+        self,
+        agent_id: str,
+        query: str,
+        *,
+        limit: int = 0,
+        wanted: Filter | None = None,
+        now_ms: int | None = None,
     ) -> list[Hit]:
-        self.asked.append((agent_id, query, limit, wanted))
-        return [Hit(memory=self.memory, score=0.9, relevance=1, significance=0.5, recency=1)]
+        self.asked.append((agent_id, query, limit, wanted, now_ms))
+        return [
+            Hit(memory=self.memory, score=score, relevance=relevance, significance=0.5, recency=1)
+            for score, relevance in ((0.9, 0.8), (0.4, 0.05), (0.3, 0.01))
+        ]
 
     def search_inline(
         self, agent_id: str, query: str, *, limit: int = 0, wanted: Filter | None = None
@@ -165,6 +176,7 @@ def called(
     services = Services(
         models=ModelAccess(model=model or ScriptedModel(), default_profile=DEFAULT),
         memory=memory or RememberedCalls(),
+        history=Nothing(),
         network=NetworkAccess(web=Nothing(), mcp=Nothing(), policies=Nothing()),
         clock=Clock(),
     )
@@ -210,7 +222,8 @@ async def test_memory_write_stores_for_the_agent_of_the_context_under_the_step_s
 
 def test_no_input_can_name_another_agent() -> None:
     for name in sorted(name for name in ACTIONS if name.startswith("memory.")):
-        needed = {"content": "x", "id": "x", "query": "x"}
+        needed = {"content": "x", "id": "x", "query": "x", "label": "x", "text": "x"}
+        needed |= {"old_text": "x", "new_text": "x"}
         schema = ACTIONS[name].input_schema
         input = {key: needed[key] for key in schema.get("required", ())}
         assert validate(schema, input) == []
@@ -218,7 +231,7 @@ def test_no_input_can_name_another_agent() -> None:
 
 
 async def test_memory_changes_are_made_once_under_the_step_s_key() -> None:
-    memory, once = RememberedCalls(), Request(id="step/op_1/n/s", fingerprint="")
+    memory, once = RememberedCalls(), own_key("step", "op_1/n/s")
     change = Change(content="likes milk", significance=1.0, contradicts_ids=("mem_2",), archived_ms=0)
     given = {"content": "likes milk", "significance": 1, "contradicts_ids": ["mem_2"], "archived": False}
     await run("memory.update", {"id": "mem_1", **given}, memory=memory)
@@ -251,14 +264,25 @@ async def test_memory_needs_an_agent() -> None:
 
 async def test_memory_search_answers_with_memories_and_scores() -> None:
     memory = RememberedCalls()
-    found = await run("memory.search", {"query": "tea", "limit": 3.0, "types": ["fact"]}, memory=memory)
-    assert [(each["content"], each["score"]) for each in found["memories"]] == [("likes tea", 0.9)]
-    assert memory.asked == [("agt_1", "tea", 3, Filter(types=("fact",)))]
+    asked = {"query": "tea", "limit": 3.0, "types": ["fact"], "now_ms": 7.0, "said_end_ms": 9.0}
+    found = await run("memory.search", asked, memory=memory)
+    fields = ("content", "score", "relevance", "said_ms")
+    first = {name: found["memories"][0][name] for name in fields}
+    assert first == {"content": "likes tea", "score": 0.9, "relevance": 0.8, "said_ms": 3}
+    assert len(found["memories"]) == 3
+    assert found["omitted"] == 0
+    assert memory.asked == [("agt_1", "tea", 3, Filter(types=("fact",), said_end_ms=9), 7)]
+
+
+async def test_memory_search_omits_and_counts_what_is_less_relevant() -> None:
+    found = await run("memory.search", {"query": "tea", "min_relevance": 0.05}, memory=RememberedCalls())
+    assert [each["relevance"] for each in found["memories"]] == [0.8, 0.05]
+    assert found["omitted"] == 1
 
 
 async def test_memory_search_for_nothing_finds_nothing() -> None:
-    assert await run("memory.search", {"query": "  "}) == {"memories": []}
-    assert run_inline("memory.search", {"query": "  "}) == {"memories": []}
+    assert await run("memory.search", {"query": "  "}) == {"memories": [], "omitted": 0}
+    assert run_inline("memory.search", {"query": "  "}) == {"memories": [], "omitted": 0}
 
 
 def test_memory_search_waits_for_nothing_where_nothing_can_be_found() -> None:
@@ -267,7 +291,7 @@ def test_memory_search_waits_for_nothing_where_nothing_can_be_found() -> None:
         run_inline("memory.search", {"query": "tea"}, memory=memory)
     memory.is_bare = True
     found = run_inline("memory.search", {"query": "tea", "limit": 3.0, "types": ["fact"]}, memory=memory)
-    assert found == {"memories": []}
+    assert found == {"memories": [], "omitted": 0}
     assert memory.asked[1:] == [("agt_1", "tea", 3, Filter(types=("fact",)))]
 
 
@@ -280,7 +304,7 @@ async def test_memory_read_answers_with_one_memory() -> None:
 ANSWER = ModelResult(
     text="Hello",
     tool_calls=(ToolCall(id="c1", name="add", arguments={"a": 1}),),
-    usage=Usage(input_tokens=3),
+    usage=Usage(input_tokens=3, cached_input_tokens=2),
     stop_reason="tool_calls",
     model="m",
 )
@@ -291,7 +315,14 @@ async def test_llm_answers_with_the_whole_response() -> None:
     assert await run("llm", {"request": {"messages": []}}, model=model) == {
         "text": "Hello",
         "tool_calls": [{"id": "c1", "name": "add", "arguments": {"a": 1}, "malformed": ""}],
-        "usage": {"input_tokens": 3, "output_tokens": None, "cost_micros": None},
+        "usage": {
+            "input_tokens": 3,
+            "output_tokens": None,
+            "cached_input_tokens": 2,
+            "cache_write_input_tokens": None,
+            "reasoning_tokens": None,
+            "cost_micros": None,
+        },
         "stop_reason": "tool_calls",
         "model": "m",
     }

@@ -9,6 +9,7 @@ from typing import NoReturn
 
 import pytest
 
+from tests.views import ForAll
 from wonder_server.core.definitions.resources import NetworkPolicy
 from wonder_server.core.definitions.specs import Action, ModelProfile, Pin, PinnedTask, Step, Task
 from wonder_server.core.errors import Fault, Reason, WonderError, error
@@ -81,6 +82,7 @@ def services(web: ScriptedWeb) -> Services:
     return Services(
         models=ModelAccess(model=Nothing(), default_profile=ModelProfile(provider="offline")),
         memory=Nothing(),
+        history=Nothing(),
         network=NetworkAccess(web=web, mcp=Nothing(), policies=Policies()),
         clock=Clock(),
     )
@@ -120,7 +122,9 @@ async def executed(
     )
     pin = Pin(definition_id="def_1", library="demo", name="t", revision=1)
     task = PinnedTask(pin=pin, spec=Task(steps=(step,)))
-    outcome = await Executor(services(web), sleep=sleep).execute(task, {}, CONTEXT)
+    outcome = await Executor(ForAll(services(web)), services(web).clock, sleep=sleep).execute(
+        task, {}, CONTEXT
+    )
     return outcome, pauses
 
 

@@ -80,6 +80,7 @@ async def run(url: str, **input: JsonValue) -> JsonValue:
     services = Services(
         models=ModelAccess(model=Nothing(), default_profile=ModelProfile(provider="offline")),
         memory=Nothing(),
+        history=Nothing(),
         network=NetworkAccess(web=web, mcp=Nothing(), policies=Policies()),
         clock=Clock(),
     )

@@ -6,6 +6,7 @@ from typing import NoReturn
 
 import pytest
 
+from tests.views import ForAll
 from wonder_server.core.definitions.resources import NetworkPolicy
 from wonder_server.core.definitions.specs import Action, ModelProfile, Pin, PinnedTask, Step, Task
 from wonder_server.core.errors import Fault, Reason, WonderError, error
@@ -75,6 +76,7 @@ def services(mcp: ScriptedMcp) -> Services:
     return Services(
         models=ModelAccess(model=Nothing(), default_profile=ModelProfile(provider="offline")),
         memory=Nothing(),
+        history=Nothing(),
         network=NetworkAccess(web=Nothing(), mcp=mcp, policies=Policies()),
         clock=Clock(),
     )
@@ -198,5 +200,7 @@ async def executed(mcp: ScriptedMcp, idempotent: bool | None) -> tuple[TaskOutco
     pin = Pin(definition_id="def_1", library="demo", name="t", revision=1)
     task = PinnedTask(pin=pin, spec=Task(steps=(Step(id="call", action=action),)))
     progress: list[object] = []
-    outcome = await Executor(services(mcp), sleep=sleep).execute(task, {}, CONTEXT, progress.append)
+    outcome = await Executor(ForAll(services(mcp)), services(mcp).clock, sleep=sleep).execute(
+        task, {}, CONTEXT, progress.append
+    )
     return outcome, [each for each in progress if isinstance(each, StepProgress)]

@@ -13,6 +13,7 @@ import yaml
 
 from tests.paths import ROOT
 from tests.services.catalog.library_kit import make
+from tests.views import ForAll
 from wonder_server.adapters.in_memory.catalog import MemoryCatalog
 from wonder_server.adapters.in_memory.sandbox import MemorySandbox
 from wonder_server.core.actor.commands import Scope
@@ -110,6 +111,7 @@ def make_services(tmp_path: Path) -> Callable[..., Services]:
         return Services(
             models=ModelAccess(model=nothing, default_profile=ModelProfile(provider="offline")),
             memory=nothing,
+            history=nothing,
             network=NetworkAccess(web=nothing, mcp=nothing, policies=Policies(network)),
             clock=Clock(),
             execution=ExecutionAccess(sandbox=sandbox, worktrees=Folders(tmp_path, never=never)),
@@ -191,6 +193,31 @@ async def test_an_exit_code_is_a_result_unless_the_step_says_otherwise(make_serv
     assert "exit code is 3" in failed.message and "boom" in failed.message
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "curl: (6) Could not resolve host: pypi.org",
+        "fatal: unable to access 'https://x/': Could not resolve proxy: y",
+        "ping: x: Temporary failure in name resolution",
+        "connect: Network is unreachable",
+        "dial tcp: lookup x: no such host",
+        "npm ERR! getaddrinfo EAI_AGAIN registry",
+    ],
+)
+async def test_a_command_that_fails_without_a_network_names_the_cause_and_the_remedy(
+    make_services: MakeServices, said: str
+) -> None:
+    remedy = "`wonder project shell proj_1 on`"
+    services = make_services(ScriptedSandbox(ended(6, said)))
+    assert remedy in (await run(services, command="x"))["hint"]
+    assert remedy in (await fault(services, command="x", fail_on_exit=True)).message
+    timed_out = make_services(ScriptedSandbox(ended(137, said, stopped="timeout")))
+    assert remedy in (await fault(timed_out, command="x")).message
+    allowed = make_services(ScriptedSandbox(ended(6, said)), network=True)
+    assert "hint" not in await run(allowed, command="x")
+    assert "hint" not in await run(make_services(ScriptedSandbox(ended(0, said))), command="x")
+
+
 @pytest.mark.parametrize("stopped", ["output", "memory", "processes", "disk"])
 async def test_a_limit_of_the_sandbox_is_a_result_that_says_so(
     make_services: MakeServices, stopped: str
@@ -267,7 +294,7 @@ async def carried_out(
     pin = Pin(definition_id="def_1", library="l", name="t", revision=1)
     task = PinnedTask(pin=pin, spec=Task(steps=(Step(id="run", action=made),)))
     progress: list[object] = []
-    outcome = await Executor(services).execute(task, {}, CONTEXT, progress.append)
+    outcome = await Executor(ForAll(services), services.clock).execute(task, {}, CONTEXT, progress.append)
     return outcome, [each for each in progress if isinstance(each, StepProgress)]
 
 

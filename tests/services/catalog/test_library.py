@@ -30,10 +30,11 @@ from wonder_server.core.definitions.document import DefinitionDraft, parse_draft
 from wonder_server.core.definitions.resources import Agent, NetworkPolicy, Project, etag
 from wonder_server.core.definitions.specs import Kind, Persona
 from wonder_server.core.errors import Reason, WonderError, error
+from wonder_server.core.idempotency import Origin
+from wonder_server.core.identity import ANONYMOUS
 from wonder_server.core.json_types import JsonDict
 from wonder_server.services.catalog.definitions import ChangeAction
 from wonder_server.services.catalog.library import Library
-from wonder_server.services.catalog.transactions import IdempotencyKey
 from wonder_server.services.paging import PageRequest
 
 
@@ -284,11 +285,11 @@ async def test_workflows_that_hold_too_many_others_are_refused(library: Library)
 
 async def test_a_request_that_comes_again_gets_its_first_answer(library: Library) -> None:
     await library.definitions.create_library("team")
-    once = IdempotencyKey("r1", "put a")
-    first = await library.definitions.put("team", task("a"), idempotency_key=once)
+    once = Origin(ANONYMOUS, "r1", "put a")
+    first = await library.definitions.put("team", task("a"), origin=once)
     await library.definitions.put("team", task("a", description="Changed."))
-    assert await library.definitions.put("team", task("a"), idempotency_key=once) == first
-    other = library.definitions.put("team", task("b"), idempotency_key=IdempotencyKey("r1", "put b"))
+    assert await library.definitions.put("team", task("a"), origin=once) == first
+    other = library.definitions.put("team", task("b"), origin=Origin(ANONYMOUS, "r1", "put b"))
     assert await reason(other) is Reason.REQUEST_ID_REUSED
 
 
@@ -300,46 +301,37 @@ async def test_every_kind_of_answer_is_remembered(tmp_path: Path) -> None:
     async def twice(work: Awaitable[object]) -> None:
         assert await work() == await work()
 
-    await twice(lambda: library.definitions.create_library("a", idempotency_key=IdempotencyKey("1", "f")))
+    await twice(lambda: library.definitions.create_library("a", origin=Origin(ANONYMOUS, "1", "f")))
     await twice(
-        lambda: library.definitions.apply(
-            "a", [task("t"), persona("p")], idempotency_key=IdempotencyKey("2", "f")
-        )
+        lambda: library.definitions.apply("a", [task("t"), persona("p")], origin=Origin(ANONYMOUS, "2", "f"))
     )
     agent = Agent(
         id="", name="bot", project_ids=(), persona=Persona(system_prompt="Hi."), metadata={"x": [1]}
     )
-    await twice(lambda: library.agents.create(agent, idempotency_key=IdempotencyKey("3", "f")))
+    await twice(lambda: library.agents.create(agent, origin=Origin(ANONYMOUS, "3", "f")))
     await twice(
         lambda: library.agents.update(
-            "bot", lambda a: replace(a, name="rob"), idempotency_key=IdempotencyKey("4", "f")
+            "bot", lambda a: replace(a, name="rob"), origin=Origin(ANONYMOUS, "4", "f")
         )
     )
-    await twice(lambda: library.agents.delete("rob", idempotency_key=IdempotencyKey("5", "f")))
-    await twice(
-        lambda: library.projects.create(Project(id="", name="p"), idempotency_key=IdempotencyKey("6", "f"))
-    )
-    await twice(lambda: library.projects.delete("p", idempotency_key=IdempotencyKey("7", "f")))
-    await twice(lambda: library.definitions.delete("a/t", idempotency_key=IdempotencyKey("8", "f")))
+    await twice(lambda: library.agents.delete("rob", origin=Origin(ANONYMOUS, "5", "f")))
+    await twice(lambda: library.projects.create(Project(id="", name="p"), origin=Origin(ANONYMOUS, "6", "f")))
+    await twice(lambda: library.projects.delete("p", origin=Origin(ANONYMOUS, "7", "f")))
+    await twice(lambda: library.definitions.delete("a/t", origin=Origin(ANONYMOUS, "8", "f")))
     await catalog.close()
 
 
 async def test_the_same_request_twice_at_once_acts_once(library: Library) -> None:
-    once = IdempotencyKey("r", "f")
-    both = await asyncio.gather(
-        *(library.definitions.create_library("a", idempotency_key=once) for _ in range(2))
-    )
+    once = Origin(ANONYMOUS, "r", "f")
+    both = await asyncio.gather(*(library.definitions.create_library("a", origin=once) for _ in range(2)))
     assert both[0] == both[1]
 
 
 async def test_a_refused_request_may_be_sent_again(library: Library) -> None:
-    once = IdempotencyKey("r", "f")
-    assert (
-        await reason(library.definitions.put("team", task("a"), idempotency_key=once))
-        is Reason.LIBRARY_NOT_FOUND
-    )
+    once = Origin(ANONYMOUS, "r", "f")
+    assert await reason(library.definitions.put("team", task("a"), origin=once)) is Reason.LIBRARY_NOT_FOUND
     await library.definitions.create_library("team")
-    await library.definitions.put("team", task("a"), idempotency_key=once)
+    await library.definitions.put("team", task("a"), origin=once)
 
 
 async def test_a_change_that_cannot_be_stored_leaves_no_trace() -> None:

@@ -11,7 +11,39 @@ from hypothesis import strategies as st
 from tests.services.catalog.standard_run import run_workflow
 from wonder_server.core import expressions
 from wonder_server.core.definitions.specs import PinnedAgent
+from wonder_server.core.errors import Reason, error
 from wonder_server.core.json_types import JsonDict, JsonValue
+from wonder_server.core.request_formats import output_schemas
+from wonder_server.core.schema.output_schemas import check_output_schema
+
+MIA = {"id": "mia", "kind": "user", "name": "Mia", "label": "user Mia"}
+BOB = {"id": "bob", "kind": "user", "name": "", "label": "user bob"}
+OWN = {"id": "agt_1", "kind": "agent", "name": "assistant", "label": "agent assistant"}
+ASKED = {
+    "message_id": "msg_1",
+    "move_id": "",
+    "speaker": MIA,
+    "said_ms": 1_000,
+    "said_at": "1970-01-01T00:00:01.000Z",
+}
+ANSWERED = {
+    "message_id": "msg_2",
+    "move_id": "move_1",
+    "speaker": OWN,
+    "said_ms": 2_000,
+    "said_at": "1970-01-01T00:00:02.000Z",
+    "content": "I see.",
+}
+SOURCE = {"message_id": "msg_1", "speaker": "Mia", "speaker_id": "mia", "role": "user", "said_ms": 1_000}
+FROM_MIA = {**SOURCE, "move_id": ""}
+FROM_AGENT = {
+    "message_id": "msg_2",
+    "move_id": "move_1",
+    "speaker": "assistant",
+    "speaker_id": "agt_1",
+    "role": "agent",
+    "said_ms": 2_000,
+}
 
 
 def turn(message: str, provider: str = "offline", **changes: JsonValue) -> JsonDict:
@@ -19,6 +51,10 @@ def turn(message: str, provider: str = "offline", **changes: JsonValue) -> JsonD
         "agent_id": "agt_1",
         "conversation_id": "conv_1",
         "turn_id": "turn_1",
+        "agent": {"id": "agt_1", "name": "assistant"},
+        "caller": MIA,
+        "participants": [MIA, BOB, OWN],
+        "messages": [{**ASKED, "content": message}, ANSWERED],
         "user_message": message,
         "answer": "I see.",
         "transcript": [{"sequence": 1, "reasoning": "I see.", "tool_calls": [], "tool_results": []}],
@@ -47,10 +83,12 @@ def facts(agent: PinnedAgent, given: JsonDict, answers: list[str] | None = None)
     }
     output = run_workflow(agent.extraction, given, actions)
     assert not left
-    for operation in output["memory_operations"]:
+    kept = [operation for operation in output["memory_operations"] if "refused" not in operation]
+    for operation in kept:
         assert operation["op"] == "write" and operation["type"] == "fact"
+        assert {name: operation[name] for name in SOURCE} == SOURCE
         assert 0 <= operation["significance"] <= 1
-    return [operation["content"] for operation in output["memory_operations"]]
+    return [operation["content"] for operation in kept]
 
 
 @pytest.mark.parametrize(
@@ -224,34 +262,144 @@ def test_the_model_is_asked_in_its_own_format(assistant: PinnedAgent, format: st
         ],
     }[format]()
     assert "long-term memory" in instructions
-    exchange = json.loads(said)
-    assert exchange == {"user": "My colour is teal.", "assistant": "I see.", "remembered": [], "known": []}
+    assert json.loads(said) == {
+        "speakers": [{name: each[name] for name in ("id", "kind", "label")} for each in (MIA, BOB, OWN)],
+        "messages": [
+            {
+                "message_id": "msg_1",
+                "speaker": "user Mia",
+                "said_at": "1970-01-01T00:00:01.000Z",
+                "text": "My colour is teal.",
+            },
+            {
+                "message_id": "msg_2",
+                "speaker": "agent assistant",
+                "said_at": "1970-01-01T00:00:02.000Z",
+                "text": "I see.",
+            },
+        ],
+        "remembered": [],
+        "known": [],
+    }
     assert asked[0]["model_profile"] == given["model_profile"]
 
 
-def test_an_outdated_memory_is_replaced(assistant: PinnedAgent) -> None:
+def test_the_model_is_asked_for_an_object_that_every_provider_can_be_asked_for(
+    assistant: PinnedAgent,
+) -> None:
+    assert assistant.extraction is not None
+    steps = assistant.extraction.tasks["read_facts"].spec.steps
+    [schema] = [
+        step.action.config["schema"] for step in steps if step.id == "prompt" and step.action is not None
+    ]
+    assert check_output_schema(schema) is None
+    assert output_schemas.is_strict(schema)
+    closed = output_schemas.closed(schema)
+    assert closed is not None and closed["properties"]["operations"]["items"]["required"] == [
+        *("op", "id", "content", "subject", "message_id", "significance")
+    ]
+
+
+KNOWN = [
+    {"id": "mem_1", "content": "Mia likes teal.", "subject": "mia", "type": "fact"},
+    {"id": "mem_2", "content": "Bob likes red.", "subject": "bob", "type": "fact"},
+    {"id": "mem_3", "content": "The sky is blue.", "subject": "", "type": "note"},
+]
+
+
+def extracted(
+    agent: PinnedAgent, *operations: JsonValue, valid: bool = True, **changes: JsonValue
+) -> list[JsonDict]:
+    """Return the memory operations of an answer with these operations, beside `KNOWN`."""
     asked: list[str] = []
 
     def llm(given: JsonDict) -> JsonDict:
         asked.append(given["request"]["messages"][-1]["content"])
-        answers = [{"content": "Ada likes red.", "replaces": "mem_1"}, {"content": "B.", "replaces": "mem_9"}]
-        return {"text": json.dumps(answers)}
+        answer = {"operations": list(operations)}
+        return {"text": json.dumps(answer), "output": answer if valid else None}
 
     def search(given: JsonDict) -> JsonDict:
-        assert given == {"limit": 8, "types": ["fact"], "query": "My colour is red now."}
-        return {"memories": [{"id": "mem_1", "content": "Ada likes teal.", "type": "fact"}]}
+        assert given == {"limit": 8, "query": "My colour is red now.\nI see."}
+        return {"memories": KNOWN}
 
-    assert assistant.extraction is not None
+    assert agent.extraction is not None
     actions = {"context": dict, "llm": llm, "memory.search": search}
-    output = run_workflow(assistant.extraction, turn("My colour is red now.", "openai"), actions)
-    assert output["memory_operations"] == [
-        {
-            "op": "supersede",
-            "id": "mem_1",
-            "type": "fact",
-            "content": "Ada likes red.",
-            "significance": 0.5,
-        },
-        {"op": "write", "type": "fact", "content": "B.", "significance": 0.5},
+    output = run_workflow(agent.extraction, turn("My colour is red now.", "openai", **changes), actions)
+    [exchange] = asked
+    names = ("id", "content", "subject")
+    assert json.loads(exchange)["known"] == [{name: each[name] for name in names} for each in KNOWN]
+    found: list[JsonDict] = output["memory_operations"]
+    return found
+
+
+def fact(op: str = "write", **fields: JsonValue) -> JsonDict:
+    nothing = {"id": None, "subject": None, "message_id": None, "significance": 0.5}
+    return {"op": op, "content": "Mia likes red.", **nothing, **fields}
+
+
+@pytest.mark.parametrize("valid", [True, False])
+def test_what_the_model_says_of_known_memories_changes_them(assistant: PinnedAgent, valid: bool) -> None:
+    found = extracted(
+        assistant,
+        fact(subject="mia", message_id="msg_1"),
+        fact("supersede", id="mem_1", subject="mia"),
+        fact("update", id="mem_3", content="The sky is light blue.", significance=0.9),
+        fact("contradict", id="mem_2", subject="bob"),
+        fact(message_id="msg_2", content="The assistant has seen it."),
+        valid=valid,
+    )
+    new = {"type": "fact", "content": "Mia likes red.", "significance": 0.5}
+    assert found == [
+        {"op": "write", **new, "subject": "mia", **FROM_MIA},
+        {"op": "supersede", "id": "mem_1", **new, "subject": "mia", **FROM_MIA},
+        {"op": "update", "id": "mem_3", "content": "The sky is light blue.", "significance": 0.9},
+        {"op": "write", "contradicts_ids": ["mem_2"], **new, "subject": "bob", **FROM_MIA},
+        {"op": "write", **new, "content": "The assistant has seen it.", "subject": "", **FROM_AGENT},
     ]
-    assert json.loads(asked[0])["known"] == [{"id": "mem_1", "content": "Ada likes teal."}]
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        (fact("supersede", id="mem_9"), 'names the memory "mem_9", which the model was not given'),
+        (fact("update"), 'names the memory "", which'),
+        (fact("update", id=7), "names the memory 7, which"),
+        (fact(id="mem_1"), 'writes a new memory and names the memory "mem_1"'),
+        (fact("supersede", id="mem_2"), "changes the memory mem_2, which is about another user"),
+        (fact("update", id="mem_2"), "changes the memory mem_2, which is about another user"),
+        (fact(subject="eve"), 'about the user "eve", who does not take part'),
+        (fact(subject="agt_1"), 'about the user "agt_1", who'),
+        (fact(subject=["mia"]), 'about the user ["mia"], who'),
+        (fact(message_id="msg_9"), 'names the message "msg_9", which'),
+        (fact("erase"), 'op is "erase"'),
+        (fact(content=" "), "has no content"),
+        (fact(content=7), "has no content"),
+    ],
+)
+def test_an_operation_that_names_something_else_is_refused_alone(
+    assistant: PinnedAgent, given: JsonDict, reason: str
+) -> None:
+    before, refused, after = extracted(assistant, fact(subject="mia"), given, fact(subject="mia"))
+    assert before == after and "refused" not in before
+    assert reason in refused["refused"] and refused["op"] == given["op"]
+
+
+def test_without_a_model_the_user_is_the_subject(assistant: PinnedAgent) -> None:
+    assert assistant.extraction is not None
+    for caller, subject in ((MIA, "mia"), ({**MIA, "id": ""}, ""), ({**OWN, "id": "agt_2"}, "")):
+        given = turn(
+            "I like tea a lot.", messages=[{**ASKED, "speaker": caller, "content": "I like tea a lot."}]
+        )
+        [operation] = run_workflow(assistant.extraction, given, {"context": dict})["memory_operations"]
+        assert (operation["subject"], operation["speaker_id"]) == (subject, caller["id"])
+
+
+def test_a_turn_whose_search_fails_is_extracted_without_known_memories(assistant: PinnedAgent) -> None:
+    def fails(_: JsonDict) -> JsonDict:
+        raise error(Reason.STORAGE_UNAVAILABLE, "Not now.")
+
+    answer = {"operations": [fact(), fact("update", id="mem_1")]}
+    actions = {"context": dict, "memory.search": fails, "llm": lambda _: {"text": "", "output": answer}}
+    assert assistant.extraction is not None
+    output = run_workflow(assistant.extraction, turn("My colour is red.", "openai"), actions)
+    assert ["refused" in each for each in output["memory_operations"]] == [False, True]

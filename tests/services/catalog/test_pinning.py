@@ -41,10 +41,12 @@ async def standard(library: Library) -> Library:
 async def test_an_agent_is_pinned_with_all_that_a_turn_needs(standard: Library) -> None:
     pin = await standard.pin_agent("assistant")
     assert pin == await standard.pin_agent(pin.agent_id)
-    assert [tool.spec.name for tool in pin.tools] == ["remember", "recall"]
+    assert [tool.spec.name for tool in pin.tools] == ["remember", "recall", "forget", "correct"]
     assert [str(tool.task.pin) for tool in pin.tools if tool.task] == [
         "wonder/std/write_memory@1",
         "wonder/std/search_memory@1",
+        "wonder/std/delete_memory@1",
+        "wonder/std/replace_memory@1",
     ]
     assert (pin.profile.spec.provider, str(pin.profile.pin)) == ("offline", "wonder/std/default@1")
     assert (str(pin.assembly.pin), pin.assembly.spec.initial_node_id) == (
@@ -102,7 +104,15 @@ async def test_a_missing_definition_is_reported_with_the_closest_name(
     await library.definitions.put("team", workflow("flow", "t@1"))
     with pytest.raises(WonderError) as refusal:
         await library.pin_workflow(text)
-    assert (refusal.value.fault.reason, refusal.value.fault.message) == (Reason.DEFINITION_NOT_FOUND, said)
+    fault = refusal.value.fault
+    assert (fault.reason, fault.metadata) == (Reason.DEFINITION_NOT_FOUND, {"id": text})
+    assert fault.message.startswith(said)
+    if said.startswith("There is no") and ":" not in said:
+        assert (
+            fault.message
+            == f"{said} List the definitions with `wonder definitions` or ListDefinitions, or save a new "
+            "one with `wonder apply`."
+        )
 
 
 async def test_a_missing_agent_project_or_persona_is_reported_with_the_closest_name(
@@ -114,7 +124,9 @@ async def test_a_missing_agent_project_or_persona_is_reported_with_the_closest_n
     async def said(work: Awaitable[object]) -> str:
         with pytest.raises(WonderError) as refusal:
             await work
-        return refusal.value.fault.message
+        first, _, next_step = refusal.value.fault.message.partition(". ")
+        assert next_step.startswith("List the ") and "`wonder " in next_step
+        return f"{first}."
 
     meant = "There is no agent 'assitant' (did you mean 'assistant'?)."
     assert await said(standard.agents.agent("assitant")) == meant
@@ -176,8 +188,12 @@ def calling(name: str, agent: str) -> DefinitionDraft:
 async def test_a_node_that_calls_an_agent_is_pinned_to_its_id(standard: Library) -> None:
     await standard.definitions.apply("team", [calling("w", "expert"), containing("outer", "w")])
     missing = await refusal(standard.pin_workflow("team/outer"))
-    assert (missing.reason, missing.metadata) == (Reason.AGENT_NOT_FOUND, {"agent": "expert"})
-    assert missing.message == "There is no agent 'expert', which the node 'ask' of team/w@1 calls."
+    assert missing.reason is Reason.AGENT_NOT_FOUND
+    assert missing.message == (
+        "There is no agent 'expert', which the node 'ask' of team/w@1 calls. List the agents with "
+        "`wonder agent list` or ListAgents, or create it with `wonder agent create`."
+    )
+    assert missing.metadata == {"id": "expert", "agent": "expert"}
     expert = await standard.agents.create(
         Agent(id="", name="expert", project_ids=(), persona=Persona(system_prompt="Hm."))
     )

@@ -18,6 +18,7 @@ from tests.services.content.repositories_kit import (
     need_git,
     scope,
 )
+from tests.views import ForAll
 from wonder_server.adapters.git.repositories import GitRepositories
 from wonder_server.adapters.git.storage.command import Git
 from wonder_server.adapters.in_memory.catalog import MemoryCatalog
@@ -66,7 +67,7 @@ async def call(tmp_path: Path) -> AsyncIterator[Model]:
     services: Any = SimpleNamespace(
         content=ContentAccess(artifacts=artifacts, repositories=stack.repos), clock=Ticking()
     )
-    yield Model(library, Executor(services))
+    yield Model(library, Executor(ForAll(services), services.clock))
     await stack.close()
 
 

@@ -254,6 +254,7 @@ async def _refused(folder: Path, url: str, roots: list[Path]) -> None:
     ):
         refused = await refusal(asked)
         assert refused.reason is Reason.FIELD_INVALID and "repository_roots" in refused.message, refused
+        assert roots or refused.message.endswith("server with --repository-roots DIR, or use a URL.")
     assert (await stack.repos.files.index(ONE))["code"] is None
     await stack.close()
 

@@ -20,7 +20,7 @@ from tests.services.content.repositories_kit import (
     need_git,
     scope,
 )
-from wonder_server.adapters.git.repositories import GitRepositories, GitRepository
+from wonder_server.adapters.git.repositories import GitRepositories
 from wonder_server.adapters.git.storage.command import Git
 from wonder_server.core.json_types import JsonValue
 from wonder_server.core.schema.schemas import validate
@@ -166,16 +166,41 @@ async def test_an_outline_expires_and_an_unavailable_one_is_retried_later(
 # --- artifacts and repositories -------------------------------------------------------------------------
 
 
-class CountingGit(Git):
-    """A git that counts its commands."""
+_PROGRAM = """\
+#!/bin/sh
+echo >> "{folder}/started"
+if mv "{folder}/hold" "{folder}/held" 2> /dev/null; then
+    echo > "{folder}/begun"
+    read -r _ < "{folder}/go_on"
+fi
+exec git "$@"
+"""
 
-    def __init__(self) -> None:
-        super().__init__(os.environ)
-        self.started = 0
 
-    def _run(self, *arguments: Any, **named: Any) -> Any:
-        self.started += 1
-        return super()._run(*arguments, **named)
+class ObservedGit:
+    """A program that counts its starts and then runs git. It holds the next command on request."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        folder.mkdir()
+        for pipe in ("begun", "go_on"):
+            os.mkfifo(folder / pipe)
+        self.program = folder / "git"
+        self.program.write_text(_PROGRAM.format(folder=folder))
+        self.program.chmod(0o755)
+
+    @property
+    def started(self) -> int:
+        return len((self._folder / "started").read_bytes())
+
+    def hold_next(self) -> None:
+        (self._folder / "hold").touch()
+
+    async def wait_until_held(self) -> None:
+        await asyncio.to_thread((self._folder / "begun").read_bytes)
+
+    async def go_on(self) -> None:
+        await asyncio.to_thread((self._folder / "go_on").write_text, "\n")
 
 
 class ActionRunner:
@@ -185,9 +210,9 @@ class ActionRunner:
         async def project_id(key: str) -> str:
             return key
 
-        self.stack, self.git = stack, CountingGit()
-        stack.repositories.git = self.git
-        self.artifacts = Artifacts(GitRepositories(self.git, stack.pool, folder / "a"), project_id)
+        self.stack, self.git = stack, ObservedGit(folder / "program")
+        git = stack.repositories.git = Git(os.environ, str(self.git.program))
+        self.artifacts = Artifacts(GitRepositories(git, stack.pool, folder / "a"), project_id)
         self.services: Any = SimpleNamespace(
             content=ContentAccess(artifacts=self.artifacts, repositories=stack.repos)
         )
@@ -237,30 +262,17 @@ async def test_the_documents_of_a_project_are_looked_up_once_until_one_is_writte
     assert await act.lines("artifact.index") == []
 
 
-async def test_a_cancelled_write_invalidates_the_outline(
-    act: ActionRunner, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_cancelled_write_invalidates_the_outline(act: ActionRunner) -> None:
     await act.artifacts.write("proj_web", "a", b"")
-    begun, go_on, done = asyncio.Event(), asyncio.Event(), asyncio.Event()
-    write = GitRepository.write
-
-    async def slow_write(self: GitRepository, *given: Any, **named: Any) -> Any:
-        begun.set()
-        await go_on.wait()
-        try:
-            return await write(self, *given, **named)
-        finally:
-            done.set()
-
-    monkeypatch.setattr(GitRepository, "write", slow_write)
+    others = asyncio.all_tasks()
+    act.git.hold_next()
     writing = asyncio.create_task(act.artifacts.write("proj_web", "b", b""))
-    await begun.wait()
+    await act.git.wait_until_held()
     writing.cancel()
     await asyncio.gather(writing, return_exceptions=True)
     assert await act.lines("artifact.index") == ["a"]
-    go_on.set()
-    await done.wait()
-    await asyncio.sleep(0)
+    await act.git.go_on()
+    await asyncio.gather(*(asyncio.all_tasks() - others))
     assert await act.lines("artifact.index") == ["a", "b"], "what was begun was done, and is seen"
 
 

@@ -20,8 +20,8 @@ from tests.services.content.repositories_kit import (
 )
 from wonder_server.core.actor.commands import Scope
 from wonder_server.core.errors import Reason
+from wonder_server.core.idempotency import IdempotencyKey
 from wonder_server.ports.repositories import Change
-from wonder_server.services.catalog.transactions import IdempotencyKey
 from wonder_server.services.content.repositories import RepositoryService
 
 need_git()
@@ -166,11 +166,11 @@ async def test_a_request_to_merge_that_comes_again_merges_once(
     repos: RepositoryService, origin: UsersRepository
 ) -> None:
     await repos.files.write(ONE, "src", b"1\n")
-    first = await merge(repos, ONE, idempotency_key=IdempotencyKey("r1", "aa"))
+    first = await merge(repos, ONE, idempotency_key=IdempotencyKey("", "r1", "aa"))
     await repos.files.write(ONE, "src", b"2\n")
-    assert (await merge(repos, ONE, idempotency_key=IdempotencyKey("r1", "aa"))).commit == first.commit
+    assert (await merge(repos, ONE, idempotency_key=IdempotencyKey("", "r1", "aa"))).commit == first.commit
     assert origin.show("src") == "1"
-    other = await refusal(merge(repos, ONE, idempotency_key=IdempotencyKey("r1", "bb")))
+    other = await refusal(merge(repos, ONE, idempotency_key=IdempotencyKey("", "r1", "bb")))
     assert other.reason is Reason.REQUEST_ID_REUSED
 
 
@@ -213,10 +213,10 @@ async def test_a_branch_starts_again_after_a_merge_that_removed_it(
     stack: RepositoryStack, origin: UsersRepository
 ) -> None:
     await stack.repos.files.write(ONE, "src", b"1\n")
-    await merge(stack.repos, ONE, remove_branch=True, idempotency_key=IdempotencyKey("r", "aa"))
+    await merge(stack.repos, ONE, remove_branch=True, idempotency_key=IdempotencyKey("", "r", "aa"))
     assert await stack.repositories.of("proj_web.code").commit("wonder/conv-1") is None
     assert (await stack.repos.files.diff(ONE)).head is None
-    await merge(stack.repos, ONE, remove_branch=True, idempotency_key=IdempotencyKey("r", "aa"))
+    await merge(stack.repos, ONE, remove_branch=True, idempotency_key=IdempotencyKey("", "r", "aa"))
     origin.change("src", "2\n")
     await stack.repos.files.write(ONE, "new", b"")
     assert await content(stack.repos, ONE, "src") == "2\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import http.server
 import os
+import random
 import shlex
 import shutil
 import signal
@@ -23,7 +24,7 @@ from tests.services.content.repositories_kit import UsersRepository, need_git
 from wonder_server.adapters.egress.dialing import Dialer
 from wonder_server.adapters.egress.proxy import Egress
 from wonder_server.adapters.git.hosts.host_folders import HostAccess
-from wonder_server.adapters.git.origins import GitOrigins
+from wonder_server.adapters.git.origins import DEFAULT_FETCH_BYTES, GitOrigins
 from wonder_server.adapters.git.repositories import GitRepositories
 from wonder_server.adapters.git.storage.command import Git, ThreadPool
 from wonder_server.core.definitions.resources import NetworkPolicy
@@ -49,13 +50,20 @@ class Names:
 
 @asynccontextmanager
 async def reaching(
-    folder: Path, *addresses: str, environment: dict[str, str] | None = None
+    folder: Path,
+    *addresses: str,
+    environment: dict[str, str] | None = None,
+    max_fetch_bytes: int = DEFAULT_FETCH_BYTES,
 ) -> AsyncIterator[tuple[GitOrigins, Names]]:
     names, pool = Names(*(addresses or (HERE,))), ThreadPool(4, "git")
     egress = Egress(Dialer(names))
     git = Git({"PATH": os.environ["PATH"], **(environment or {})})
     origins = GitOrigins(
-        GitRepositories(git, pool, folder / "repositories"), pool, egress, HostAccess(folder)
+        GitRepositories(git, pool, folder / "repositories"),
+        pool,
+        egress,
+        HostAccess(folder),
+        max_fetch_bytes=max_fetch_bytes,
     )
     try:
         yield origins, names
@@ -209,6 +217,27 @@ async def test_gits_own_protocol_goes_through_the_proxy(tmp_path: Path, folder: 
         async with reaching(tmp_path / "data") as (origins, names):
             assert await origins.fetch(origin(f"git://code.example:{port}/code.git")) == "main"
             assert set(names.asked) == {"code.example"}
+
+
+@pytest.mark.parametrize("files", [1, 200])
+async def test_a_fetch_that_writes_too_much_fails_and_leaves_nothing(tmp_path: Path, files: int) -> None:
+    user = UsersRepository(tmp_path / "work")
+    for number in range(files):
+        (user.folder / f"large{number}").write_bytes(random.Random(number).randbytes(3_000_000 // files))
+    user.git("add", "--all")
+    user.git("commit", "--quiet", "-m", "large")
+    user.git("clone", "--quiet", "--bare", str(user.folder), str(tmp_path / "site" / "code.git"))
+    (tmp_path / "site" / "code.git" / "git-daemon-export-ok").touch()
+    copy = tmp_path / "data" / "repositories" / "proj_1.code.git"
+    with daemon(tmp_path / "site") as port:
+        found = origin(f"git://code.example:{port}/code.git")
+        async with reaching(tmp_path / "data", max_fetch_bytes=1 << 20) as (origins, _):
+            refused = await fault(origins, found)
+            assert refused.reason is Reason.LIMIT_EXCEEDED and "repository_bytes" in refused.message
+            written = sum(path.stat().st_size for path in copy.rglob("*") if path.is_file())
+            assert written < 100_000
+        async with reaching(tmp_path / "data") as (origins, _):
+            assert await origins.fetch(found) == "main"
 
 
 @pytest.mark.skipif(shutil.which("ssh") is None, reason="ssh is not installed")

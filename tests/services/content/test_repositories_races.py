@@ -21,13 +21,13 @@ from tests.services.content.repositories_kit import (
     scope,
 )
 from wonder_server.core.errors import Reason, WonderError
-from wonder_server.services.catalog.transactions import IdempotencyKey
+from wonder_server.core.idempotency import IdempotencyKey
 from wonder_server.services.content import worktree_locks
 
 need_git()
 
 ONE, BRANCH, KEY = scope("conv_1"), "wonder/conv-1", "proj_web-conv_1"
-ONCE = IdempotencyKey("r1", "aa")
+ONCE = IdempotencyKey("", "r1", "aa")
 
 
 @pytest.fixture
@@ -303,8 +303,11 @@ def test_the_latest_deleted_owners_are_remembered(monkeypatch: pytest.MonkeyPatc
         kept.mark_deleted(f"conv_{number}")
     kept.check_not_deleted("proj_a-conv_0")
     for number in (1, 2):
-        with pytest.raises(WonderError):
+        with pytest.raises(WonderError, match=f"no conversation 'conv_{number}': it was deleted, with its"):
             kept.check_not_deleted(f"proj_a-conv_{number}")
+    kept.mark_deleted("proj_a")
+    with pytest.raises(WonderError, match="There is no project 'proj_a': it was deleted"):
+        kept.check_not_deleted("proj_a-conv_9")
 
 
 async def _nothing_is_left(stack: RepositoryStack) -> None:

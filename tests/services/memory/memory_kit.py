@@ -11,12 +11,15 @@ from typing import Any
 from wonder_server.adapters.embedders.hashing import HashingEmbedder
 from wonder_server.adapters.faiss.vectors import FaissVectors
 from wonder_server.adapters.in_memory.blobs import MemoryBlobs
+from wonder_server.adapters.in_memory.memory_blocks import InMemoryBlocks
 from wonder_server.adapters.in_memory.vectors import PlainVectors
+from wonder_server.adapters.sqlite.memory.blocks import SqliteMemoryBlocks
 from wonder_server.adapters.sqlite.memory.maintenance import SqliteMemoryMaintenance
 from wonder_server.adapters.sqlite.memory.store import SqliteMemories
 from wonder_server.core.errors import Reason, error
 from wonder_server.ports.clock import Clock
 from wonder_server.ports.vectors import Vectors
+from wonder_server.services.memory.blocks import MemoryBlockService
 from wonder_server.services.memory.large_contents import LargeContents
 from wonder_server.services.memory.semantic_index import SemanticIndex
 from wonder_server.services.memory.service import MemoryService
@@ -56,6 +59,19 @@ class MemoryStack:
     blobs: FailingBlobs
     large_contents: LargeContents
     vectors: Vectors
+    blocks: MemoryBlockService
+
+
+def no_blocks() -> MemoryBlockService:
+    """Return a service without memory blocks."""
+    return MemoryBlockService(InMemoryBlocks(), ZeroClock())
+
+
+class ZeroClock:
+    """A clock that stands still."""
+
+    def now_ms(self) -> int:
+        return 0
 
 
 @contextlib.asynccontextmanager
@@ -89,6 +105,7 @@ async def open_memory_stack(
         blobs=blobs,
         large_contents=large_contents,
         vectors=vectors,
+        blocks=MemoryBlockService(SqliteMemoryBlocks(store.database), clock),
     )
     await large_contents.close()
     await vectors.close()

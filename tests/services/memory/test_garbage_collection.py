@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from tests.services.memory.memory_kit import MemoryStack, open_memory_stack
 from wonder_server.core.definitions.resources import Agent
 from wonder_server.core.errors import Reason, WonderError
 from wonder_server.core.memory.records import EVERYTHING, Draft
+from wonder_server.ports.placement import OwnsKey, owns_everything
 from wonder_server.services.memory.garbage_collection import BATCH, MemoryGarbageCollector
 from wonder_server.services.paging import PageRequest
 
@@ -42,13 +42,16 @@ def fact(content: str, **more: Any) -> Draft:
     return Draft(type="fact", content=content, **more)
 
 
-def garbage_collector(stack: MemoryStack, catalog: Catalog) -> MemoryGarbageCollector:
+def garbage_collector(
+    stack: MemoryStack, catalog: Catalog, owns: OwnsKey = owns_everything
+) -> MemoryGarbageCollector:
     return MemoryGarbageCollector(
         maintenance=stack.maintenance,
         index_residue=stack.maintenance,
         large_contents=stack.large_contents,
         vectors=stack.vectors,
         agents=catalog,
+        owns=owns,
     )
 
 
@@ -89,7 +92,8 @@ async def test_the_memories_of_a_deleted_agent_are_deleted(tmp_path: Path) -> No
         with pytest.raises(WonderError) as caught:
             await stack.service.write("ada", fact("late"))
         assert caught.value.fault.reason is Reason.AGENT_NOT_FOUND
-        await asyncio.gather(*keeper._tasks)
+        assert caught.value.fault.message.startswith("There is no agent 'ada': it was deleted. ")
+        await keeper.wait_idle()
         assert await listed(stack, "ada") == 0
         assert await stack.service.search("ada", "number") == []
         assert {hit.memory.agent_id for hit in await stack.service.search("bob", "number")} == {"bob"}
@@ -149,3 +153,37 @@ async def test_a_purged_index_contains_no_word_of_deleted_memories(tmp_path: Pat
         assert not any(b"zyzx" in block for block in await stack.store.database.read(blocks))
         assert len(await stack.service.search("ada", "number", limit=100)) == 30
         assert not await stack.maintenance.purge(), "nothing was forgotten since"
+
+
+async def test_a_node_removes_the_memories_of_its_own_agents_only(tmp_path: Path) -> None:
+    async with open_memory_stack(tmp_path, Clock()) as stack:
+        for agent in ("ada", "bob"):
+            await filled(stack, agent, 1)
+            await stack.maintenance.add_tombstone(agent, "deleted")
+        await garbage_collector(stack, Catalog(), lambda key: key == "ada").sweep()
+        assert (await listed(stack, "ada"), await listed(stack, "bob")) == (0, 3)
+        await garbage_collector(stack, Catalog(), lambda key: key == "bob").sweep()
+        assert await listed(stack, "bob") == 0
+
+
+async def test_the_residue_of_the_store_has_one_owner(tmp_path: Path) -> None:
+    class Residue:
+        purged = 0
+
+        async def purge(self) -> bool:
+            self.purged += 1
+            return False
+
+    async with open_memory_stack(tmp_path, Clock()) as stack:
+        residue = Residue()
+        for owns in (lambda key: key != "", owns_everything):
+            keeper = MemoryGarbageCollector(
+                maintenance=stack.maintenance,
+                index_residue=residue,
+                large_contents=stack.large_contents,
+                vectors=stack.vectors,
+                agents=Catalog(),
+                owns=owns,
+            )
+            await keeper.purge_residue()
+        assert residue.purged == 1

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.services.memory.memory_kit import FailingBlobs, MemoryStack, open_memory_stack
 from wonder_server.adapters.files.blobs import FileBlobs
+from wonder_server.adapters.sqlite.unreferenced_objects import MAX_OBJECTS
 from wonder_server.core.errors import Reason, WonderError
 from wonder_server.core.memory.records import EVERYTHING, Change, Draft
 from wonder_server.ports.blobs import key_of
@@ -198,7 +200,7 @@ async def test_the_next_start_collects_the_objects_of_a_crash(tmp_path: Path) ->
         gone = await stack.service.write("ada", fact(LONG))
         kept = await stack.service.write("ada", fact(LONG + "kept"))
         orphan = await blobs.put(b"memory of ada\n" + b"x" * 5000)
-        await stack.maintenance.add_unreferenced([orphan, key_of(b"never put")])
+        await stack.maintenance.add_unreferenced("ada", [orphan, key_of(b"never put")])
         await stack.store.remove("ada", gone.id, None, 1)
     async with open_memory_stack(tmp_path, Clock(), blobs=blobs) as stack:
         assert len(blobs.contents) == 3
@@ -222,6 +224,26 @@ async def test_a_lost_or_damaged_object_is_an_error_and_its_memory_can_be_delete
         await stack.service.delete("ada", memory.id)
     assert await listed(stack) == []
     assert await stack.service.search("ada", "pineapple") == []
+
+
+async def test_a_search_omits_a_hit_whose_object_is_damaged_or_lost_and_logs_it_once(
+    stack: MemoryStack,
+) -> None:
+    kept = await stack.service.write("ada", fact(LONG + "kept"))
+    lost = await stack.service.write("ada", fact(LONG + "lost"))
+    damaged = await stack.service.write("ada", fact(LONG + "damaged"))
+    rows = await stack.store.get("ada", [lost.id, damaged.id])
+    del stack.blobs.contents[rows[0].content_ref]
+    stack.blobs.contents[rows[1].content_ref] = b"memory of ada\nsomething else"
+    with capture_logs() as logs:
+        for agents in (["ada"], ["ada", "bob"]):
+            for _ in range(2):
+                hits = await stack.service.search_all(agents, "pineapple")
+                assert [hit.memory.id for hit in hits] == [kept.id]
+    skipped = [line["problem"] for line in logs if line["event"] == "damaged_record_skipped"]
+    assert len(skipped) == 2 and any(lost.id in each for each in skipped)
+    stack.blobs.down = True
+    assert await refused(stack.service.search_all(["ada"], "pineapple")) is Reason.STORAGE_UNAVAILABLE
 
 
 async def test_lists_end_early_where_contents_are_long(stack: MemoryStack) -> None:
@@ -257,3 +279,20 @@ async def test_the_folder_of_objects_away_is_an_error_that_passes(tmp_path: Path
         assert (await service.get("ada", written.id)).content == LONG
         await service.write("ada", fact(LONG + "2"))
         await overflow.close()
+
+
+async def test_a_node_collects_the_objects_of_its_own_agents_only(tmp_path: Path) -> None:
+    """Also where the first page of unreferenced objects belongs to others, and those of earlier versions."""
+    blobs = FailingBlobs()
+    async with open_memory_stack(tmp_path, Clock(), blobs=blobs) as stack:
+        others = [f"{number:064x}" for number in range(MAX_OBJECTS + 20)]
+        await stack.maintenance.add_unreferenced("bob", others)
+        own = await blobs.put(b"memory of ada" + b"x" * 5000)
+        await stack.maintenance.add_unreferenced("ada", [own])
+        await stack.maintenance.add_unreferenced("", ["f" * 64])
+        ada = LargeContents(blobs, stack.maintenance, lambda agent_id: agent_id == "ada")
+        assert await ada.collect() == 1
+        assert own not in blobs.contents
+        rest = LargeContents(blobs, stack.maintenance, lambda agent_id: agent_id != "ada")
+        assert await rest.collect() == len(others) + 1
+        assert await stack.maintenance.unreferenced() == []

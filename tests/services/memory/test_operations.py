@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.services.memory.memory_kit import MemoryStack, open_memory_stack
+from tests.views import ForAll
 from wonder_server.core.actor.commands import Scope
 from wonder_server.core.errors import Reason, WonderError
 from wonder_server.core.json_types import JsonDict, JsonValue
@@ -30,7 +31,7 @@ async def stack(tmp_path: Path) -> AsyncIterator[MemoryStack]:
 async def apply(stack: MemoryStack, key: str, agent: str = "ada", **operation: JsonValue) -> str:
     """Apply an operation twice, as after a crash. Return the memory's id."""
     scope = Scope(agent_id=agent, conversation_id="conv_1", turn_id="turn_1", run_id="run_1", key=key)
-    operations = MemoryOperations(stack.service, Clock())
+    operations = MemoryOperations(ForAll(stack.service), Clock())
     first = await operations.apply(operation, scope)
     assert await operations.apply(operation, scope) == first
     return str(first["id"])

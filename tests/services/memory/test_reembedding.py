@@ -166,3 +166,22 @@ async def test_a_memory_deleted_or_changed_meanwhile_gets_no_old_vectors(tmp_pat
     assert await store.embed(changed, "other", [vector]) == ()
     assert await stack.count() == 1
     await stack.close()
+
+
+async def test_a_node_embeds_the_memories_of_its_own_agents_only(tmp_path: Path) -> None:
+    embedder = UnreliableEmbedder()
+    stack = await ReembeddingStack.open(tmp_path, embedder, MemoryBlobs())
+    embedder.down = True
+    await stack.write("Anna likes green tea")
+    embedder.down = False
+    for owns, count in ((lambda key: key != "ada", 0), (lambda key: key == "ada", 1)):
+        reembedder = Reembedder(
+            store=SqliteReembedding(stack.store),
+            large_contents=stack.overflow,
+            vectors=stack.vectors,
+            embedder=embedder,
+            owns=owns,
+        )
+        assert await reembedder.embed_pending() == count
+        assert await stack.count() == count
+    await stack.close()

@@ -195,3 +195,15 @@ async def test_a_summarized_memory_is_not_summarized_again(stack: MemoryStack, c
         with pytest.raises(Exception, match=r"archived|not there"):
             await stack.service.write("ada", Draft(type="summary", content="x", archives_ids=tuple(wrong)))
     assert await listed(stack) == {"both"}
+
+
+async def test_a_node_sweeps_its_own_agents_only(stack: MemoryStack, clock: Clock) -> None:
+    await write(stack, clock, "note", "old note")
+    clock.now += 10 * DAY
+    for owns, kept in ((lambda key: key != "ada", {"old note"}), (lambda key: key == "ada", set[str]())):
+        agents = Agents(an_agent(delete("note")))
+        runner = Runs(stack)
+        await Retention(
+            memories=stack.service, agents=agents, consolidation_runner=runner, clock=clock, owns=owns
+        ).sweep()
+        assert await listed(stack) == kept

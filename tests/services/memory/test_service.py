@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import math
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,8 @@ from tests.services.memory.memory_kit import open_memory_stack
 from wonder_server.adapters.embedders.hashing import HashingEmbedder
 from wonder_server.core.errors import Reason, WonderError
 from wonder_server.core.json_types import JsonDict
-from wonder_server.core.memory.records import Change, Draft, Filter, Weights
+from wonder_server.core.memory.ranking import Weights
+from wonder_server.core.memory.records import Change, Draft, Filter
 from wonder_server.services.memory.service import MemoryService
 from wonder_server.services.paging import PageRequest
 
@@ -115,10 +118,56 @@ async def test_each_hit_is_explained_by_its_parts(service: MemoryService, clock:
     await service.write("ada", fact("green tea", significance=0.4))
     clock.now += 30 * DAY
     [hit] = await service.search("ada", "green tea", weights=Weights(relevance=2, significance=1, recency=1))
-    assert hit.relevance == pytest.approx(1.0)
+    assert 0.9 < hit.relevance < 1.0
     assert hit.significance == 0.4
     assert hit.recency == pytest.approx(0.5)
-    assert hit.score == pytest.approx((2 * 1.0 + 0.4 + 0.5) / 4)
+    assert hit.score == pytest.approx((2 * hit.relevance + 0.4 + 0.5) / 4)
+    [other] = await service.search("ada", "which tea grows in the mountains of Taiwan?")
+    assert other.relevance < 0.3
+
+
+async def test_recency_counts_from_the_time_it_was_said_and_from_a_later_change(
+    service: MemoryService, clock: StoppedClock
+) -> None:
+    old = await service.write("ada", dataclasses.replace(fact("green tea"), said_ms=clock.now - 30 * DAY))
+    [hit] = await service.search("ada", "green tea")
+    assert hit.recency == pytest.approx(0.5)
+    clock.now += 30 * DAY
+    await service.update("ada", old.id, Change(significance=0.9))
+    [hit] = await service.search("ada", "green tea")
+    assert hit.recency == pytest.approx(1.0)
+    [hit] = await service.search("ada", "green tea", now_ms=clock.now + 60 * DAY)
+    assert hit.recency == pytest.approx(0.25)
+
+
+async def test_dates_of_a_query_are_relative_to_the_time_it_is_asked(
+    service: MemoryService, clock: StoppedClock
+) -> None:
+    drafts = [fact(f"Anna planted tree {number}") for number in range(40)]
+    timed = [
+        dataclasses.replace(draft, said_ms=clock.now - number * DAY + DAY // 2)
+        for number, draft in enumerate(drafts)
+    ]
+    await service.write_all("ada", timed)
+    for back in (3, 20):
+        now_ms = clock.now - (back - 1) * DAY
+        weights = Weights(significance=0, recency=0)
+        hits = await service.search(
+            "ada", "Which tree was planted yesterday?", now_ms=now_ms, weights=weights
+        )
+        assert hits[0].memory.content == f"Anna planted tree {back}"
+
+
+@pytest.mark.parametrize("said_ms", [-(10**17), 10**17])
+async def test_a_time_out_of_range_is_refused(service: MemoryService, said_ms: int) -> None:
+    for work in (
+        service.write("ada", dataclasses.replace(fact("tea"), said_ms=said_ms)),
+        service.search("ada", "tea", now_ms=said_ms),
+        service.search("ada", "tea", wanted=Filter(said_end_ms=said_ms)),
+    ):
+        with pytest.raises(WonderError) as caught:
+            await work
+        assert caught.value.fault.reason is Reason.FIELD_INVALID
 
 
 async def test_the_weights_decide_between_relevant_significant_and_recent(
@@ -288,3 +337,14 @@ async def test_bad_questions_are_refused_by_field(service: MemoryService) -> Non
     for share in (-0.1, 1.1, float("nan")):
         work = service.search("ada", "x", weights=Weights(vector=share))
         assert await refusal(work) == (invalid, "weights.vector")
+
+
+async def test_a_significance_of_negative_zero_is_zero(service: MemoryService) -> None:
+    written = await service.write("ada", fact("green tea", significance=-0.0))
+    assert math.copysign(1, written.significance) == 1
+    assert await service.get("ada", written.id) == written
+    [first] = await service.write_all("ada", [fact("black tea", significance=-0.0)])
+    new, _ = await service.supersede("ada", first.id, fact("white tea", significance=-0.0))
+    changed = await service.update("ada", new.id, Change(significance=-0.0))
+    assert math.copysign(1, changed.significance) == 1
+    assert await service.get("ada", new.id) == changed

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, NoReturn
 
+from tests.views import ForAll
 from wonder_server.core.definitions.specs import (
     Action,
     ModelProfile,
@@ -59,6 +60,7 @@ class Pauses:
 SERVICES = Services(
     models=ModelAccess(model=Nothing(), default_profile=ModelProfile(provider="offline")),
     memory=Nothing(),
+    history=Nothing(),
     network=NetworkAccess(web=Nothing(), mcp=Nothing(), policies=Nothing()),
     clock=Clock(),
 )
@@ -71,7 +73,7 @@ def kind(run: Callable[[ActionCall], Awaitable[object]], *, name: str = "test", 
 
 def executor(*kinds: ActionKind, pauses: Pauses | None = None) -> Executor:
     known = {**ACTIONS, **{each.name: each for each in kinds}}
-    return Executor(SERVICES, kinds=known, sleep=pauses or Pauses())
+    return Executor(ForAll(SERVICES), SERVICES.clock, kinds=known, sleep=pauses or Pauses())
 
 
 def task(*steps: Step, **fields: Any) -> PinnedTask:

@@ -19,6 +19,7 @@ from tests.services.tasks.executor_kit import (
     task,
     wrong,
 )
+from tests.views import ForAll
 from wonder_server.core.definitions.specs import (
     OnFailure,
     Retry,
@@ -195,7 +196,7 @@ async def test_a_task_that_times_out_between_two_attempts_has_a_known_outcome() 
 
     refused = Scripted(NotStartedError(Reason.TASK_FAILED, "The connection was refused."))
     limited = task(step(action={"backoff_ms": 1, "idempotent": None}), retry=Retry(timeout_ms=20))
-    one = Executor(SERVICES, kinds={"test": kind(refused)}, sleep=forever)
+    one = Executor(ForAll(SERVICES), SERVICES.clock, kinds={"test": kind(refused)}, sleep=forever)
     outcome = await one.execute(limited, {}, CONTEXT)
     assert waiting.is_set()
     assert outcome.fault is not None and outcome.fault.reason is Reason.TIMEOUT
@@ -295,3 +296,13 @@ async def test_an_action_reports_progress_and_events() -> None:
         StepProgress(step_id="one", message="event found", output='{"n":1}'),
     ]
     assert events == [("op_1/node/one", "found", {"n": 1})]
+
+
+@pytest.mark.parametrize("result", ["x" * 50_000_000, [["y" * 1_000]] * 50_000], ids=["text", "list"])
+async def test_a_result_above_the_limit_of_payloads_is_a_fault(result: object) -> None:
+    async def run(_: ActionCall) -> object:
+        return result
+
+    outcome = await executor(kind(run)).execute(task(step()), {}, CONTEXT)
+    assert outcome.fault is not None and outcome.fault.reason is Reason.PAYLOAD_TOO_LARGE
+    assert len(outcome.fault.message) < 200

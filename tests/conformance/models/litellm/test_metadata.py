@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 
 import pytest
+import pytest_asyncio
 
 from tests.conformance.models.subjects import ask, collect
 from wonder_server.adapters.egress.dialing import Dialer
@@ -41,24 +42,36 @@ class Watched(Dialer):
         return await super().connect(host, port, policy)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("known_as", "options"),
-    [
-        ("bedrock", {"aws_region_name": "eu-central-1"}),
-        ("sagemaker_chat", {"aws_region_name": "eu-central-1"}),
-        ("vertex_ai", {"vertex_project": "p", "vertex_location": "europe-west1"}),
-    ],
-)
-async def test_no_metadata_service_is_asked_for_credentials(known_as: str, options: dict[str, str]) -> None:
-    if known_as != "vertex_ai" and importlib.util.find_spec("boto3") is None:
-        pytest.skip("boto3 is not installed")
+CLOUDS = {
+    "bedrock": {"aws_region_name": "eu-central-1"},
+    "sagemaker_chat": {"aws_region_name": "eu-central-1"},
+    "vertex_ai": {"vertex_project": "p", "vertex_location": "europe-west1"},
+}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def cloud() -> AsyncIterator[tuple[LiteLLMModel, Watched]]:
+    """Return one model for all clouds, because its helper process takes seconds to start."""
     dialer = Watched(Nowhere())
     egress = Egress(dialer)
-    model = LiteLLMModel({"cloud": Endpoint(format=f"litellm/{known_as}", options=options)}, egress)
-    profile = ModelProfile(provider="cloud", model="anthropic.claude-v2")
-    with pytest.raises(WonderError) as refused:
-        await collect(model, profile, ask("openai_chat", "Hi"))
+    endpoints = {
+        name: Endpoint(format=f"litellm/{name}", options=options) for name, options in CLOUDS.items()
+    }
+    model = LiteLLMModel(endpoints, egress)
+    yield model, dialer
     await model.close()
     await egress.close()
+
+
+@pytest.mark.parametrize("known_as", CLOUDS)
+async def test_no_metadata_service_is_asked_for_credentials(
+    cloud: tuple[LiteLLMModel, Watched], known_as: str
+) -> None:
+    if known_as != "vertex_ai" and importlib.util.find_spec("boto3") is None:
+        pytest.skip("boto3 is not installed")
+    model, dialer = cloud
+    profile = ModelProfile(provider=known_as, model="anthropic.claude-v2")
+    with pytest.raises(WonderError) as refused:
+        await collect(model, profile, ask("openai_chat", "Hi"))
     assert refused.value.fault.reason in (Reason.MODEL_FAILED, Reason.MODEL_UNAVAILABLE)
     assert not [host for host in dialer.dialed if host.startswith(("169.254.", "fd", "metadata"))]

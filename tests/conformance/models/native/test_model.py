@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import socket
 import subprocess
 import sys
+from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Any
 
 import aiohttp
 import pytest
+import pytest_asyncio
 from structlog.testing import capture_logs
 
 from tests.conformance.models.conftest import FORMATS, native_model
@@ -40,26 +41,30 @@ async def refused(model: NativeModel, profile: ModelProfile) -> Fault:
 # --- connections ---------------------------------------------------------------------------------
 
 
-alone = pytest.mark.skipif(
-    "PYTEST_XDIST_WORKER" in os.environ,
-    reason="connections are not reused behind other files in one process; make test runs this file alone too",
-)
+@pytest_asyncio.fixture(loop_scope="session")
+async def fresh_subject(provider: Provider, request_format: str) -> AsyncIterator[RemoteSubject]:
+    """A model without connections.
+
+    The shared model keeps connections of earlier tests, 16 after `test_every_model`. aiohttp takes the one
+    that has been idle for the longest time, so consecutive requests have different ports.
+    """
+    model = native_model(provider)
+    yield RemoteSubject(model, request_format)
+    await model.close()
 
 
-@alone
-async def test_connections_are_used_again(native_subject: RemoteSubject, provider: Provider) -> None:
+async def test_connections_are_used_again(fresh_subject: RemoteSubject, provider: Provider) -> None:
     for case in ("text", "tool", "text"):
-        await collect(native_subject.model, *native_subject.case(case))
+        await collect(fresh_subject.model, *fresh_subject.case(case))
 
     assert len({seen.port for seen in provider.requests}) == 1
 
 
-@alone
 async def test_a_refused_request_leaves_its_connection_to_the_next(
-    native_subject: RemoteSubject, provider: Provider
+    fresh_subject: RemoteSubject, provider: Provider
 ) -> None:
-    await fault_of(native_subject, "429")
-    await collect(native_subject.model, *native_subject.case("text"))
+    await fault_of(fresh_subject, "429")
+    await collect(fresh_subject.model, *fresh_subject.case("text"))
 
     assert len({seen.port for seen in provider.requests}) == 1
 

@@ -85,6 +85,25 @@ async def test_an_offered_tool_is_called_by_name_with_json_or_words(request_form
     assert len({call.id for call in result.tool_calls}) == 2
 
 
+@pytest.mark.parametrize(
+    "context", ["", "[Context, added by the platform]\nIt is 2026-11-23 09:05 UTC.\n\n[Message]\n"]
+)
+@pytest.mark.parametrize(
+    "label", ["[user bob] ", "[user Mia (usr_1)] ", "[agent researcher] ", "[user bob]\n "]
+)
+async def test_the_label_of_a_speaker_is_no_part_of_the_words(
+    request_format: str, context: str, label: str
+) -> None:
+    before = context + label
+    assert (await say(request_format, before + "hello")).text == INTRODUCTION
+    result = await say(request_format, before + 'use the tool weather with {"city": "Oslo"}', weather=QUERY)
+    assert called(result) == [("weather", {"city": "Oslo"})]
+
+
+async def test_other_words_in_brackets_are_words(request_format: str) -> None:
+    assert "“[todo] hello”" in (await say(request_format, "[todo] hello")).text
+
+
 async def test_tool_results_are_reported_in_words(request_format: str) -> None:
     request = ask(request_format, 'run weather {"city": "Oslo"}', weather=QUERY)
     profile = ModelProfile(provider="offline", format=request_format)

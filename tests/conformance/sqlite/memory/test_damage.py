@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -16,6 +16,8 @@ from wonder_server.adapters.sqlite.memory.embeddings import SqliteReembedding
 from wonder_server.adapters.sqlite.memory.maintenance import SqliteMemoryMaintenance
 from wonder_server.adapters.sqlite.memory.store import SqliteMemories
 from wonder_server.core.errors import Reason, WonderError
+from wonder_server.core.memory.queries import MemoryQuery
+from wonder_server.core.memory.ranking import Candidate
 from wonder_server.core.memory.records import Draft, Filter, Source
 
 
@@ -88,6 +90,9 @@ async def index_is_whole(store: SqliteMemories) -> None:
         "fingerprint = x'00'",
         "content = x'ff' || content",
         "metadata = '{}'",
+        "subject = 'mia'",
+        "message_id = 'msg_1'",
+        "speaker_id = 'mia'",
         "seal = NULL",
     ],
 )
@@ -101,6 +106,27 @@ async def test_every_column_of_a_memory_is_checked(folder: Path, change: str) ->
     assert refused.value.fault.reason is Reason.STORAGE_UNAVAILABLE
     await store.close()
     assert [line for line in check_memory(folder / "memory.db").problems if damaged in line]
+
+
+async def test_a_search_omits_a_damaged_memory_and_logs_it_once(folder: Path) -> None:
+    with inside(folder) as connection:
+        [damaged] = connection.execute("SELECT id FROM memories WHERE key = 2").fetchone()
+        connection.execute("UPDATE memories SET content = 'bananas are yallow' WHERE key = 2")
+    store = await opened(folder)
+    intact = set(await ids(store)) - {damaged}
+
+    def everything(found: Sequence[Candidate]) -> list[str]:
+        return [each.id for each in found]
+
+    with capture_logs() as logs:
+        for _ in range(2):
+            candidates = await store.recall("ada", MemoryQuery("are"), {}, Filter(), 50, everything)
+            assert {each.id for each in candidates if each.memory is not None} == intact
+            found = await store.get("ada", [damaged, *intact], lenient=True)
+            assert {each.id for each in found} == intact
+    [line] = [line for line in logs if line["event"] == "damaged_record_skipped"]
+    assert damaged in line["problem"]
+    await store.close()
 
 
 async def test_a_superseded_archived_linked_and_changed_memory_is_intact(folder: Path) -> None:

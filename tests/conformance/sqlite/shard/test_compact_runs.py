@@ -7,27 +7,31 @@ from __future__ import annotations
 
 import asyncio
 import resource
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import pytest_asyncio
 
 from tests.conformance.ports.journal_subjects import CONVERSATION_ID, ROW_TYPES, Shards, commit, opened
 from tests.golden.journals import load
 from tests.paths import ROOT
+from tests.sqlite_journals import SqliteJournals
 from wonder_server.adapters.sqlite.shard.archives import SqliteArchives
-from wonder_server.adapters.sqlite.shard.compact_runs import MAX_EXPANDED_AT_ONCE
-from wonder_server.adapters.sqlite.shard.shards import SqliteShards
+from wonder_server.codec.packing import unpack
 from wonder_server.core.actor.changes import Erase, Put
-from wonder_server.core.coordinator.inputs import Start, StartFork
+from wonder_server.core.actor.derivation import derived
+from wonder_server.core.coordinator.model.inputs import Start, StartFork
+from wonder_server.core.coordinator.model.state import RunState
 from wonder_server.core.coordinator.planner import RUN
-from wonder_server.core.coordinator.state import RunState
 from wonder_server.core.errors import WonderError
 from wonder_server.ports.journal import Commit, Entry
 from wonder_server.ports.records import EventQuery, Query
+from wonder_server.record import compact_runs
+from wonder_server.record.compact_runs import MAX_EXPANDED_AT_ONCE
 
 GOLDEN = sorted((ROOT / "tests/golden").glob("run-*.jsonl"))
 TABLES = tuple(RUN.row_types)
@@ -55,8 +59,8 @@ def id_of(entries: list[Entry]) -> str:
 
 
 def expanded(entries: list[Entry], root: str = "") -> Commit:
-    made = Commit(id_of(entries), RUN, entries, entry_head=len(entries), root=root)
-    made.add_all(entries)
+    made = Commit(id_of(entries), entries, entry_head=len(entries), root=root)
+    made.add_all(derived(RUN, entries))
     return made
 
 
@@ -64,7 +68,18 @@ def compact(entries: list[Entry], state: RunState, root: str = "") -> Commit:
     assert RUN.compact_row is not None
     summary = RUN.compact_row(state)
     assert summary is not None
-    return Commit(id_of(entries), RUN, entries, [summary], entry_head=len(entries), root=root, compact=True)
+    made = Commit(id_of(entries), entries, [summary], entry_head=len(entries), root=root, compact=True)
+    made.event_head = sum(RUN.event_count(entry.decisions) for entry in entries)
+    return made
+
+
+def compact_without_head(entries: list[Entry], state: RunState) -> Commit:
+    """Return the commit that earlier versions wrote: its row counts neither events nor executions."""
+    made = compact(entries, state)
+    (row,) = made.changes
+    assert isinstance(row, Put)
+    made.event_head, made.changes = 0, [msgspec.structs.replace(row, ordinal=0)]
+    return made
 
 
 @pytest_asyncio.fixture(params=["memory", "sqlite"])
@@ -85,40 +100,42 @@ async def rows(shards: Shards, run: str, table: str) -> list[Any]:
 
 
 LOOKS: dict[str, Any] = {
-    "load": lambda shards, run: shards.of(run).load(run, RUN),
-    "events": lambda shards, run: shards.of(run).events(run, RUN, 0, 1000),
-    "later events": lambda shards, run: shards.of(run).events(run, RUN, 2, 3),
-    "entries": lambda shards, run: shards.of(run).entries(run, RUN, 0, 1000),
+    "load": lambda shards, run: shards.of(run).load(run),
+    "events": lambda shards, run: shards.of(run).events(run, 0, 1000),
+    "later events": lambda shards, run: shards.of(run).events(run, 2, 3),
+    "entries": lambda shards, run: shards.of(run).entries(run, 0, 1000),
     "head": lambda shards, run: shards.head(run),
     "heads": lambda shards, run: shards.heads([run, CONVERSATION_ID, "run_01HF7YAT00000000000000099"]),
     "listed": lambda shards, run: shards.find(Query(table="runs")),
-    "event query": lambda shards, run: shards.events(RUN, EventQuery(actor=run)),
+    "event query": lambda shards, run: shards.events(RUN.prefix, EventQuery(actor=run)),
     "snapshot": lambda shards, run: shards.snapshot(run, [Query(table=table) for table in TABLES]),
     "one": lambda shards, run: shards.get("runs", run, run),
     **{f"rows of {table}": lambda shards, run, table=table: rows(shards, run, table) for table in TABLES},
 }
 
 
+@pytest.mark.parametrize("made", [compact, compact_without_head])
 @pytest.mark.parametrize("file", ENDED, ids=lambda file: str(file.stem))
 async def test_every_first_read_of_a_compact_run_finds_the_whole_record(
-    file: Path, shards: Shards, others: Shards
+    file: Path, made: Callable[[list[Entry], RunState], Commit], shards: Shards, others: Shards
 ) -> None:
     entries, state = recorded(file)
     run = id_of(entries)
     await others.of(run).commit([expanded(entries)])
-    await shards.of(run).commit([compact(entries, state)])
+    await shards.of(run).commit([made(entries, state)])
     for name, look in LOOKS.items():
         assert await look(shards, run) == await look(others, run), name
 
 
+@pytest.mark.parametrize("made", [compact, compact_without_head])
 @pytest.mark.parametrize("name", LOOKS)
 async def test_reads_of_any_kind_in_any_order_find_the_whole_record(
-    name: str, shards: Shards, others: Shards
+    name: str, made: Callable[[list[Entry], RunState], Commit], shards: Shards, others: Shards
 ) -> None:
     entries, state = recorded(ENDED[0])
     run = id_of(entries)
     await others.of(run).commit([expanded(entries)])
-    await shards.of(run).commit([compact(entries, state)])
+    await shards.of(run).commit([made(entries, state)])
     assert await LOOKS[name](shards, run) == await LOOKS[name](others, run)
 
 
@@ -138,23 +155,76 @@ async def test_a_compact_run_can_be_read_after_a_restart(tmp_path: Path, others:
     async with opened("sqlite", tmp_path) as shards:
         await shards.of(run).commit([compact(entries, state)])
     async with opened("sqlite", tmp_path) as shards:
-        assert await shards.of(run).load(run, RUN) == await others.of(run).load(run, RUN)
+        assert await shards.of(run).load(run) == await others.of(run).load(run)
     async with opened("sqlite", tmp_path) as shards:
-        assert await shards.of(run).events(run, RUN, 0, 100) == await others.of(run).events(run, RUN, 0, 100)
+        assert await shards.of(run).events(run, 0, 100) == await others.of(run).events(run, 0, 100)
 
 
 async def test_a_compact_run_is_expanded_only_by_a_read(tmp_path: Path) -> None:
     entries, state = recorded(ENDED[0])
     run = id_of(entries)
     async with opened("sqlite", tmp_path) as shards:
-        assert isinstance(shards, SqliteShards)
+        assert isinstance(shards, SqliteJournals)
         shard = shards.of(run)
         await shard.commit([compact(entries, state)])
         await shards.find(Query(table="runs"))
-        assert await shard.database.read(_counted) == (0, 0)
         await shards.head(run)
+        await shards.heads([run])
+        assert await shard.database.read(_counted) == (0, 0)
+        await shards.snapshot(run, [Query(table="runs", id=run)])
+        await shards.of(run).events(run, 0, 1)
+        assert await shard.database.read(_counted) == (0, 0), "events are derived for the reader"
+        await shards.find(Query(table="executions", actor=run))
         events, executions = await shard.database.read(_counted)
         assert events and executions
+
+
+async def test_events_are_read_in_pages_from_a_compact_run(tmp_path: Path, others: Shards) -> None:
+    entries, state = recorded(ENDED[0])
+    run = id_of(entries)
+    await others.of(run).commit([expanded(entries)])
+    async with opened("sqlite", tmp_path) as shards:
+        await shards.of(run).commit([compact(entries, state)])
+        count = len(expanded(entries).events)
+        for after in (-1, *range(count + 2)):
+            for limit in (1, 3, count):
+                wanted = await others.of(run).events(run, after, limit)
+                assert await shards.of(run).events(run, after, limit) == wanted, (after, limit)
+
+
+async def test_events_of_a_compact_run_with_a_large_journal_are_read_from_rows(
+    tmp_path: Path, others: Shards, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compact_runs, "MAX_DERIVED_BYTES", 100)
+    entries, state = recorded(ENDED[0])
+    run = id_of(entries)
+    await others.of(run).commit([expanded(entries)])
+    async with opened("sqlite", tmp_path) as shards:
+        assert isinstance(shards, SqliteJournals)
+        await shards.of(run).commit([compact(entries, state)])
+        assert await shards.of(run).events(run, 0, 9) == await others.of(run).events(run, 0, 9)
+        assert (await shards.of(run).database.read(_counted))[0]
+
+
+async def test_a_list_expands_compact_runs_that_were_stored_without_their_heads(tmp_path: Path) -> None:
+    entries, state = recorded(ENDED[0])
+    run = id_of(entries)
+    async with opened("sqlite", tmp_path) as shards:
+        assert isinstance(shards, SqliteJournals)
+        shard = shards.of(run)
+        await shard.commit([compact_without_head(entries, state)])
+        assert (await shards.heads([run]))[run].sequence == len(expanded(entries).events)
+        events, executions = await shard.database.read(_counted)
+        assert events and executions
+
+
+@pytest.mark.parametrize("file", GOLDEN, ids=lambda file: str(file.stem))
+def test_the_number_of_events_is_known_without_recording_them(file: Path) -> None:
+    entries, _ = recorded(file)
+    for index, entry in enumerate(entries):
+        made = Commit(id_of(entries))
+        made.add_all(derived(RUN, entries[: index + 1], index))
+        assert RUN.event_count(entry.decisions) == len(made.events)
 
 
 def _counted(connection: Any) -> tuple[int, int]:
@@ -182,7 +252,7 @@ async def test_a_compact_run_can_be_read_while_the_disk_is_full(tmp_path: Path, 
     await others.of(run).commit([expanded(entries)])
     wanted = {name: await look(others, run) for name, look in LOOKS.items()}
     async with opened("sqlite", tmp_path) as shards:
-        assert isinstance(shards, SqliteShards)
+        assert isinstance(shards, SqliteJournals)
         database = shards.of(run).database
         await shards.of(run).commit([compact(entries, state)])
         with full(database.path.with_name(f"{database.path.name}-wal")):
@@ -199,7 +269,7 @@ async def test_more_runs_than_one_write_expands_can_be_read(tmp_path: Path) -> N
     async with opened("sqlite", tmp_path, count=1) as shards:
         ids = [f"{id_of(entries)[:-3]}{number:02}0" for number in range(2 * MAX_EXPANDED_AT_ONCE + 1)]
         for run in ids:
-            made = compact(entries, state)
+            made = compact_without_head(entries, state)
             made.actor_id = run
             await shards.of(run).commit([made])
         heads = await shards.heads(ids)
@@ -216,7 +286,7 @@ async def test_a_compact_run_is_deleted_with_its_conversation(shards: Shards) ->
     await shard.commit([commit(conversation_id), compact(entries, state, root=conversation_id)])
     await shard.commit([commit(conversation_id, Erase(whole=True))])
     assert await shards.head(run) is None
-    assert await shards.of(run).entries(run, RUN, 0, 10) == []
+    assert await shards.of(run).entries(run, 0, 10) == []
     assert await shards.find(Query(table="runs")) == []
 
 
@@ -225,20 +295,20 @@ async def test_a_compact_run_is_archived_and_restored_in_compact_form(tmp_path: 
     run = id_of(entries)
     await others.of(run).commit([expanded(entries)])
     async with opened("sqlite", tmp_path / "from") as here, opened("sqlite", tmp_path / "to") as there:
-        assert isinstance(here, SqliteShards) and isinstance(there, SqliteShards)
+        assert isinstance(here, SqliteJournals) and isinstance(there, SqliteJournals)
         await here.of(run).commit([compact(entries, state)])
-        lines = [line async for page in SqliteArchives(here).export(run, ()) for line in page]
+        lines = [line async for page in SqliteArchives(here.shards).export(run, ()) for line in page]
         assert {table for table, _ in lines} <= {"runs", "entries", "actors", "parts"}
-        await SqliteArchives(there).restore(run, lines)
+        await SqliteArchives(there.shards).restore(run, lines, 0)
         shared = [("parts", row) for row in await here.of(run).database.read(_parts)]
-        await SqliteArchives(there).restore(run, shared)
+        await SqliteArchives(there.shards).restore(run, shared, 0)
         for name, look in LOOKS.items():
             assert await look(there, run) == await look(others, run), name
 
 
 def _parts(connection: Any) -> list[dict[str, Any]]:
-    found = connection.execute("SELECT root, hash, data FROM parts").fetchall()
-    return [{"root": root, "hash": digest, "data": data} for root, digest, data in found]
+    found = connection.execute("SELECT root, hash, CAST(data AS BLOB) FROM parts").fetchall()
+    return [{"root": root, "hash": digest, "data": unpack(data).decode()} for root, digest, data in found]
 
 
 def test_only_ended_runs_have_a_compact_row() -> None:

@@ -12,13 +12,12 @@ from pathlib import Path
 import pytest_asyncio
 from structlog.testing import capture_logs
 
+from tests.actors.kit import origin
 from tests.actors.run_kit import RunStage
-from tests.conformance.ports.journal_subjects import ROW_TYPES
+from tests.sqlite_journals import SqliteJournals
 from wonder_server.adapters.sqlite.connection import connect
 from wonder_server.adapters.sqlite.shard.schema import MIGRATIONS
-from wonder_server.adapters.sqlite.shard.shards import SqliteShards
-from wonder_server.core.coordinator.planner import RUN
-from wonder_server.core.coordinator.values import RunStatus
+from wonder_server.core.coordinator.model.values import RunStatus
 from wonder_server.ports.records import Query
 
 DUMP = Path(__file__).with_name("shard-0001.sql")
@@ -29,11 +28,12 @@ PROJECT, OWNER = "proj_01HF7YAT0000000000000000A1", "conv_01HF7YAT00000000000000
 @pytest_asyncio.fixture
 async def stage(tmp_path: Path) -> AsyncIterator[RunStage]:
     folder = tmp_path / "shards"
-    folder.mkdir()
+    await (await SqliteJournals.open(folder, 3)).close()
+    (folder / "01.db").unlink()
     old = sqlite3.connect(folder / "01.db")
     old.executescript(DUMP.read_text(encoding="utf-8"))
     old.close()
-    shards = await SqliteShards.open(folder, 3, ROW_TYPES)
+    shards = await SqliteJournals.open(folder, 3)
     stage = RunStage(shards)
     yield stage
     await stage.loop.stop()
@@ -75,13 +75,13 @@ async def test_old_runs_have_their_events(stage: RunStage) -> None:
     whole = await stage.runs.lookup.with_details(ENDED)
     assert whole.run.status is RunStatus.COMPLETED and whole.executions == 1
     assert whole.details is not None and whole.details.state["a"]["n"] == 1
-    events = await stage.shards.of(ENDED).events(ENDED, RUN, 0, 50)
+    events = await stage.shards.of(ENDED).events(ENDED, 0, 50)
     assert [event.sequence for event in events] == list(range(1, whole.head.sequence + 1))
     assert (await stage.runs.replay(ENDED)).steps
 
 
 async def test_unfinished_old_runs_continue(stage: RunStage) -> None:
-    stage.loop.resume(await stage.shards.unfinished())
+    await stage.loop.resume()
     await stage.wait_until_idle()
     await stage.finish("a", {"n": 5}, run_id=ONE)
     assert (await stage.runs.lookup.run(ONE)).status is RunStatus.COMPLETED
@@ -91,4 +91,4 @@ async def test_unfinished_old_runs_continue(stage: RunStage) -> None:
 
 
 async def test_unfinished_old_runs_can_be_cancelled(stage: RunStage) -> None:
-    assert (await stage.runs.cancel(ONE, "", "", "")).run.status is RunStatus.CANCELLED
+    assert (await stage.runs.cancel(ONE, "", "", origin())).run.status is RunStatus.CANCELLED

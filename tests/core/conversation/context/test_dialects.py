@@ -7,7 +7,12 @@ from typing import Any
 
 import pytest
 
-from wonder_server.core.conversation.context.dialects import DIALECTS, dialect_of, result_text
+from wonder_server.core.conversation.context.dialects import (
+    DIALECTS,
+    dialect_of,
+    result_text,
+    wrap_up_by_system_message,
+)
 from wonder_server.core.conversation.model.values import ToolErrorCode, ToolResult
 from wonder_server.core.json_types import JsonDict, JsonValue
 
@@ -50,9 +55,9 @@ def test_anthropic_gets_one_message_for_all_calls() -> None:
     ]
 
 
-def test_openai_is_asked_to_finish_by_a_system_message_and_may_not_call_tools() -> None:
+def test_openai_is_asked_to_finish_by_a_notice_and_may_not_call_tools() -> None:
     wrapped = DIALECTS["openai_chat"].wrap_up(REQUEST, "Stop.")
-    assert wrapped["messages"] == [*REQUEST["messages"], {"role": "system", "content": "Stop."}]
+    assert wrapped["messages"] == [*REQUEST["messages"], {"role": "user", "content": "Stop."}]
     assert wrapped["tool_choice"] == "none"
     assert wrapped["tools"] == REQUEST["tools"]
 
@@ -119,9 +124,9 @@ def test_unstored_items_are_not_referred_to() -> None:
     assert resume(request, {"output": whole}, [])["input"] == whole
 
 
-def test_responses_are_asked_to_finish_by_a_system_message_and_may_not_call_tools() -> None:
+def test_responses_are_asked_to_finish_by_a_notice_and_may_not_call_tools() -> None:
     wrapped = DIALECTS["openai_responses"].wrap_up({"input": [], "tools": [{"name": "find"}]}, "Stop.")
-    assert wrapped["input"] == [{"role": "system", "content": "Stop."}]
+    assert wrapped["input"] == [{"role": "user", "content": "Stop."}]
     assert wrapped["tool_choice"] == "none" and wrapped["tools"]
 
 
@@ -196,6 +201,17 @@ def test_a_request_is_never_changed_in_place(name: str) -> None:
 @pytest.mark.parametrize("name", DIALECTS)
 def test_a_request_without_tools_gets_no_tool_choice(name: str) -> None:
     assert "tool_choice" not in DIALECTS[name].wrap_up({"messages": [], "tools": []}, "Stop.")
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+def test_turns_of_earlier_builds_have_their_note_where_they_had_it(name: str) -> None:
+    request: JsonDict = {LISTS.get(name, "messages"): [], "tools": [{"name": "find"}]}
+    wrapped = wrap_up_by_system_message(request, name, "Stop.")
+    if name in ("openai_chat", "openai_responses"):
+        assert wrapped[LISTS[name]] == [{"role": "system", "content": "Stop."}]
+        assert wrapped["tool_choice"] == "none"
+    else:
+        assert wrapped == DIALECTS[name].wrap_up(request, "Stop.")
 
 
 def test_an_unknown_format_uses_the_dialect_of_openai_chat() -> None:

@@ -42,6 +42,17 @@ def test_a_repeated_text_has_two_paths() -> None:
     ) == [("/messages/1/content", "turn", "turn_1"), ("/messages/2/content", "message", "")]
 
 
+def test_the_texts_of_a_tool_belong_to_it() -> None:
+    parameters = {"properties": {"city": {"description": "Where."}}}
+    tools = [{"description": "Other."}, {"description": "Weather.", "input_schema": parameters}]
+    found = blocks({"tools": tools}, [{"source": "tool", "source_id": "tool_1", "text": "Weather."}])
+    assert [(block.path, block.source, block.source_id) for block in found] == [
+        ("/tools/1/description", "tool", "tool_1"),
+        ("/tools/0/description", "", ""),
+        ("/tools/1/input_schema/properties/city/description", "tool", "tool_1"),
+    ]
+
+
 def test_an_omitted_text_has_no_block() -> None:
     assert places({"source": "turn", "text": "Long ago."}) == []
 

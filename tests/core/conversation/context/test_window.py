@@ -28,7 +28,8 @@ from wonder_server.core.conversation.model.decisions import (
     DispatchWorkflow,
     ReduceContext,
 )
-from wonder_server.core.conversation.model.values import ContextReduction, OperationKind, TurnStatus
+from wonder_server.core.conversation.model.event_payloads import ContextReduction
+from wonder_server.core.conversation.model.values import OperationKind, TurnStatus
 from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.definitions.specs import ContextWindow, PinnedAgent, WindowStrategy
 from wonder_server.core.errors import Fault, Reason
@@ -106,12 +107,22 @@ def test_a_history_that_fits_is_complete() -> None:
 def test_a_history_that_does_not_fit_keeps_the_newest_and_counts_the_omitted() -> None:
     driven, decided = conversation(6, small())
     given = hook_input(driven, decided)
-    # 800 tokens, minus the overhead of the request.
-    assert history_texts(given) == ["003", "004", "004", "005", "005", "006", "006"]
-    assert given["left_out"] == 5
+    # 800 tokens, minus the overhead of the request: whole turns.
+    assert history_texts(given) == ["004", "004", "005", "005", "006", "006"]
+    assert given["left_out"] == 6
     (reduction,) = reductions(driven.succeed(ASSEMBLY, ASSEMBLED))
-    assert reduction.messages_left_out == 5 and not reduction.summarized
-    assert reduction.tokens_before - reduction.tokens_after == 5 * 104
+    assert reduction.messages_left_out == 6 and not reduction.summarized
+    assert reduction.tokens_before - reduction.tokens_after == 3 * 208
+
+
+def test_a_turn_of_an_earlier_build_is_planned_as_that_build_did() -> None:
+    driven, _ = conversation(6, small())
+    driven.step(inputs.CancelTurn(turn_id=driven.turn.id))
+    decided = driven.step(replace(send("earlier", "and now?", agent=small()), rules=0))
+    given = hook_input(driven, decided)
+    assert history_texts(given) == ["003", "004", "004", "005", "005", "006", "006", "and"]
+    assert given["left_out"] == 5
+    assert "thread" not in given["recent_turns"][0]
 
 
 def test_a_restart_omits_the_same_messages() -> None:
@@ -123,13 +134,13 @@ def test_a_restart_omits_the_same_messages() -> None:
     assert isinstance(command, RunWorkflow) and command.input == before
 
 
-def test_the_newest_messages_stay_beyond_the_threshold_but_not_beyond_the_model() -> None:
-    driven, decided = conversation(6, small(keep=8, share=0.3))
-    assert len(history_texts(hook_input(driven, decided))) == 8
-    driven, decided = conversation(6, small(keep=40, share=0.3))
-    assert len(history_texts(hook_input(driven, decided))) == 8  # 95 % of 1,000 tokens.
-    driven, decided = conversation(6, small(keep=0, share=0.3))
-    assert len(history_texts(hook_input(driven, decided))) == 2
+def test_the_newest_messages_always_stay_and_are_cut_if_they_are_too_long() -> None:
+    for keep, number in ((8, 8), (7, 8), (40, 12), (0, 2)):
+        driven, decided = conversation(6, small(keep=keep, share=0.3))
+        given = hook_input(driven, decided)
+        assert len(history_texts(given)) == number
+        cut = [message for message in given["history"] if "bytes are left out here" in message["content"]]
+        assert len(cut) == (number if keep else 0)
 
 
 def test_without_a_limit_nothing_is_omitted() -> None:
@@ -253,7 +264,9 @@ def test_a_request_that_the_provider_rejects_as_too_long_is_retried_once_with_le
     decided = refused(driven)
     assert kinds(decided) == ["CancelOperation", "ChargeTurn", "ReduceContext", "DispatchModel"]
     assert driven.pending(MODEL).id != asked.id and driven.pending(MODEL).message_id != asked.message_id
-    assert [message["role"] for message in driven.request()["messages"]] == ["system", "system", "user"]
+    assert [message["role"] for message in driven.request()["messages"]] == [
+        "system", "system", "user", "assistant", "user",
+    ]  # fmt: skip
     assert kinds(refused(driven)) == ["CancelOperation", "FailTurn", "ReleaseTurn"]
 
 
@@ -308,7 +321,7 @@ def test_a_summary_is_replaced_by_one_of_itself_and_later_messages() -> None:
     assert stored_conversation is not None and stored_conversation.summary is not None
     assert (stored_conversation.summary.text, stored_conversation.summary.messages) == (
         "It was about x and y.",
-        20,
+        18,  # Of 20 messages, 18 fitted into the requests for the summaries.
     )
 
 
@@ -324,7 +337,9 @@ def test_a_message_during_summarization_is_not_summarized() -> None:
     (slow,) = [op for op in driven.state.operations.values() if op.kind is MODEL]
     driven.step(inputs.ModelAnswered(operation_id=slow.id, result=text_answer("late" + text(9))))
     decided = driven.step(inputs.Succeeded(operation_id=summary.id, output=SUMMARY_OUTPUT))
-    assert history_texts(hook_input(driven, decided)) == ["lat", "005", "005"]
+    assert history_texts(hook_input(driven, decided)) == ["005", "005"]
+    driven.succeed(ASSEMBLY, ASSEMBLED)
+    assert "[agent helper] (you, in another turn) late" in driven.request()["messages"][-1]["content"]
 
 
 @pytest.mark.parametrize("output", [None, {}, {"summary": ""}, {"summary": 3}, "text"])
@@ -333,7 +348,7 @@ def test_an_invalid_summary_leaves_a_sliding_window(output: object) -> None:
     decided = driven.succeed(SUMMARY, output)
     assert kinds(decided) == ["CancelOperation", "DispatchWorkflow", "MarkWaiting"]
     given = hook_input(driven, decided)
-    assert given["left_out"] == 5 and given["summary"] is None
+    assert given["left_out"] == 6 and given["summary"] is None
 
 
 def test_a_failed_summary_is_retried_and_then_skipped() -> None:
@@ -343,9 +358,9 @@ def test_a_failed_summary_is_retried_and_then_skipped() -> None:
         driven.wait_for_timer(SUMMARY)
     decided = driven.fail(SUMMARY, TRANSIENT)
     assert kinds(decided)[-2:] == ["DispatchWorkflow", "MarkWaiting"]
-    assert hook_input(driven, decided)["left_out"] == 5
+    assert hook_input(driven, decided)["left_out"] == 6
     driven, _ = conversation(6, small(summarize=True))
-    assert hook_input(driven, driven.fail(SUMMARY, BUSINESS))["left_out"] == 5
+    assert hook_input(driven, driven.fail(SUMMARY, BUSINESS))["left_out"] == 6
 
 
 def test_a_cancel_stops_a_summary() -> None:

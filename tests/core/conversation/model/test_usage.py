@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from tests.core.conversation.conversation_kit import ASSEMBLED, Driven, call, text_answer
+from tests.core.conversation.conversation_kit import ASSEMBLED, Driven, call, send, text_answer
 from tests.replacing import replace
 from wonder_server.core.actor.changes import Put
 from wonder_server.core.budget import Account, add_accounts
 from wonder_server.core.conversation.model import inputs
-from wonder_server.core.conversation.model.decisions import ChargeTurn
+from wonder_server.core.conversation.model.decisions import ChargeTurn, StartTurn
 from wonder_server.core.conversation.model.lifecycle_inputs import Complete
+from wonder_server.core.conversation.model.turn_progress import progress_of
 from wonder_server.core.conversation.model.usage import (
+    Spender,
     UsageDelta,
     add_usage,
     as_usage,
+    charge,
     from_usage,
     known_cost,
     reported_usage,
@@ -49,6 +52,7 @@ def test_a_turn_and_its_conversation_sum_the_cost_of_moves() -> None:
     driven = two_moves(40, 2)
     assert as_usage(driven.turn) == {
         "input_tokens": 6, "output_tokens": 4, "model_calls": 2, "cost_micros": 42,
+        "cached_input_tokens": 0, "cache_write_input_tokens": 0, "reasoning_tokens": 0,
     }  # fmt: skip
     assert as_usage(conversation_of(driven)) == as_usage(driven.turn)
 
@@ -57,6 +61,54 @@ def test_one_unpriced_call_makes_the_cost_unknown() -> None:
     driven = two_moves(40, None)
     assert known_cost(driven.turn) is None and driven.turn.cost_micros == 40
     assert known_cost(conversation_of(driven)) is None
+
+
+ITEMIZED = Usage(
+    input_tokens=30,
+    output_tokens=20,
+    cached_input_tokens=11,
+    cache_write_input_tokens=7,
+    reasoning_tokens=13,
+    cost_micros=5,
+)
+
+
+def items(spender: Spender) -> tuple[int, int, int]:
+    return spender.cached_input_tokens, spender.cache_write_input_tokens, spender.reasoning_tokens
+
+
+def with_items(driven: Driven) -> Driven:
+    driven.succeed(ASSEMBLY, ASSEMBLED)
+    driven.answer(replace(text_answer("", call("find")), usage=ITEMIZED))
+    driven.succeed(TASK, {})
+    driven.answer(replace(text_answer("Done."), usage=ITEMIZED))
+    return driven
+
+
+def test_cached_written_and_reasoning_tokens_are_summed_as_the_others() -> None:
+    driven = with_items(Driven())
+    assert items(driven.turn) == items(conversation_of(driven)) == (22, 14, 26)
+    spent = from_usage(as_usage(driven.turn))
+    assert items(spent) == items(charge(driven.turn, spent).amount) == (22, 14, 26)
+    late = inputs.ModelUsageReported(turn_id=driven.turn.id, run_id="", usage=ITEMIZED, calls=1)
+    driven.step(late)
+    assert items(driven.turn) == items(conversation_of(driven)) == (33, 21, 39)
+
+
+def test_a_turn_of_earlier_rules_counts_as_it_did() -> None:
+    driven = Driven()
+    driven.state.turns[driven.turn.id] = replace(driven.turn, itemized=False)
+    with_items(driven)
+    assert items(driven.turn) == items(conversation_of(driven)) == (0, 0, 0)
+    assert driven.turn.input_tokens == 60 and driven.turn.cost_micros == 10
+
+
+@pytest.mark.parametrize(("rules", "itemized"), [(0, False), (1, False), (2, True)])
+def test_the_rules_of_a_turn_say_what_it_counts(rules: int, itemized: bool) -> None:
+    driven = Driven()
+    decided = driven.step(replace(send("seed 2"), rules=rules))
+    (started,) = [each for each in decided if isinstance(each, StartTurn)]
+    assert started.turn.itemized is itemized
 
 
 def test_no_usage_has_a_known_cost_and_uncounted_usage_has_none() -> None:
@@ -70,7 +122,7 @@ def test_a_delegates_usage_counts_for_the_calling_turn_and_conversation() -> Non
     spent = from_usage(
         as_usage(add_usage(driven.turn, UsageDelta(input_tokens=7, model_calls=2, cost_micros=9)))
     )
-    decision = ChargeTurn(turn=add_usage(driven.turn, spent))
+    decision = ChargeTurn(turn=add_usage(progress_of(driven.turn), spent))
     CONVERSATION.apply(driven.state, decision)
     assert as_usage(conversation_of(driven)) == as_usage(driven.turn)
     assert conversation_of(driven).cost_micros == 9 and conversation_of(driven).model_calls == 2

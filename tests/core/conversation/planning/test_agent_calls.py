@@ -70,7 +70,15 @@ def test_the_answer_goes_to_the_parent_without_waiting_for_memory_extraction() -
         "agent_id": "agt_1",
         "conversation_id": CONVERSATION_ID,
         "turn_id": driven.turn.id,
-        "usage": {"input_tokens": 3, "output_tokens": 2, "model_calls": 1, "cost_micros": None},
+        "usage": {
+            "input_tokens": 3,
+            "output_tokens": 2,
+            "model_calls": 1,
+            "cost_micros": None,
+            "cached_input_tokens": 0,
+            "cache_write_input_tokens": 0,
+            "reasoning_tokens": 0,
+        },
     }
     assert driven.pending(OperationKind.EXTRACTION).turn_id == driven.turn.id
     assert driven.turn.output == "Use two."

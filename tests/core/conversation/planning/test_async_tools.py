@@ -35,6 +35,7 @@ from wonder_server.core.conversation.model.decisions import (
 from wonder_server.core.conversation.model.values import OperationKind, ToolErrorCode, TurnStatus
 from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.errors import Fault, Reason
+from wonder_server.core.expressions.times import utc_text
 from wonder_server.core.model import ToolCall
 
 MODEL = OperationKind.MODEL
@@ -67,7 +68,9 @@ def test_the_model_gets_a_running_result_at_once_and_the_turn_waits_after_its_an
     assert kinds(driven.answer(text_answer("I am at it."))) == ["RecordMove", "AppendMessage"]
     assert driven.turn.status is TurnStatus.ACTIVE
     decisions = driven.complete("slow", {"n": 1})
-    assert kinds(decisions) == ["AsyncOperationCompleted", "DispatchModel"]
+    assert kinds(decisions) == ["AsyncOperationCompleted", "DispatchWorkflow", "MarkWaiting"]
+    decisions = driven.succeed(OperationKind.ASSEMBLY, ASSEMBLED)
+    assert kinds(decisions) == ["ContextAssembled", "DispatchModel"]
     assert driven.request()["messages"][-1]["role"] == "user"
     assert '{"n":1}' in last(driven) and operation.id in last(driven)
     assert kinds(driven.answer(text_answer("One.")))[-2:] == ["CompleteTurn", "ReleaseTurn"]
@@ -92,6 +95,7 @@ def test_a_retried_model_call_reports_a_result_once() -> None:
     driven.answer(text_answer("", call("slow")))
     driven.answer(text_answer("Started."))
     driven.complete("slow", 1)
+    driven.succeed(OperationKind.ASSEMBLY, ASSEMBLED)
     driven.fail(MODEL, TRANSIENT)
     driven.wait_for_timer(MODEL)
     driven.answer(text_answer("", call("find")))
@@ -116,8 +120,10 @@ def test_the_last_move_waits_for_all_pending_results() -> None:
     assert "DispatchModel" not in kinds(driven.answer(text_answer("", call("slow"), call("slow_flow"))))
     assert kinds(driven.complete("slow", 1)) == ["AsyncOperationCompleted"]
     decisions = driven.complete("slow_flow", 2)
-    completed = ["WorkflowEnded", "AsyncOperationCompleted", "LimitReached", "DispatchModel"]
-    assert kinds(decisions) == completed
+    assembles = ["WorkflowEnded", "AsyncOperationCompleted", "DispatchWorkflow", "MarkWaiting"]
+    assert kinds(decisions) == assembles
+    decisions = driven.succeed(OperationKind.ASSEMBLY, ASSEMBLED)
+    assert kinds(decisions) == ["ContextAssembled", "LimitReached", "DispatchModel"]
     assert "CompleteTurn" in kinds(driven.answer(text_answer("All of it.")))
 
 
@@ -157,7 +163,17 @@ def test_another_turn_sees_running_tools() -> None:
     (assembly,) = commands(driven, driven.step(send("second", extraction=False)))
     assert isinstance(assembly, RunWorkflow)
     (active,) = assembly.input["active_turns"]
-    expected = {"operation_id": slow.id, "kind": "task", "tool_name": "slow", "async": True}
+    expected = {
+        "operation_id": slow.id,
+        "kind": "task",
+        "tool_name": "slow",
+        "async": True,
+        "arguments": '{"q": "x"}',
+        "since": utc_text(slow.created_ms),
+        "question": "hello",
+        "speaker": {"id": "ann", "kind": "user", "name": "", "label": "user ann"},
+        "agent": {"id": "agt_1", "kind": "agent", "name": "helper", "label": "agent helper"},
+    }
     assert active["pending"] == [expected]
 
 

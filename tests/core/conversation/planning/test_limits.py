@@ -29,6 +29,7 @@ from wonder_server.core.definitions.specs import Constraints, PinnedAgent
 from wonder_server.core.errors import Reason
 from wonder_server.core.json_types import JsonDict
 from wonder_server.core.model import ModelResult, ToolCall, Usage
+from wonder_server.core.request_formats.neutral import ASIDE
 
 ASSEMBLY, MODEL, TASK = OperationKind.ASSEMBLY, OperationKind.MODEL, OperationKind.TASK
 EXTRACTION = OperationKind.EXTRACTION
@@ -62,7 +63,8 @@ def limits(decided: tuple[Decision, ...]) -> list[tuple[str, bool]]:
 
 
 def is_asked_to_finish(driven: Driven) -> bool:
-    return driven.request().get("messages", [{}])[-1].get("role") == "system"
+    last = driven.request().get("messages", [{}])[-1]
+    return last.get("role") == "user" and str(last["content"]).startswith(f"{ASIDE}\n\nYou have ")
 
 
 SPENT: list[tuple[JsonDict, str, dict[str, int]]] = [
@@ -119,7 +121,10 @@ def test_a_first_request_beyond_the_budget_forbids_tools() -> None:
     decided = driven.succeed(ASSEMBLY, long)
     assert limits(decided) == [("tokens", False)]
     (fault,) = (each.limit.fault for each in decided if isinstance(each, LimitReached))
-    expected = r"The turn used 0 of 100 tokens; the next call may take about 1,\d{3} of the 100 left, so .*"
+    expected = (
+        r"The turn used 0 of 100 tokens, and the next call may need about 1,\d{3}\. "
+        r"The model is asked to answer without tools\."
+    )
     assert re.fullmatch(expected, fault.message)
 
 

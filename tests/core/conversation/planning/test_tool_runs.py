@@ -21,7 +21,8 @@ from wonder_server.core.actor.changes import Emit
 from wonder_server.core.actor.commands import Answer, CallAgent
 from wonder_server.core.conversation.model import inputs
 from wonder_server.core.conversation.model.decisions import Decision
-from wonder_server.core.conversation.model.values import Caller, OperationKind, TurnStatus, WorkflowRun
+from wonder_server.core.conversation.model.event_payloads import WorkflowRun
+from wonder_server.core.conversation.model.values import Caller, OperationKind, TurnStatus
 from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.errors import Reason
 
