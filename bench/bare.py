@@ -1,8 +1,12 @@
-"""The floor: a grpc.aio server that only sends messages, each made and encoded on its own.
+"""The floors: a grpc.aio server that only sends messages.
 
 ``/bare/Stream`` takes requests like ``{"size": 90, "count": 50, "delay_ms": 20}``, and for each sends
-``count`` messages of about ``size`` bytes with a pause between them. With ``"hold": true`` the stream then
-stays open. ``/bare/Unary`` returns its request.
+``count`` messages of about ``size`` bytes with a pause between them, each made and encoded on its own. With
+``"hold": true`` the stream then stays open. ``/bare/Unary`` returns its request.
+
+``/bare/Grouped`` takes the same requests. A task makes the texts, as a model does, and puts them into the
+queue of the stream; the stream sends what is there in one message, then an empty one at the end. So it groups
+messages as Wonder does for its readers.
 
 ``/bare/Relay`` takes requests like ``{"url": "http://…/v1/chat/completions", "body": {…}}``, posts them with
 aiohttp, and forwards each piece of text, then an empty one. It stores nothing and has no timeouts.
@@ -41,6 +45,37 @@ async def stream(requests: AsyncIterator[bytes], context: ServerContext) -> None
             await asyncio.Event().wait()
 
 
+async def grouped(requests: AsyncIterator[bytes], context: ServerContext) -> None:
+    async for request in requests:
+        wanted = json.loads(request)
+        texts, arrived = list[str | None](), asyncio.Event()
+        speaking = asyncio.create_task(_speak(wanted, texts, arrived))
+        while not speaking.done() or texts:
+            await arrived.wait()
+            arrived.clear()
+            found = [text for text in texts if text is not None]
+            has_ended = len(found) < len(texts)
+            texts.clear()
+            if found:
+                await context.write(StringValue(value="".join(found)))
+            if has_ended:
+                await context.write(StringValue())
+                break
+        await speaking
+
+
+async def _speak(wanted: dict[str, int], texts: list[str | None], arrived: asyncio.Event) -> None:
+    """Put the texts into a stream's queue, then None. Without a pause they arrive together."""
+    text, pause = "x" * wanted["size"], wanted.get("delay_ms", 0) / 1000
+    for _ in range(wanted["count"]):
+        texts.append(text)
+        arrived.set()
+        if pause:
+            await asyncio.sleep(pause)
+    texts.append(None)
+    arrived.set()
+
+
 class Relay:
     """A minimal relay: it reads and parses each line and forwards the text."""
 
@@ -65,6 +100,9 @@ async def main(folder: Path) -> None:
         "Unary": grpc.unary_unary_rpc_method_handler(unary),
         "Stream": grpc.stream_stream_rpc_method_handler(
             stream, response_serializer=StringValue.SerializeToString
+        ),
+        "Grouped": grpc.stream_stream_rpc_method_handler(
+            grouped, response_serializer=StringValue.SerializeToString
         ),
         "Relay": grpc.stream_stream_rpc_method_handler(
             Relay().stream, response_serializer=StringValue.SerializeToString

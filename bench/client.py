@@ -267,6 +267,10 @@ class Bare:
         """Return an open stream. `ask` makes its requests."""
         return self._channels[channel % CHANNELS].stream_stream("/bare/Stream")()
 
+    def grouped(self, channel: int = 0) -> Call:
+        """Return an open stream that groups the messages that are ready together; see `bare.py`."""
+        return self._channels[channel % CHANNELS].stream_stream("/bare/Grouped")()
+
     def relay(self, channel: int = 0) -> Call:
         """Return an open stream that relays a provider's answer to each request; see `bare.py`."""
         return self._channels[channel % CHANNELS].stream_stream("/bare/Relay")()

@@ -1,11 +1,12 @@
 """``make bench-memory``: measure the quality of search, beside plain FTS5, plain FAISS and rank fusion.
 
-make bench-memory                                        the conversations in bench/data
-make bench-memory ARGS="--data qmsum.jsonl"              any data set; see docs/memory.md for its form
-make bench-memory ARGS="--data qmsum.jsonl --most-evidence 10 --json result.json"
+make bench-memory                                          the conversations in bench/data
+make bench-memory ARGS="--data qmsum --data realmem"       these folders or files, with one configuration
+make bench-memory ARGS="--data qmsum --json result.json"
 
-One line of the file is one agent. All of its messages become memories, which the memory service of a server
-writes and searches: SQLite, FAISS, the embedder. A question searches the memories of its agent only.
+`memory_data` reads the sets: agents with messages and questions. All messages become memories, which the
+memory service of a server writes and searches: SQLite, FAISS, the embedder. A question searches the memories
+of its agent that existed when it was asked.
 
 The figures are means over the questions:
 
@@ -13,14 +14,21 @@ The figures are means over the questions:
 - MRR: one over the rank of the first evidence, 0 beyond 100
 - nDCG@10: gain of the first ten hits relative to the best order
 
-The first, third, … agents are `seen`: constants may have been tuned on them. The others are `held out` and
-show whether the tuning holds for other data.
+The agents of a file `test.jsonl` are `held out`, without such a file every second agent. Constants were
+chosen on the others, which are `seen`.
+
+The figures of relevance show if its values mean the same for all questions. Each question is also asked of
+another agent, whose memories do not answer it:
+
+- evidence: share of the evidence among the first six hits with at least this relevance
+- own, foreign: share of the questions, asked of their own and of the other agent, with such a hit
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import dataclasses
 import json
 import math
 import re
@@ -29,13 +37,14 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import faiss
 import numpy
+from memory_data import Agent, Question, agents, time_ms
 
 from wonder_server.adapters.embedders.hashing import HashingEmbedder
 from wonder_server.adapters.faiss.vectors import FaissVectors
@@ -43,7 +52,8 @@ from wonder_server.adapters.in_memory.blobs import MemoryBlobs
 from wonder_server.adapters.sqlite.memory.maintenance import SqliteMemoryMaintenance
 from wonder_server.adapters.sqlite.memory.store import SqliteMemories
 from wonder_server.core.json_types import JsonDict
-from wonder_server.core.memory.records import Draft, Source, Weights
+from wonder_server.core.memory.ranking import Hit, Weights
+from wonder_server.core.memory.records import Draft, Source
 from wonder_server.ports.embedder import Embedder
 from wonder_server.services.memory.large_contents import LargeContents
 from wonder_server.services.memory.semantic_index import SemanticIndex
@@ -53,22 +63,12 @@ OURS: Final = Path(__file__).parent / "data" / "conversations.jsonl"
 METHODS: Final = ("wonder", "plain FTS5", "plain FAISS", "rank fusion")
 AT: Final = 10
 RANK_FUSION_K: Final = 60
+INJECTED: Final = 6
+"""Number of hits that the standard context assembly requests."""
+LEAST_RELEVANCES: Final = (0.05, 0.1, 0.2, 0.3, 0.5)
+_STRIDE: Final = 7
+"""Distance of the foreign questions that are asked in turn: neighbours are about one subject."""
 _WORD: Final = re.compile(r"\w+")
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    text: str
-    evidence: frozenset[str]
-
-
-@dataclass(frozen=True, slots=True)
-class Agent:
-    """Content of one line."""
-
-    name: str
-    messages: tuple[JsonDict, ...]
-    questions: tuple[Question, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,35 +80,6 @@ class Quality:
     ndcg: float
 
 
-def agents(path: Path, most_evidence: int) -> Iterator[Agent]:
-    """Yield the agents of a file, without questions that have no evidence or more than ``most_evidence``.
-
-    Raises `SystemExit` if the file has another form.
-    """
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-        if not line.strip():
-            continue
-        try:
-            given = json.loads(line)
-            messages = tuple(given["messages"])
-            ids = {message["id"] for message in messages}
-            for message in messages:
-                message["content"].strip()
-            questions = [Question(each["query"], frozenset(each["evidence"])) for each in given["questions"]]
-        except (ValueError, KeyError, TypeError, AttributeError) as problem:
-            raise SystemExit(
-                f"{path}, line {number}, is not an agent in the form of docs/memory.md: {problem!r}"
-            ) from None
-        unknown = {id for question in questions for id in question.evidence} - ids
-        if unknown or len(ids) < len(messages):
-            raise SystemExit(
-                f"{path}, line {number}: ids are not unique, or evidence has unknown ids: "
-                f"{sorted(unknown)[:3]}"
-            )
-        kept = (question for question in questions if 1 <= len(question.evidence) <= most_evidence)
-        yield Agent(str(given.get("agent", number)), messages, tuple(kept))
-
-
 def quality(found: Sequence[str], evidence: frozenset[str]) -> Quality:
     """Return the figures of one ranked list."""
     hits = [id in evidence for id in found]
@@ -118,15 +89,48 @@ def quality(found: Sequence[str], evidence: frozenset[str]) -> Quality:
     return Quality(sum(hits[:AT]) / len(evidence), first, gain / best)
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The ids of a question's hits, best first, with the relevance of each. ``foreign`` is the relevance of
+    the best hit of a foreign question, asked at the same time."""
+
+    found: list[str]
+    relevance: list[float]
+    foreign: float
+
+
 class Clock:
-    """A fixed time, since the data has no times."""
+    """A fixed time: recency and dates count from the times of the data."""
 
     def now_ms(self) -> int:
         return 1_700_000_000_000
 
 
-async def ours(agent: Agent, embedder: Embedder, weights: Weights, times: list[float]) -> list[list[str]]:
-    """Return the answers of the memory service by message id; ``times`` gets the seconds of each search."""
+class Searched:
+    """The memory service of a server with the messages of one agent."""
+
+    def __init__(self, agent: Agent, service: MemoryService, weights: Weights) -> None:
+        self._agent, self._service, self._weights = agent, service, weights
+        self._written = 0
+
+    async def write(self, before: int) -> None:
+        """Write the messages up to ``before``."""
+        numbered = list(enumerate(self._agent.messages[:before], 1))[self._written :]
+        drafts = [_draft(message, place) for place, message in numbered if message["content"].strip()]
+        for start in range(0, len(drafts), MAX_BATCH):
+            await self._service.write_all(self._agent.name, drafts[start : start + MAX_BATCH])
+        self._written = max(self._written, before)
+
+    async def search(self, question: Question) -> list[Hit]:
+        return await self._service.search(
+            self._agent.name, question.text, limit=MAX_HITS, weights=self._weights, now_ms=question.now_ms
+        )
+
+
+async def ours(
+    agent: Agent, foreign: Sequence[Question], embedder: Embedder, weights: Weights, times: list[float]
+) -> list[Answer]:
+    """Return the answers of the memory service. ``times`` gets the seconds of each search."""
     with tempfile.TemporaryDirectory() as folder:
         store = await SqliteMemories.open(Path(folder) / "memory.db")
         vectors = FaissVectors(store, embedder.name, embedder.dimensions)
@@ -137,16 +141,23 @@ async def ours(agent: Agent, embedder: Embedder, weights: Weights, times: list[f
             index=SemanticIndex(vectors=vectors, source=store, embedder=embedder),
             clock=Clock(),
         )
-        messages = [message for message in agent.messages if message["content"].strip()]
-        drafts = [_draft(message, place) for place, message in enumerate(messages, 1)]
-        for start in range(0, len(drafts), MAX_BATCH):
-            await service.write_all(agent.name, drafts[start : start + MAX_BATCH])
+        searched = Searched(agent, service, weights)
         answers = []
-        for question in agent.questions:
+        for number, question in enumerate(agent.questions):
+            await searched.write(question.before)
+            await searched.search(question)  # The first search of a word reads its postings.
             began = time.perf_counter()
-            hits = await service.search(agent.name, question.text, limit=MAX_HITS, weights=weights)
+            hits = await searched.search(question)
             times.append(time.perf_counter() - began)
-            answers.append([hit.memory.metadata["message"] for hit in hits])
+            other = foreign[number * _STRIDE % len(foreign)] if foreign else question
+            others = await searched.search(dataclasses.replace(other, now_ms=question.now_ms))
+            answers.append(
+                Answer(
+                    [hit.memory.metadata["message"] for hit in hits],
+                    [hit.relevance for hit in hits],
+                    max((hit.relevance for hit in others[:INJECTED]), default=0.0),
+                )
+            )
         await overflow.close()
         await vectors.close()
         await store.close()
@@ -162,7 +173,9 @@ def _draft(message: JsonDict, place: int) -> Draft:
             conversation_id=str(message.get("conversation", "conversation")),
             speaker=message.get("speaker", ""),
             ordinal=int(message.get("ordinal", place)),
+            role=message.get("role", ""),
         ),
+        said_ms=time_ms(message["said_at"]) if "said_at" in message else None,
     )
 
 
@@ -176,10 +189,13 @@ def full_text(agent: Agent) -> list[list[str]]:
     """Search with plain FTS5: ``speaker: content``, Porter stems, any word of the question, its own bm25."""
     with sqlite3.connect(":memory:") as connection:
         connection.execute("CREATE VIRTUAL TABLE texts USING fts5 (content, tokenize='porter unicode61')")
-        rows = [(place, _message_text(message)) for place, message in enumerate(agent.messages)]
-        connection.executemany("INSERT INTO texts (rowid, content) VALUES (?, ?)", rows)
+        written = 0
         answers = []
         for question in agent.questions:
+            new = list(enumerate(agent.messages[: question.before]))[written:]
+            rows = [(place, _message_text(message)) for place, message in new]
+            connection.executemany("INSERT INTO texts (rowid, content) VALUES (?, ?)", rows)
+            written = max(written, question.before)
             any_word = " OR ".join(f'"{word}"' for word in _WORD.findall(question.text)) or '""'
             found = connection.execute(
                 "SELECT rowid FROM texts WHERE texts MATCH ? ORDER BY rank, rowid LIMIT ?",
@@ -192,12 +208,14 @@ def full_text(agent: Agent) -> list[list[str]]:
 async def nearest(agent: Agent, embedder: Embedder) -> list[list[str]]:
     """Search a flat FAISS index with one vector for each message, ``speaker: content``."""
     index = faiss.IndexFlatIP(embedder.dimensions)
-    index.add(_matrix(await embedder.embed([_message_text(message) for message in agent.messages]), embedder))
-    if not agent.questions:
-        return []
-    asked = _matrix(await embedder.embed([question.text for question in agent.questions]), embedder)
-    _, found = index.search(asked, min(MAX_HITS, len(agent.messages)))
-    return [[agent.messages[place]["id"] for place in row] for row in found.tolist()]
+    vectors = _matrix(await embedder.embed([_message_text(message) for message in agent.messages]), embedder)
+    answers = []
+    for question in agent.questions:
+        index.add(vectors[index.ntotal : question.before])
+        asked = _matrix(await embedder.embed([question.text]), embedder)
+        _, found = index.search(asked, min(MAX_HITS, index.ntotal))
+        answers.append([agent.messages[place]["id"] for place in found[0].tolist()])
+    return answers
 
 
 def _matrix(vectors: Sequence[bytes], embedder: Embedder) -> numpy.ndarray:
@@ -216,25 +234,28 @@ def fused(left: list[str], right: list[str]) -> list[str]:
 async def measure(path: Path, most_evidence: int, embedder: Embedder, weights: Weights) -> JsonDict:
     """Return the figures by method and part of the data."""
     parts: dict[tuple[str, str], list[Quality]] = {}
+    answered: list[tuple[Question, Answer]] = []
     times: list[float] = []
-    messages = 0
-    for number, agent in enumerate(agents(path, most_evidence)):
-        messages += len(agent.messages)
+    every = list(agents(path, most_evidence))
+    for number, agent in enumerate(every):
         words, near = full_text(agent), await nearest(agent, embedder)
+        others = [asked for each in every[number + 1 :] + every[:number] for asked in each.questions]
+        found = await ours(agent, others, embedder, weights, times)
+        answered += zip(agent.questions, found, strict=True)
         answers = {
-            "wonder": await ours(agent, embedder, weights, times),
+            "wonder": [answer.found for answer in found],
             "plain FTS5": words,
             "plain FAISS": near,
             "rank fusion": [fused(left, right) for left, right in zip(words, near, strict=True)],
         }
-        for method, found in answers.items():
-            for question, ids in zip(agent.questions, found, strict=True):
+        for method, lists in answers.items():
+            for question, ids in zip(agent.questions, lists, strict=True):
                 figures = quality(ids, question.evidence)
-                for part in ("all", "held out" if number % 2 else "seen"):
+                for part in ("all", "held out" if agent.held_out else "seen"):
                     parts.setdefault((method, part), []).append(figures)
     return {
         "data": path.name,
-        "messages": messages,
+        "messages": sum(len(agent.messages) for agent in every),
         "questions": len(times),
         "embedder": embedder.name,
         "search_p50_ms": statistics.median(times) * 1000 if times else 0.0,
@@ -249,7 +270,25 @@ async def measure(path: Path, most_evidence: int, embedder: Embedder, weights: W
             }
             for (method, part), found in sorted(parts.items(), key=lambda item: METHODS.index(item[0][0]))
         ],
+        "relevance": [_kept(answered, least) for least in LEAST_RELEVANCES],
     }
+
+
+def _kept(answered: Sequence[tuple[Question, Answer]], least: float) -> JsonDict:
+    """Return what remains of the first hits with a minimum of relevance."""
+    evidence = [
+        relevance
+        for question, answer in answered
+        for id, relevance in zip(answer.found[:INJECTED], answer.relevance, strict=False)
+        if id in question.evidence
+    ]
+    own = [max(answer.relevance[:INJECTED], default=0.0) for _, answer in answered]
+
+    def share(values: Sequence[float]) -> float:
+        return sum(value >= least for value in values) / len(values) if values else 0.0
+
+    foreign = [answer.foreign for _, answer in answered]
+    return {"least": least, "evidence": share(evidence), "own": share(own), "foreign": share(foreign)}
 
 
 def show(report: JsonDict) -> None:
@@ -262,6 +301,13 @@ def show(report: JsonDict) -> None:
             f"{row[f'recall@{AT}']:10.3f} {row['mrr']:7.3f} {row[f'ndcg@{AT}']:8.3f}"
         )
 
+    print(f"  {'':14} {'relevance':10} {'evidence':>9} {'own':>10} {'foreign':>7}")
+    for row in report["relevance"]:
+        print(
+            f"  {'':14} {'>= ' + format(row['least'], '.2f'):10} {row['evidence']:9.3f} "
+            f"{row['own']:10.3f} {row['foreign']:7.3f}"
+        )
+
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
@@ -269,11 +315,16 @@ def main() -> int:
         "--data",
         type=Path,
         action="append",
-        metavar="FILE",
-        help="read the agents of this JSONL file; may be repeated",
+        metavar="PATH",
+        help="read the agents of this JSONL file or folder; may be repeated",
     )
-    parser.add_argument("--most-evidence", type=int, default=1_000_000, metavar="N",
-                        help="omit questions with more than N messages of evidence")  # fmt: skip
+    parser.add_argument(
+        "--most-evidence",
+        type=int,
+        default=10,
+        metavar="N",
+        help="omit questions with more than N messages of evidence (default: 10)",
+    )
     parser.add_argument("--vector", type=float, metavar="SHARE", help="weight of vectors, 0 to 1")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to FILE too")
     given = parser.parse_args()

@@ -1,8 +1,9 @@
 """A model provider on loopback with little CPU of its own: OpenAI chat and Anthropic messages, streamed.
 
 The model's name selects the answer: ``50`` sends fifty tokens as fast as possible, each in a separate write;
-``50@20`` pauses 20 ms before each. Frames are encoded once. Like all measured servers it writes its address
-into ``ADDRESS``. It implements only the HTTP that its two clients use.
+``50@20`` pauses 20 ms before each. A request of the standard library for facts to remember gets an empty
+list. Frames are encoded once. Like all measured servers it writes its address into ``ADDRESS``. It implements
+only the HTTP that its two clients use.
 """
 
 from __future__ import annotations
@@ -19,6 +20,10 @@ HEAD = (
     b"transfer-encoding: chunked\r\n\r\n"
 )
 END = b"0\r\n\r\n"
+EXTRACTION = b"You keep the long-term memory of an assistant."
+"""The beginning of the instructions for memory extraction (`wonder_server/std/extract_memory.yaml`)."""
+NO_FACTS = "0"
+"""The model whose answer is an empty list."""
 
 
 class ProviderProtocol(asyncio.Protocol):
@@ -38,7 +43,9 @@ class ProviderProtocol(asyncio.Protocol):
         size = _length(head) if found else 0
         if found and len(rest) >= size:
             self._received = rest[size:]
-            self._answer(head.split(b" ", 2)[1], json.loads(rest[:size])["model"])
+            body = rest[:size]
+            model = NO_FACTS if EXTRACTION in body else json.loads(body)["model"]
+            self._answer(head.split(b" ", 2)[1], model)
 
     def _answer(self, path: bytes, model: str) -> None:
         count, _, delay_ms = model.partition("@")
@@ -113,7 +120,7 @@ def _anthropic(count: int) -> list[bytes]:
 
 
 def _words(count: int) -> list[str]:
-    return [f"word{number} " for number in range(count)]
+    return [f"word{number} " for number in range(count)] or ["[]"]
 
 
 async def main(folder: Path) -> None:

@@ -4,6 +4,10 @@ The floor is a grpc.aio server that posts to the same provider with aiohttp, for
 nothing (`bare.py`). Wonder reaches the provider with its native adapter, and again through LiteLLM, including
 the CPU of the helper process. First 64 concurrent turns, with tokens as fast as the provider can send; then
 200 streams with one token each 20 ms, for the longest gaps between tokens.
+
+The agent of these turns extracts nothing, so that a turn calls the model once, as the relay does. The default
+assistant follows with the native adapter: the standard library's workflows recall memories for each turn, and
+ask the model a second time which facts to remember.
 """
 
 from __future__ import annotations
@@ -21,6 +25,8 @@ from google.protobuf.wrappers_pb2 import StringValue
 from measure import Effort, Load, Number, cpu_seconds, load, percentile
 from servers import Server, bare, provider, wonder
 
+from wonder_server.core.json_types import JsonDict
+
 TOKENS = 50
 AT_ONCE = 64
 STREAMS = 200
@@ -33,6 +39,11 @@ MOST_GAP = 2.0
 NATIVE, LITELLM = "openai", "anthropic"
 """Providers of the two routes. Requests have OpenAI's format; LiteLLM translates them for the second."""
 RELAY = "bare grpc.aio that relays with aiohttp"
+LEAST_ASSISTANT_PER_SECOND = 350
+ONE_CALL: JsonDict = {"memory_extraction_workflow_id": "none"}
+"""No extraction: it would call the model a second time, which the relay does not."""
+DEFAULT_ASSISTANT: JsonDict = {"tool_ids": ["wonder/std/remember", "wonder/std/recall"]}
+"""Persona with the tools of `wonder/std/assistant`. The fields that both leave out have defaults."""
 
 Turn = Callable[[int], Awaitable[float]]
 
@@ -51,6 +62,7 @@ async def measure(effort: Effort) -> list[Number]:
         url = speaker.address
         floor = await _relayed(url, effort.rounds)
         numbers = _rates("", floor, await _turns(url, NATIVE, effort.rounds))
+        numbers += _assistant(floor, await _turns(url, NATIVE, effort.rounds, DEFAULT_ASSISTANT))
         numbers += _rates(", LiteLLM", floor, await _turns(url, LITELLM, max(1, effort.rounds // 5)))
         paced = await _bare_gaps(url, effort.seconds)
         numbers += _paces("", paced, await _gaps(url, NATIVE, effort.seconds))
@@ -74,6 +86,19 @@ def _rates(way: str, floor: Load, ours: Load) -> list[Number]:
     ]  # fmt: skip
 
 
+def _assistant(floor: Load, ours: Load) -> list[Number]:
+    at, floor_is = f"default assistant, {AT_ONCE} at once", f"{RELAY}, one call"
+    return [
+        Number(name=f"turns per second, {at}", value=ours.per_second, unit="/s",
+               floor=floor.per_second, floor_is=floor_is, better="more",
+               aim=LEAST_ASSISTANT_PER_SECOND, aim_is="value"),
+        Number(name=f"server CPU per turn, {at}", value=ours.cpu_ms, unit="ms",
+               floor=floor.cpu_ms, floor_is=floor_is),
+        Number(name=f"time to first token p50, {at}", value=ours.p50_ms, unit="ms",
+               floor=floor.p50_ms, floor_is=floor_is),
+    ]  # fmt: skip
+
+
 def _paces(way: str, floor: Gaps, ours: Gaps) -> list[Number]:
     at = f"{STREAMS} streams, {INTERVAL_MS} ms{way}"
     return [
@@ -94,17 +119,15 @@ def _server(url: str) -> Server:
     return wonder(environ={**environ, "OPENAI_API_KEY": "none", "ANTHROPIC_API_KEY": "none"})
 
 
-async def _agent(client: Client, way: str, model: str) -> str:
+async def _agent(client: Client, way: str, model: str, persona: JsonDict) -> str:
     profile = {"provider": way, "model": model, "format": "MODEL_FORMAT_OPENAI_CHAT"}
-    # No extraction: it would call the model a second time, which the relay does not.
-    persona = {"memory_extraction_workflow_id": "none"}
     return await client.agent("speaker", profile=profile, persona=persona)
 
 
-async def _turns(url: str, way: str, each: int) -> Load:
+async def _turns(url: str, way: str, each: int, persona: JsonDict = ONE_CALL) -> Load:
     with _server(url) as server:
         async with Client(server.address) as client, AsyncExitStack() as open_chats:
-            agent = await _agent(client, way, str(TOKENS))
+            agent = await _agent(client, way, str(TOKENS), persona)
             chats = await _chats(client, open_chats, agent, AT_ONCE)
             await asyncio.gather(*(chat.turn("Speak.") for chat in chats))
             return await _loaded(server, each, lambda index: chats[index].turn("Speak."))
@@ -113,7 +136,7 @@ async def _turns(url: str, way: str, each: int) -> Load:
 async def _gaps(url: str, way: str, seconds: float) -> Gaps:
     with _server(url) as server:
         async with Client(server.address) as client, AsyncExitStack() as open_chats:
-            agent = await _agent(client, way, _paced(seconds))
+            agent = await _agent(client, way, _paced(seconds), ONE_CALL)
             chats = await _chats(client, open_chats, agent, STREAMS)
             await asyncio.gather(*(chat.first_token("Speak.") for chat in chats))
             return await _watched(server, [chat.read_bytes for chat in chats], seconds)

@@ -27,7 +27,7 @@ from wonder_server.core.json_types import JsonDict
 
 NAMES = (
     *("streaming", "turns", "relay", "long", "models", "runs", "commits", "memory", "memory_writes", "shell"),
-    *("idle", "active", "slow", "lists", "fair", "shards"),
+    *("idle", "start", "active", "slow", "lists", "fair", "burst", "growth", "history", "shards"),
 )
 
 SHOWN = "bench/results/latest.json"

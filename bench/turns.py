@@ -1,8 +1,9 @@
 """Whole turns with a model that answers immediately: 50 tokens, everything recorded.
 
 Turns per second, server CPU per turn, time to first token and commits per turn, at 1 and at 64 concurrent
-conversations. The floor is a bare grpc.aio server that streams the 50 messages and records nothing. The floor
-of the time to first token with one conversation is two commits of a small row through the writer plus 3 ms.
+conversations. The floor is a bare grpc.aio server that streams the 50 messages and records nothing; beside
+it, one that puts what is ready into one message, as Wonder does for readers that take groups. The floor of
+the time to first token with one conversation is two commits of a small row through the writer plus 3 ms.
 Commits up to the first token are counted with a model that pauses after it, so that the commit at the end of
 the turn does not count.
 """
@@ -29,13 +30,20 @@ MOST_CPU = 2.0
 LEAST_PER_SECOND = 400
 FIRST_TOKEN_MS = 3.0
 """Allowance on top of the commits, in milliseconds."""
+MOST_GROUPED = 3.0
+"""Maximum ratio to the floor that groups messages too."""
+
+Turn = Callable[[int], Awaitable[float]]
+"""Runs one turn of a conversation and returns the seconds until the first text."""
 
 
 async def measure(effort: Effort) -> list[Number]:
     numbers: list[Number] = []
     for at_once in (1, 64):
         ours, commits = await turns(at_once, effort.rounds)
-        numbers += _numbers(f"{at_once} at once", ours, commits, await _floor(at_once, effort.rounds))
+        plain = await _floor(at_once, effort.rounds, _bare_turn)
+        numbers += _numbers(f"{at_once} at once", ours, commits, plain)
+        numbers += _grouped(f"{at_once} at once", ours, await _floor(at_once, effort.rounds, _grouped_turn))
         if at_once == 1:
             numbers.append(await _to_first_token(ours, effort.rounds))
     first = await _commits_to_first_token()
@@ -62,14 +70,14 @@ async def turns(at_once: int, each: int, shards: int | None = None) -> tuple[Loa
             return done, (server.commits() - before) / done.count
 
 
-async def _floor(at_once: int, each: int) -> Load:
+async def _floor(at_once: int, each: int, turn_of: Callable[[Bare], Turn]) -> Load:
     with bare() as server:
         async with Bare(server.address) as client:
-            await _bare_turn(client)(0)
-            return await load(server.pid, at_once, each, _bare_turn(client))
+            await turn_of(client)(0)
+            return await load(server.pid, at_once, each, turn_of(client))
 
 
-def _bare_turn(client: Bare) -> Callable[[int], Awaitable[float]]:
+def _bare_turn(client: Bare) -> Turn:
     async def turn(index: int) -> float:
         began = time.perf_counter()
         call = client.stream(index)
@@ -78,6 +86,22 @@ def _bare_turn(client: Bare) -> Callable[[int], Awaitable[float]]:
         first = time.perf_counter() - began
         for _ in range(TOKENS - 1):
             await call.read()
+        await call.done_writing()
+        await call.read()
+        return first
+
+    return turn
+
+
+def _grouped_turn(client: Bare) -> Turn:
+    async def turn(index: int) -> float:
+        began = time.perf_counter()
+        call = client.grouped(index)
+        await call.write(ask(size=SIZE, count=TOKENS))
+        received = await call.read()
+        first = time.perf_counter() - began
+        while received:  # The last message is empty.
+            received = await call.read()
         await call.done_writing()
         await call.read()
         return first
@@ -121,4 +145,14 @@ def _numbers(at: str, ours: Load, commits: float, floor: Load) -> list[Number]:
         Number(name=f"time to first token p99, {at}", value=ours.p99_ms, unit="ms",
                floor=floor.p99_ms, floor_is=bare_is),
         Number(name=f"commits per turn, {at}", value=commits, unit=""),
+    ]  # fmt: skip
+
+
+def _grouped(at: str, ours: Load, floor: Load) -> list[Number]:
+    grouped_is = "bare grpc.aio that groups messages"
+    return [
+        Number(name=f"turns per second beside groups, {at}", value=ours.per_second, unit="/s",
+               floor=floor.per_second, floor_is=grouped_is, better="more"),
+        Number(name=f"server CPU per turn beside groups, {at}", value=ours.cpu_ms, unit="ms",
+               floor=floor.cpu_ms, floor_is=grouped_is, aim=MOST_GROUPED if "64" in at else None),
     ]  # fmt: skip

@@ -17,13 +17,14 @@ from google.protobuf.descriptor_pb2 import (
 )
 
 _HEADER = "# Generated from proto/ by tools/gen.py. Do not edit.\n"
-_CLIENT_MODULE = f'''"""Stubs of all services over grpc.aio channels, with betterproto2 messages."""
+_CLIENT_MODULE = f'''"""Stubs of all services over the SDK's channel, with betterproto2 messages."""
 
 {_HEADER}
 from __future__ import annotations
 
 import grpc.aio
 
+from ..transport.channel import TypedChannel
 from ..transport.encoding import Encoder
 from .wonder import v1
 '''
@@ -32,7 +33,7 @@ _METHOD = 2  # ServiceDescriptorProto.method
 
 
 def client_stubs(files: Sequence[FileDescriptorProto]) -> str:
-    """One module with a stub class for each service, over betterproto2 messages and a grpc.aio channel."""
+    """One module with a stub class for each service, over betterproto2 messages and the SDK's channel."""
     blocks = [_CLIENT_MODULE]
     for file in files:
         comments = _comments(file)
@@ -48,7 +49,7 @@ def _client_stub(
     comments: dict[tuple[int, ...], str],
 ) -> str:
     lines = [f"class {service.name}Stub:", _docstring(comments[_SERVICE, index])]
-    lines.append("    def __init__(self, channel: grpc.aio.Channel) -> None:")
+    lines.append("    def __init__(self, channel: TypedChannel) -> None:")
     for number, method in enumerate(service.method):
         request, response = f"v1.{_short(method.input_type)}", f"v1.{_short(method.output_type)}"
         kind = f"grpc.aio.{_callable(method)}[{request}, {response}]"

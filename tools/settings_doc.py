@@ -18,8 +18,8 @@ Set a value with a flag of `wonder serve`, an environment variable, or a key of 
 `--config` names:
 
 ```
-wonder serve --shard-count 2
-WONDER_SHARD_COUNT=2 wonder serve
+wonder serve --listen 127.0.0.1:50052
+WONDER_LISTEN=127.0.0.1:50052 wonder serve
 ```
 
 A flag goes before a variable, a variable before the file, the file before the default. The flag of a setting
