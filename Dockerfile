@@ -12,7 +12,7 @@ COPY sdk/python sdk/python
 RUN /opt/wonder/bin/pip install --no-cache-dir --no-build-isolation --no-deps . ./sdk/python
 
 FROM python:3.11-slim
-# bubblewrap is what commands of agents run in, git is what repositories and artifacts are kept with.
+# The sandbox of agents' commands needs bubblewrap; repositories and artifacts need git.
 RUN apt-get update \
     && apt-get install -y --no-install-recommends bubblewrap git ca-certificates \
     && rm -rf /var/lib/apt/lists/*

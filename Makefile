@@ -29,18 +29,19 @@ demo: $(RUN)  ## Start a server and chat with an agent that remembers
 serve: $(RUN)  ## Run a server on 127.0.0.1:50051, with its data in ./wonder-data
 	@$(BIN)/wonder serve
 
-# Files are given to one process per core, four at most: a server that a test starts needs a core of its own.
-PARALLEL := -n auto --maxprocesses 4 --dist loadfile
+# One process more than cores, four at most: a test waits for the disk, and for the servers that it starts. Files are
+# given out in the order of the collection, the longest first (tests/conftest.py).
+PROCESSES := $(shell cores=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); echo $$((cores < 3 ? cores + 1 : 4)))
+PARALLEL := -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
 
 test: $(DEV)  ## Run all tests; ARGS="tests/core -k name" runs some, in one process
 	@$(BIN)/python -m pytest -q $(if $(ARGS),$(ARGS),$(PARALLEL))
-	@$(if $(ARGS),true,$(BIN)/python -m pytest -q tests/conformance/models/native/test_model.py -k connection)
 
 test-unit: $(DEV)  ## Run the tests of pure code and of the rules of the project: no process, no disk
 	@$(BIN)/python -m pytest -q -m "not disk" tests/core tests/actors tests/architecture $(ARGS)
 
-test-deep: $(DEV)  ## Run all tests with a thousand examples of each law
-	@HYPOTHESIS_PROFILE=deep $(BIN)/python -m pytest -q $(if $(ARGS),$(ARGS),$(PARALLEL))
+test-deep: $(DEV)  ## Run all tests with a kill at every crash point and a thousand examples of each law
+	@TEST_DEPTH=deep $(BIN)/python -m pytest -q $(if $(ARGS),$(ARGS),$(PARALLEL))
 
 check: $(DEV)  ## Check lint, format, types, contract and generated files
 	@echo "ruff check" && $(BIN)/ruff check .
@@ -49,6 +50,7 @@ check: $(DEV)  ## Check lint, format, types, contract and generated files
 	@echo "buf lint" && $(BIN)/buf lint
 	@echo "generated code" && $(BIN)/python tools/gen.py --check
 	@echo "settings document" && $(BIN)/python tools/settings_doc.py --check
+	@echo "No problem found."
 
 fmt: $(DEV)  ## Format the code and apply automatic fixes
 	@$(BIN)/ruff check --fix-only --quiet . && $(BIN)/ruff format .
@@ -60,7 +62,7 @@ gen: $(DEV)  ## Generate code from proto/ and docs/settings.md from the settings
 bench: $(DEV)  ## Measure, each number beside its floor
 	@$(BIN)/python bench/run.py $(ARGS)
 
-bench-memory: $(DEV)  ## Measure the quality of memory search; ARGS="--data FILE" takes other data
+bench-memory: $(DEV)  ## Measure the quality of memory search; ARGS="--data PATH" takes other data
 	@$(BIN)/python bench/memory_quality.py $(ARGS)
 
 pins:  ## Compile requirements*.in to requirements*.txt
