@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from tests.architecture.sources import SERVER, calls, files
+from tests.architecture.sources import SERVER, calls, files, text
 
 
 def test_only_one_module_calls_the_normalization_of_the_library() -> None:
     users = [
         str(path.relative_to(SERVER))
         for path in files(SERVER)
-        if any(name in ("normalize", "is_normalized") for name, _ in calls(path))
+        if "normalize" in text(path)
+        and any(name in ("normalize", "is_normalized") for name, _ in calls(path))
     ]
     assert users == ["core/content/normal_text.py"]
