@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from wonder_server.core.model import Usage
-from wonder_server.core.prices import FREE, cost_micros, find, read
+from wonder_server.core.prices import FREE, cost_micros, find, find_own, merged, price_of_rates, read
 
 TABLE = {
     "sample_spec": {"max_input_tokens": "as many as fit", "input_cost_per_token": 0, "mode": "chat"},
@@ -106,3 +106,20 @@ def test_a_context_window_may_be_known_without_a_price() -> None:
     card = find(PRICES, "openai", "half")
     assert card is not None and card.context_tokens == 9 and not card.tiers
     assert "nonsense" not in PRICES and "sample_spec" not in PRICES
+
+
+def test_own_prices_go_before_the_table_and_lack_nothing_that_it_knows() -> None:
+    own = {
+        ("house", "big"): price_of_rates("house", 0, {"input": 2_000_000, "output": 4_000_000, "cached": 0}),
+        ("house", ""): price_of_rates("house", 32_000, {}),
+    }
+    big, other = find_own(own, "house", ("big",)), find_own(own, "house", ("", "small"))
+    assert find_own(own, "openai", ("big",)) is None and find_own({}, "house", ("big",)) is None
+    assert big is not None and other is not None
+    used = Usage(input_tokens=1_000_000, cached_input_tokens=400_000, output_tokens=1_000)
+    assert cost_micros(big, used) == 1_200_000 + 4_000
+    assert cost_micros(other, used) is None and other.context_tokens == 32_000
+    listed = find(PRICES, "openai", "small")
+    both = merged(other, listed)
+    assert listed is not None and (both.context_tokens, both.tiers) == (32_000, listed.tiers)
+    assert merged(big, None) is big

@@ -19,9 +19,6 @@ PATIENCE_MS = 1_500
 CALL_MS = 3_000
 """Timeout of a whole answer in these cases. Other cases have long timeouts, so that a busy machine does not
 change their outcome."""
-WAITS_S = (0.5, 1.0)
-"""Between the attempts at a model, by the platform's defaults."""
-
 SAID = "one two three four"
 HALF = "one two "
 """Text that arrives of an answer that stops half way; less if the connection was reset."""
@@ -108,11 +105,11 @@ def _cases() -> Iterator[Case]:
     )  # fmt: skip
     yield Case(
         name="a-fault-after-a-tool", scripts=(TOOL, Script(status=500), GOOD), requests=3, said=(SAID,),
-        written=1, waits_s=(0, 0.5), weight=2,
+        written=1, weight=2,
     )  # fmt: skip
     yield Case(
         name="faults-after-a-tool", scripts=(TOOL, Script(status=503)), requests=4, status=FAILED,
-        reason=UNAVAILABLE, written=1, waits_s=(0, *WAITS_S),
+        reason=UNAVAILABLE, written=1,
     )  # fmt: skip
     for name, script, half in (
         ("silent", Script(stall="headers"), False),
@@ -124,7 +121,7 @@ def _cases() -> Iterator[Case]:
         # Only the cancellation closes these connections.
         yield Case(
             name=f"{name}-cancelled", scripts=first, requests=2, status=CANCELLED, reason=STOPPED,
-            half=half, waits_s=(0.5,), cancel=True,
+            half=half, cancel=True,
         )  # fmt: skip
 
 
@@ -133,14 +130,13 @@ def _thrice(name: str, script: Script, reason: int, seconds: float, *, half: boo
 
     Little patience is not for LiteLLM, whose helper is what is slow on a machine under load.
     """
-    first, _ = WAITS_S
     yield Case(
         name=f"{name}-once", scripts=(script, GOOD), requests=2, said=(SAID,),
-        waits_s=(first,), hasty=bool(seconds), weight=2, litellm=not seconds,
+        hasty=bool(seconds), weight=2, litellm=not seconds,
     )  # fmt: skip
     yield Case(
         name=f"{name}-thrice", scripts=(script,), requests=3, status=FAILED, reason=reason, half=half,
-        waits_s=WAITS_S, hasty=bool(seconds), litellm=not seconds,
+        hasty=bool(seconds), litellm=not seconds,
     )  # fmt: skip
 
 

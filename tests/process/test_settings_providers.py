@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from wonder_server.compose.models import make_endpoints
+from wonder_server.compose.models import make_endpoints, own_prices
 from wonder_server.settings import TABLE, SettingsError, load
 
 GROQ = {
@@ -34,7 +34,7 @@ def test_providers_are_json_or_tables_of_the_config_file(tmp_path: Path) -> None
     assert by_json.providers == by_file.providers
     assert by_file.provider_names == {"openai", "anthropic", "gemini", "offline", "groq", "ollama", "eu"}
     found = make_endpoints(by_file)
-    assert found["eu"].family("eu") == "bedrock" and found["eu"].options["n"] == "5"
+    assert found["eu"].family("eu") == "bedrock" and found["eu"].options["n"] == 5
     assert found["ollama"].family("ollama") == "openai" and not found["ollama"].uses_litellm
 
 
@@ -42,6 +42,50 @@ def test_keys_headers_and_options_are_never_shown() -> None:
     settings = load({}, {"WONDER_PROVIDERS": json.dumps([GROQ, BEDROCK])})
     assert "gsk_of" not in repr(settings) and "a-team-name" not in repr(make_endpoints(settings))
     assert {"gsk_of_the_test_1234", "a-team-name", "eu-central-1"} <= set(settings.secrets())
+
+
+def test_a_key_comes_from_a_variable_or_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    file.write_text("sk-of-the-file-123\n")
+    listed = [
+        {"name": "one", "format": "anthropic_messages", "key_env": "HOUSE_KEY"},
+        {"name": "two", "format": "openai_chat", "key_file": str(file), "base_url": "http://127.0.0.1:1/v1"},
+        {"name": "three", "format": "openai_chat", "base_url": "http://127.0.0.1:2/v1"},
+    ]
+    settings = load({}, {"WONDER_PROVIDERS": json.dumps(listed), "HOUSE_KEY": " sk-of-the-house-1 "})
+    assert [each.key for each in settings.providers] == ["sk-of-the-house-1", "sk-of-the-file-123", ""]
+    assert {"sk-of-the-house-1", "sk-of-the-file-123"} <= set(settings.secrets())
+    found = make_endpoints(settings)
+    assert [found[name].api_base for name in ("two", "three")] == [
+        "http://127.0.0.1:1/v1",
+        "http://127.0.0.1:2/v1",
+    ]
+    for content in (b"", b"two\nlines", "schl\u00fcssel".encode(), b"x" * 70_000):
+        file.write_bytes(content)
+        with pytest.raises(SettingsError, match="the provider two takes its key from the file") as caught:
+            load({}, {"WONDER_PROVIDERS": json.dumps(listed), "HOUSE_KEY": "k"})
+        assert "lines" not in str(caught.value)
+
+
+def test_prices_and_windows_are_of_a_model_or_of_all_models_of_a_provider() -> None:
+    prices = {"input": 0.25, "output": 1, "cached": 0.025, "cache_write": 0.3, "reasoning": 2}
+    house = {
+        "name": "house",
+        "format": "openai_chat",
+        "context_window_tokens": 32_000,
+        "prices": prices,
+        "models": {"big": {"context_window_tokens": 100_000}, "dear": {"prices": {"input": 5, "output": 10}}},
+    }
+    own = own_prices(load({}, {"WONDER_PROVIDERS": json.dumps([house, GROQ])}))
+    assert set(own) == {("house", ""), ("house", "big"), ("house", "dear")}
+    [tier] = own["house", ""].tiers
+    assert (tier.input, tier.output, tier.cached, tier.cache_write, tier.reasoning) == (
+        *(250_000, 1_000_000, 25_000),
+        *(300_000, 2_000_000),
+    )
+    assert own["house", "big"].tiers == (tier,) and own["house", "big"].context_tokens == 100_000
+    assert own["house", "dear"].tiers[0].cached == 5_000_000
+    assert own["house", "dear"].context_tokens == 32_000
 
 
 @pytest.mark.parametrize(
@@ -63,6 +107,26 @@ def test_keys_headers_and_options_are_never_shown() -> None:
         ('[{"name": "a", "format": "gemini", "headers": {"a b": "c"}}]', "cannot be sent"),
         ('[{"name": "a", "format": "gemini", "headers": {"a": "b\\r\\nc: d"}}]', "cannot be sent"),
         ('[{"name": "a", "format": "gemini", "key": 5}]', "needs texts"),
+        ('[{"name": "a", "format": "gemini", "key": "x", "key_env": "Y"}]', "takes one of"),
+        ('[{"name": "a", "format": "gemini", "key": "sk-secret\\u00e9"}]', "cannot be sent"),
+        ('[{"name": "a", "format": "gemini", "key_env": "A=B"}]', "name of a variable"),
+        ('[{"name": "a", "format": "gemini", "key_file": "key.txt"}]', "absolute path"),
+        ('[{"name": "a", "format": "gemini", "key_env": "NOT_SET"}]', "NOT_SET, which is not set"),
+        ('[{"name": "a", "format": "gemini", "key_file": "/nowhere/key"}]', "cannot be read: No such file"),
+        (
+            '[{"name": "a", "format": "litellm", "options": {"api_key": "sk-secret"}}]',
+            "cannot set the option",
+        ),
+        ('[{"name": "a", "format": "litellm", "options": {"x": {}}}]', "needs an object"),
+        ('[{"name": "a", "format": "gemini", "prices": {"input": 1}}]', "both input and output"),
+        ('[{"name": "a", "format": "gemini", "prices": {"input": -1, "output": 1}}]', "price input"),
+        ('[{"name": "a", "format": "gemini", "prices": {"input": NaN, "output": 1}}]', "price input"),
+        ('[{"name": "a", "format": "gemini", "prices": {"input": "1", "output": 1}}]', "price input"),
+        ('[{"name": "a", "format": "gemini", "prices": {"in": 1, "output": 1}}]', "has prices for"),
+        ('[{"name": "a", "format": "gemini", "models": {"m": {"price": 1}}}]', "context_window_tokens and"),
+        ('[{"name": "a", "format": "gemini", "models": ["m"]}]', "object of models"),
+        ('[{"name": "a", "format": "gemini", "context_window_tokens": true}]', "a number from 0"),
+        ("[" * 5_000, "expected a list"),
         ('[{"name": "a", "format": "gemini"}, {"name": "a", "format": "litellm"}]', "listed twice"),
     ],
 )

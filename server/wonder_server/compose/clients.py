@@ -22,7 +22,14 @@ from wonder_server.adapters.sandbox.bubblewrap import BubblewrapSandbox
 from wonder_server.adapters.sandbox.mounts import Host, Limits
 from wonder_server.adapters.web.guarded import GuardedWeb
 from wonder_server.compose.git import ExecutorFactory, GitStores, open_git
-from wonder_server.compose.models import ModelProviders, bounded, make_embedder, make_model, model_providers
+from wonder_server.compose.models import (
+    ModelProviders,
+    bounded,
+    make_embedder,
+    make_model,
+    model_providers,
+    own_prices,
+)
 from wonder_server.logs import logger
 from wonder_server.ports.embedder import Embedder
 from wonder_server.ports.mcp import Mcp
@@ -97,7 +104,7 @@ async def open_clients(
             providers=providers,
             model=model,
             bounded_model=bounded(model, settings),
-            prices=LiteLLMPrices(),
+            prices=LiteLLMPrices(own_prices(settings)),
             embedder=embedder,
             web=web,
             mcp=mcp,

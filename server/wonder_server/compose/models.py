@@ -19,6 +19,7 @@ from wonder_server.adapters.models.native.requests import ROUTES
 from wonder_server.adapters.models.offline.model import OfflineModel
 from wonder_server.adapters.models.routing import ANY_FORMAT, RoutedModel
 from wonder_server.core.definitions.specs import ModelProfile
+from wonder_server.core.prices import ModelPrice
 from wonder_server.logs import logger
 from wonder_server.ports.embedder import Embedder
 from wonder_server.ports.model import Model
@@ -61,6 +62,11 @@ def make_endpoints(settings: Settings) -> dict[str, Endpoint]:
         for each in settings.providers
     }
     return {**endpoints(settings.provider_environment()), **listed}
+
+
+def own_prices(settings: Settings) -> dict[tuple[str, str], ModelPrice]:
+    """Return the operator's prices by provider and model; under the model "" those of all others."""
+    return {(each.name, model): price for each in settings.providers for model, price in each.prices.items()}
 
 
 def make_model(settings: Settings, known: Mapping[str, Endpoint], egress: Egress) -> RoutedModel:

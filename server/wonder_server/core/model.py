@@ -1,9 +1,10 @@
-"""Answers of language models, in one shape for all request formats."""
+"""Answers and faults of language models, in one shape for all request formats."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from wonder_server.core.errors import Fault
 from wonder_server.core.json_types import JsonDict
 from wonder_server.core.token_estimates import BYTES_PER_TOKEN, json_tokens, text_tokens
 
@@ -102,3 +103,38 @@ class Meter:
             output_tokens=max(reported.output_tokens or 0, output_tokens),
             estimated=True,
         )
+
+
+# --- faults -----------------------------------------------------------------------------------------
+
+ADDRESS = "address"
+OWN_ADDRESS = "its own address"
+"""The address of a provider for which the operator has set none, and whose client knows it."""
+
+
+def from_provider(fault: Fault, provider: str, model: str, address: str) -> Fault:
+    """Return the fault of a call with the provider that it was for; ``address`` is host and port.
+
+    The names go into the metadata. `explained` adds them to the message, once a call has failed finally.
+    """
+    named = {"provider": provider, "model": model, ADDRESS: address or OWN_ADDRESS}
+    return replace(fault, metadata={**fault.metadata, **named})
+
+
+def explained(fault: Fault, profile: str = "") -> Fault:
+    """Return the fault with a sentence that names its provider, and with ``profile``, the pinned model
+    profile.
+
+    A fault without an address stays the same: no provider was called, or an earlier version recorded it.
+    """
+    address = fault.metadata.get(ADDRESS)
+    if not address:
+        return fault
+    provider, model = fault.metadata.get("provider", ""), fault.metadata.get("model", "")
+    words = (
+        f"provider {provider} at {address}, model {model}" if model else f"provider {provider} at {address}"
+    )
+    if profile:
+        words = f"{words}, model profile {profile}"
+    metadata = {**fault.metadata, **({"model_profile": profile} if profile else {})}
+    return replace(fault, message=f"{fault.message} ({words[0].upper()}{words[1:]}.)", metadata=metadata)

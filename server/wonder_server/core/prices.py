@@ -7,7 +7,7 @@ cost is in millionths of a US dollar. An unknown value is None, never 0.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from wonder_server.core.frozen import Value
 from wonder_server.core.json_types import JsonObject
@@ -79,6 +79,49 @@ def find(prices: Mapping[str, ModelPrice], provider: str, model: str) -> ModelPr
         return known
     bare = prices.get(model)
     return bare if bare is not None and bare.provider.partition("-")[0] == provider else None
+
+
+def find_own(
+    own: Mapping[tuple[str, str], ModelPrice], provider: str, models: Sequence[str]
+) -> ModelPrice | None:
+    """Return the operator's own price of the first of ``models`` that has one, else that of all models of the
+    provider; None without any.
+    """
+    if not own:
+        return None
+    named = next((found for model in models if model and (found := own.get((provider, model)))), None)
+    return named or own.get((provider, ""))
+
+
+def merged(own: ModelPrice, listed: ModelPrice | None) -> ModelPrice:
+    """Return the operator's own facts of a model, with those of the table in place of missing ones."""
+    if listed is None:
+        return own
+    return ModelPrice(
+        provider=own.provider,
+        context_tokens=own.context_tokens or listed.context_tokens,
+        tiers=own.tiers or listed.tiers,
+        accepts=own.accepts or listed.accepts,
+    )
+
+
+def price_of_rates(provider: str, context_tokens: int, rates: Mapping[str, int]) -> ModelPrice:
+    """Return a price with one tier of ``rates``, by the names in `Tier`; without a tier if there are none.
+
+    Cached and written input cost as much as input without a rate of their own, and reasoning as output.
+    """
+    if not rates:
+        return ModelPrice(provider=provider, context_tokens=context_tokens)
+    paid, made = rates["input"], rates["output"]
+    tier = Tier(
+        above=-1,
+        input=paid,
+        output=made,
+        cached=rates.get("cached", paid),
+        cache_write=rates.get("cache_write", paid),
+        reasoning=rates.get("reasoning", made),
+    )
+    return ModelPrice(provider=provider, context_tokens=context_tokens, tiers=(tier,))
 
 
 def cost_micros(model_price: ModelPrice | None, usage: Usage) -> int | None:

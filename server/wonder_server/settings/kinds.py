@@ -10,9 +10,6 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import urlsplit
-
-from wonder_server.core import request_formats
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,116 +157,6 @@ def _is_text_map(value: object) -> bool:
     return isinstance(value, dict) and all(isinstance(each, str) for each in value.values())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Provider:
-    """A provider of models.
-
-    ``format`` is a request format of the server, ``litellm``, or ``litellm/NAME`` if the names differ.
-    """
-
-    name: str
-    format: str
-    base_url: str = ""
-    key: str = field(default="", repr=False)
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    options: Mapping[str, str] = field(default_factory=dict, repr=False)
-
-    @property
-    def secrets(self) -> tuple[str, ...]:
-        """Texts that no log line may show."""
-        values = (*self.headers.values(), *self.options.values())
-        return (self.key, *(text for text in values if len(text) >= 8))
-
-
-BUILT_IN_PROVIDERS = (*request_formats.PROVIDERS, "offline")
-"""Providers that every server has, with or without a key."""
-
-_PROVIDER_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}\Z")
-_PROVIDER_FORMAT = re.compile(
-    rf"(?:{'|'.join(request_formats.FORMATS)}|litellm(?:/[a-z0-9][a-z0-9_-]{{0,63}})?)\Z"
-)
-_PROVIDER_FIELDS = {"name", "format", "base_url", "key", "headers", "options"}
-_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,200}\Z")
-
-
-def _providers(value: object) -> tuple[Provider, ...]:
-    try:
-        given = json.loads(value or "[]") if isinstance(value, str) else value
-    except ValueError:
-        given = None
-    if not isinstance(given, list):
-        raise ValueError('expected a list, such as [{"name": "groq", "format": "litellm", "key": "…"}]')
-    found = tuple(map(_provider, given))
-    names = [each.name for each in found]
-    for name in names:
-        if names.count(name) > 1:
-            raise ValueError(f"the provider {name} is listed twice")
-    return found
-
-
-def _provider(given: object) -> Provider:
-    if not isinstance(given, dict):
-        raise ValueError("each provider needs a name of a-z, 0-9, '_' and '-'")
-    name = _provider_name(given)
-    if unknown := sorted(map(str, set(given) - _PROVIDER_FIELDS)):
-        known = ", ".join(sorted(_PROVIDER_FIELDS))
-        raise ValueError(f"the provider {name} has no {unknown[0]}; a provider has {known}")
-    texts = {key: given.get(key, "") for key in ("format", "base_url", "key")}
-    if not all(isinstance(text, str) for text in texts.values()):
-        raise ValueError(f"the provider {name} needs texts for format, base_url and key")
-    headers, options = (_scalars(name, key, given.get(key, {})) for key in ("headers", "options"))
-    provider = Provider(name=name, headers=headers, options=options, **texts)
-    _check_provider(provider)
-    return provider
-
-
-def _provider_name(given: Mapping[object, object]) -> str:
-    name = given.get("name")
-    if not isinstance(name, str) or not _PROVIDER_NAME.match(name):
-        raise ValueError("each provider needs a name of a-z, 0-9, '_' and '-'")
-    if name in ("auto", "offline"):
-        raise ValueError(f"no provider can be called {name}: that is the server's own")
-    return name
-
-
-def _scalars(name: str, key: str, value: object) -> dict[str, str]:
-    """Return the object of texts and numbers as an object of texts."""
-    if not isinstance(value, dict) or not all(
-        isinstance(each, str | int | float) and not isinstance(each, bool) for each in value.values()
-    ):
-        raise ValueError(f"the provider {name} needs an object of texts for {key}")
-    return {each: str(item) for each, item in value.items()}
-
-
-def _check_provider(provider: Provider) -> None:
-    name = provider.name
-    if not _PROVIDER_FORMAT.match(provider.format):
-        raise ValueError(
-            f"the provider {name} needs a format: {', '.join(request_formats.FORMATS)}, "
-            "litellm, or litellm/NAME"
-        )
-    if provider.base_url and not _is_base_url(provider.base_url):
-        raise ValueError(f"the provider {name} needs a base_url such as http://127.0.0.1:11434/v1")
-    if provider.options and not provider.format.startswith("litellm"):
-        raise ValueError(f"the provider {name} has options, which only litellm takes")
-    for header, text in provider.headers.items():
-        if not _HEADER_NAME.match(header) or not text.isascii() or not text.isprintable():
-            raise ValueError(f"the provider {name} has a header that cannot be sent")
-
-
-def _is_base_url(text: str) -> bool:
-    try:
-        parts = urlsplit(text)
-        return (
-            parts.scheme in ("http", "https")
-            and bool(parts.hostname)
-            and parts.port != 0
-            and not parts.username
-        )
-    except ValueError:
-        return False
-
-
 def _embedder(value: object) -> str:
     name = _text(value)
     kind, _, folder = name.partition(":")
@@ -280,7 +167,6 @@ def _embedder(value: object) -> str:
 
 TEXT = Kind("text", _text)
 EMBEDDER = Kind("provider/model", _embedder)
-PROVIDERS = Kind("JSON", _providers)
 MCP_SERVERS = Kind("JSON", _mcp_servers)
 FLAG = Kind("true / false", _flag)
 PATH = Kind("path", _path)

@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from wonder_server.settings.providers import with_keys
 from wonder_server.settings.table import TABLE, Setting, Settings, SettingsError
 
 # Variables of clients. The server does not report them as unknown.
@@ -40,7 +41,11 @@ def load(flags: Mapping[str, object], environ: Mapping[str, str] | None = None) 
         for name, value in _from_file(path, known).items() if path else ():
             given.setdefault(name, (value, f"the config file {path}"))
     settings = Settings(**{name: _parse(known[name], *found) for name, found in given.items()})
-    return _validated(replace(settings, data_dir=_absolute_path(settings.data_dir)))
+    try:
+        providers = with_keys(settings.providers, environment)
+    except ValueError as problem:
+        raise SettingsError(f"providers: {problem} (from {given['providers'][1]}).") from None
+    return _validated(replace(settings, data_dir=_absolute_path(settings.data_dir), providers=providers))
 
 
 def unknown_variables(environ: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -16,7 +16,6 @@ from typing import Any
 from wonder_server.settings.kinds import (
     ADDRESS,
     BUCKET,
-    BUILT_IN_PROVIDERS,
     EMBEDDER,
     ENDPOINT,
     FLAG,
@@ -24,15 +23,14 @@ from wonder_server.settings.kinds import (
     FOLDERS,
     MCP_SERVERS,
     PATH,
-    PROVIDERS,
     TEXT,
     Kind,
     McpServer,
-    Provider,
     choice,
     number,
     split_address,
 )
+from wonder_server.settings.providers import BUILT_IN_PROVIDERS, PROVIDERS, Provider
 
 
 class SettingsError(Exception):
@@ -200,8 +198,9 @@ class Settings:
     )  # fmt: skip
     providers: tuple[Provider, ...] = _setting(
         Group.MODELS, (), PROVIDERS,
-        "Further providers of models: a list of {name, format, base_url, key, headers, options}, or tables "
-        "[[providers]] in the config file. format is the format of requests, or litellm.",
+        "Further providers of models: a list of {name, format, base_url, key, key_env, key_file, headers, "
+        "options, context_window_tokens, prices, models}, or tables [[providers]] in the config file. format "
+        "is the format of requests, or litellm. docs/operating.md describes each.",
         secret=True,
     )  # fmt: skip
 

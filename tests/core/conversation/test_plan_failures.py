@@ -29,6 +29,7 @@ from wonder_server.core.conversation.model.values import (
     TurnStatus,
 )
 from wonder_server.core.errors import Fault, Reason
+from wonder_server.core.model import from_provider
 
 ASSEMBLY, MODEL, TASK = OperationKind.ASSEMBLY, OperationKind.MODEL, OperationKind.TASK
 WORKFLOW, EXTRACTION, MEMORY = OperationKind.WORKFLOW, OperationKind.EXTRACTION, OperationKind.MEMORY
@@ -69,6 +70,32 @@ def test_a_retry_waits_for_the_time_that_the_provider_gives() -> None:
     (retry,) = driven.fail(MODEL, replace(TRANSIENT, retry_after_ms=9000))
     assert isinstance(retry, RetryOperation)
     assert retry.operation.wake_ms == driven.now + 9000
+
+
+@pytest.mark.parametrize(("jitter", "share"), [(0, 0.0), (250, 0.25), (1_000, 1.0), (5_000, 1.0), (-1, 0.0)])
+@pytest.mark.parametrize("asked", [None, 9_000])
+def test_the_backoff_of_a_model_call_is_drawn_from_its_whole_range(
+    jitter: int, share: float, asked: int | None
+) -> None:
+    driven = assembled()
+    for limit in (500, 1_000):
+        failed = inputs.Failed(
+            operation_id=driven.pending(MODEL).id,
+            fault=replace(TRANSIENT, retry_after_ms=asked),
+            jitter=jitter,
+        )
+        (retry,) = driven.step(failed)
+        assert isinstance(retry, RetryOperation)
+        assert retry.operation.wake_ms == driven.now + (asked or 0) + limit * share
+        driven.wait_for_timer(MODEL)
+
+
+def test_the_error_of_a_turn_names_the_provider_and_the_model_profile() -> None:
+    driven = assembled()
+    driven.fail(MODEL, from_provider(replace(TRANSIENT, transient=False), "house", "m-1", "127.0.0.1:9"))
+    fault = driven.turn.fault
+    assert fault is not None and fault.metadata["model_profile"] in fault.message
+    assert "(Provider house at 127.0.0.1:9, model m-1, model profile " in fault.message
 
 
 def test_a_fault_with_a_retry_time_beyond_the_call_timeout_is_not_retried() -> None:

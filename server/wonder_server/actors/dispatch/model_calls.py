@@ -22,12 +22,14 @@ from wonder_server.core.content.answer_images import (
 )
 from wonder_server.core.content.parts import Parts
 from wonder_server.core.conversation.model.inputs import (
+    JITTER,
     BudgetNearlyExhausted,
     Failed,
     ModelAnswered,
     ModelUsageReported,
 )
 from wonder_server.core.errors import Fault, Reason, WonderError
+from wonder_server.core.ids import random_hex
 from wonder_server.core.json_types import JsonDict
 from wonder_server.core.model import Meter, ModelResult
 from wonder_server.core.request_formats import FALLBACK, FORMATS
@@ -133,7 +135,12 @@ class ModelCalls:
             raise
         if answer.result is None:
             await self._report_partial_usage(actor_id, command, answer.meter)
-            return Failed(operation_id=command.operation_id, fault=answer.fault, partial_text=answer.text)
+            return Failed(
+                operation_id=command.operation_id,
+                fault=answer.fault,
+                partial_text=answer.text,
+                jitter=_draw() if answer.fault.transient else None,
+            )
         priced = await self._prices.with_cost(command.profile, answer.result)
         return ModelAnswered(
             operation_id=command.operation_id,
@@ -213,6 +220,11 @@ class ModelCalls:
         priced = await self._prices.with_cost(command.profile, ModelResult(text="", usage=used))
         usage_input = ModelUsageReported(turn_id=command.turn_id, run_id="", usage=priced.usage, calls=0)
         self._directory.tell(actor_id, usage_input)
+
+
+def _draw() -> int:
+    """Return the random number of `Failed.jitter`, from the platform's source of randomness."""
+    return int(random_hex(4), 16) * (JITTER + 1) >> 32
 
 
 def _with_files(format_name: str, result: ModelResult, words: str, files: Sequence[JsonDict]) -> ModelResult:

@@ -15,7 +15,7 @@ from typing import Final
 
 from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.core.model import ModelResult
-from wonder_server.core.prices import FREE, ModelPrice, cost_micros, find, read
+from wonder_server.core.prices import FREE, ModelPrice, cost_micros, find, find_own, merged, read
 from wonder_server.logs import logger
 from wonder_server.ports.prices import with_facts
 
@@ -27,11 +27,13 @@ TABLE: Final = "model_prices_and_context_window_backup.json"
 class LiteLLMPrices:
     """Prices and context windows of models. Implements the port ``Prices``.
 
-    The first query reads the file, in a thread. Without the file all prices are unknown, except that the
-    offline model is free.
+    The operator's own prices go before the table. The first query reads the file, in a thread. Without the
+    file only the operator's prices are known, and the offline model is free.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, own: Mapping[tuple[str, str], ModelPrice] | None = None) -> None:
+        """``own`` are the operator's prices by provider and model; under the model "" those of all others."""
+        self._own = dict(own or {})
         self._prices: Mapping[str, ModelPrice] | None = None
         self._reading: asyncio.Task[Mapping[str, ModelPrice]] | None = None
 
@@ -51,8 +53,12 @@ class LiteLLMPrices:
     async def _price_of(self, provider: str, *models: str) -> ModelPrice | None:
         if provider == "offline":
             return FREE
+        own = find_own(self._own, provider, models)
+        if own is not None and own.tiers and own.context_tokens:
+            return own
         prices = self._prices if self._prices is not None else await self._read()
-        return next((price for model in models if (price := find(prices, provider, model))), None)
+        listed = next((price for model in models if (price := find(prices, provider, model))), None)
+        return listed if own is None else merged(own, listed)
 
     async def _read(self) -> Mapping[str, ModelPrice]:
         if self._reading is None:

@@ -45,6 +45,7 @@ from wonder_server.core.conversation.model.decisions import (
 )
 from wonder_server.core.conversation.model.event_payloads import Limit
 from wonder_server.core.conversation.model.inputs import (
+    JITTER,
     BudgetNearlyExhausted,
     CancelCall,
     CancelTurn,
@@ -109,6 +110,7 @@ from wonder_server.core.conversation.planning.summarization import (
 from wonder_server.core.errors import Fault, Reason, not_found
 from wonder_server.core.frozen import replace
 from wonder_server.core.ids import Minter
+from wonder_server.core.model import explained
 
 
 def plan(state: ConversationState, event: Input, now_ms: int) -> Decisions:
@@ -155,7 +157,7 @@ def _plan_operation(
         case Failed():
             if _is_of_another_attempt(operation, event):
                 return ()
-            return _failed(state, operation, event.fault, now, event.partial_text)
+            return _failed(state, operation, event, now)
         case BudgetNearlyExhausted():
             return retry_wrap_up(state, operation, event.fault, now) if is_model else ()
         case TimerFired():
@@ -243,7 +245,11 @@ def _succeeded(state: ConversationState, operation: Operation, event: Succeeded,
             return summarized(state, operation, event.output, ids, now)
         case OperationKind.EXTRACTION:
             decided = extracted(state, operation, event.output, ids, now)
-            return _failed(state, operation, decided, now) if isinstance(decided, Fault) else decided
+            return (
+                _failed(state, operation, _failure(operation, decided), now)
+                if isinstance(decided, Fault)
+                else decided
+            )
         case OperationKind.MEMORY:
             return memory_written(state, operation, event.output, now)
         case OperationKind.MODEL:
@@ -258,7 +264,7 @@ def _assembled(
     agent = state.turn_work[operation.turn_id].agent
     request = request_of(event.output, state.turns[operation.turn_id], agent)
     if isinstance(request, Fault):
-        return _failed(state, operation, request, now)
+        return _failed(state, operation, _failure(operation, request), now)
     turn = with_hook_run(state.turns[operation.turn_id], operation)
     turn, charged = charge_hook(turn, operation, event.output)
     outcome = hook_outcome(operation, agent.assembly, now)
@@ -272,14 +278,18 @@ def _assembled(
 # --- failures, waits, restarts ----------------------------------------------------------------------
 
 
-def _failed(
-    state: ConversationState, operation: Operation, fault: Fault, now: int, partial_text: str = ""
-) -> Decisions:
+def _failure(operation: Operation, fault: Fault, partial_text: str = "") -> Failed:
+    """Return the failure that the planner itself finds."""
+    return Failed(operation_id=operation.id, fault=fault, partial_text=partial_text)
+
+
+def _failed(state: ConversationState, operation: Operation, event: Failed, now: int) -> Decisions:
     """Retry the operation, or apply its final failure to the turn."""
+    fault = event.fault
     # The attempt is part of the seed, since an operation can fail more than once.
     ids = Minter(f"{operation.id}/{operation.attempt}", now)
     if _may_retry(operation, fault):
-        return (_retry(operation, fault, ids, now), *_run_end(operation, now, fault))
+        return (_retry(operation, event, ids, now), *_run_end(operation, now, fault))
     match operation.kind:
         case OperationKind.ASSEMBLY:
             return _assembly_failed(state, operation, fault, now)
@@ -287,7 +297,7 @@ def _failed(
             shorter = retry_shortened(state, operation, fault, ids, now)
             if shorter:
                 return (CancelOperation(operation=operation), *shorter)
-            return _model_failed(state, operation, fault, now, partial_text)
+            return _model_failed(state, operation, fault, now, event.partial_text)
         case OperationKind.TASK | OperationKind.WORKFLOW:
             result = tool_calls.failure(operation, fault, now)
             ended = tool_ended(state, state.turns[operation.turn_id], operation, result, ids, now)
@@ -312,17 +322,30 @@ def _may_retry(operation: Operation, fault: Fault) -> bool:
     return fault.transient and operation.attempt < operation.max_attempts and is_short
 
 
-def _retry(operation: Operation, fault: Fault, ids: Minter, now: int) -> RetryOperation:
-    """Return the decision to retry after the backoff, which doubles with each attempt."""
-    backoff = operation.backoff_ms * 2 ** (operation.attempt - 1)
+def _retry(operation: Operation, event: Failed, ids: Minter, now: int) -> RetryOperation:
+    """Return the decision to retry after the backoff."""
     retried = replace(
         operation,
         status=OperationStatus.BACKOFF,
         attempt=operation.attempt + 1,
         run_id=next_child(operation, ids),
-        wake_ms=now + max(backoff, fault.retry_after_ms or 0),
+        wake_ms=now + _pause_ms(operation, event),
     )
-    return RetryOperation(operation=retried, fault=fault, run_id=operation.run_id)
+    return RetryOperation(operation=retried, fault=event.fault, run_id=operation.run_id)
+
+
+def _pause_ms(operation: Operation, event: Failed) -> int:
+    """Return the pause before the next attempt.
+
+    The limit of the backoff doubles with each attempt. With chance the backoff is anywhere below it (full
+    jitter), and follows the pause that the provider asks for: calls that failed together then return one by
+    one.
+    """
+    limit: int = operation.backoff_ms * 2 ** (operation.attempt - 1)
+    asked = event.fault.retry_after_ms or 0
+    if event.jitter is None:
+        return max(limit, asked)
+    return asked + limit * min(max(event.jitter, 0), JITTER) // JITTER
 
 
 def _assembly_failed(state: ConversationState, operation: Operation, fault: Fault, now: int) -> Decisions:
@@ -354,7 +377,7 @@ def _model_failed(
         *_partial_message(state, operation, turn, partial_text, now),
         *limited,
         *cancel_pending(state, turn.id, now, except_id=operation.id),
-        *fail_turn(turn, fault, now),
+        *fail_turn(turn, explained(fault, str(state.turn_work[turn.id].agent.profile.pin)), now),
     )
 
 
@@ -370,7 +393,10 @@ def _timer_fired(state: ConversationState, operation: Operation, partial_text: s
         return ()
     late = handle_turn_timeout(state, operation, now)
     if isinstance(late, Fault):
-        return (CancelOperation(operation=operation), *_failed(state, operation, late, now))
+        return (
+            CancelOperation(operation=operation),
+            *_failed(state, operation, _failure(operation, late), now),
+        )
     if late is not None:
         return (*_partial_message(state, operation, state.turns[operation.turn_id], partial_text, now), *late)
     if operation.status is OperationStatus.BACKOFF:
@@ -378,7 +404,7 @@ def _timer_fired(state: ConversationState, operation: Operation, partial_text: s
         return (Redispatch(operation=retry_operation(operation, now)), *started)
     seconds = operation.timeout_ms / 1000
     fault = Fault(reason=Reason.TIMEOUT, message=f"No result within {seconds:g} s.", transient=True)
-    failed = _failed(state, operation, fault, now, partial_text)
+    failed = _failed(state, operation, _failure(operation, fault, partial_text), now)
     if any(isinstance(decision, RetryOperation | CancelOperation) for decision in failed):
         return failed
     # Stop the work of the operation, which still runs.
@@ -401,4 +427,4 @@ def _restarted(
         reason=Reason.OUTCOME_UNKNOWN,
         message="The server stopped while this ran; whether it took effect is unknown.",
     )
-    return _failed(state, operation, fault, now)
+    return _failed(state, operation, _failure(operation, fault), now)

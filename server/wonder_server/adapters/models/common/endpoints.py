@@ -30,12 +30,12 @@ class Endpoint:
     api_key: str = field(default="", repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     api_base: str = ""
-    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    options: Mapping[str, str | int | float | bool] = field(default_factory=dict, repr=False)
 
     @property
     def secrets(self) -> tuple[str, ...]:
         """Texts that no message may contain: the key, and headers and options of 8 characters or more."""
-        values = (*self.headers.values(), *self.options.values())
+        values = (*self.headers.values(), *map(str, self.options.values()))
         return (self.api_key, *(value for value in values if len(value) >= 8))
 
     @property
@@ -67,7 +67,7 @@ def network_of(endpoints: Iterable[Endpoint], *more: str, allow_remote: bool = T
     """
     urls = [*more]
     for endpoint in endpoints:
-        urls += [endpoint.api_base, *(value for value in endpoint.options.values() if "://" in value)]
+        urls += [endpoint.api_base, *(text for text in map(str, endpoint.options.values()) if "://" in text)]
     hosts = []
     for url in urls:
         try:
@@ -76,6 +76,14 @@ def network_of(endpoints: Iterable[Endpoint], *more: str, allow_remote: bool = T
         except ValueError:
             continue  # A call of this endpoint fails with an error that shows the address.
     return allow_public_and(*hosts) if allow_remote else allow_only(*hosts)
+
+
+def address_of(url: str) -> str:
+    """Return host and port of a provider's URL; "" for none, or for one that is not valid."""
+    try:
+        return host_port_of(url) if url else ""
+    except ValueError:
+        return ""
 
 
 def is_loopback(url: str) -> bool:

@@ -23,13 +23,19 @@ from wonder_server.adapters.egress.proxy import Egress, Lease
 from wonder_server.adapters.models import formats
 from wonder_server.adapters.models.common import frames, provider_errors
 from wonder_server.adapters.models.common.deadlines import CallDeadlines
-from wonder_server.adapters.models.common.endpoints import Endpoint, missing_key, network_of, refuse_remote
+from wonder_server.adapters.models.common.endpoints import (
+    Endpoint,
+    address_of,
+    missing_key,
+    network_of,
+    refuse_remote,
+)
 from wonder_server.adapters.models.common.outages import Outages
 from wonder_server.adapters.models.litellm.chat_fields import check_fields
 from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.core.errors import Fault, Reason, WonderError, error
 from wonder_server.core.json_types import JsonDict
-from wonder_server.core.model import Usage
+from wonder_server.core.model import Usage, from_provider
 from wonder_server.core.network_address import host_port_of
 from wonder_server.core.request_formats import anthropic_messages, openai_chat
 from wonder_server.core.request_formats.parts import all_readable
@@ -88,8 +94,12 @@ class LiteLLMModel:
 
     async def stream(self, profile: ModelProfile, request: JsonDict) -> AsyncGenerator[Chunk, None]:
         """See `ports.model.Model.stream`."""
-        call_frame = self._build_call(profile, request)
-        helper = await self._helper()
+        url = self._endpoints.get(profile.provider, Endpoint()).api_base
+        try:
+            call_frame = self._build_call(profile, request)
+            helper = await self._helper()
+        except WonderError as problem:
+            raise WonderError(_named(problem.fault, profile, url)) from None
         call = helper.start_call(call_frame, profile)
         try:
             while True:
@@ -98,7 +108,7 @@ class LiteLLMModel:
                 except WonderError as problem:
                     fault = self._with_connection_fault(profile.provider, problem.fault, helper)
                     self._outages.record(profile.provider, fault)
-                    raise WonderError(fault) from None
+                    raise WonderError(_named(fault, profile, url)) from None
                 if "text" in message:
                     yield TextDelta(message["text"])
                 elif "reasoning" in message or "arguments" in message:
@@ -346,6 +356,10 @@ class _Helper(asyncio.Protocol):
 
 def _is_usable(starting: asyncio.Task[_Helper]) -> bool:
     return not starting.cancelled() and starting.exception() is None and starting.result().alive
+
+
+def _named(fault: Fault, profile: ModelProfile, url: str) -> Fault:
+    return from_provider(fault, profile.provider, profile.model, address_of(url))
 
 
 def _endpoint_to_json(endpoint: Endpoint) -> JsonDict:

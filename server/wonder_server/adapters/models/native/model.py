@@ -14,7 +14,13 @@ from wonder_server.adapters.egress.dialing import Dialer
 from wonder_server.adapters.egress.sessions import open_session
 from wonder_server.adapters.models import formats
 from wonder_server.adapters.models.common import provider_errors
-from wonder_server.adapters.models.common.endpoints import Endpoint, missing_key, network_of, refuse_remote
+from wonder_server.adapters.models.common.endpoints import (
+    Endpoint,
+    address_of,
+    missing_key,
+    network_of,
+    refuse_remote,
+)
 from wonder_server.adapters.models.common.outages import Outages
 from wonder_server.adapters.models.common.sse import EventDecoder, parse_data
 from wonder_server.adapters.models.native.exchange import Exchange
@@ -22,7 +28,7 @@ from wonder_server.adapters.models.native.requests import ProviderRequest, build
 from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.core.errors import Fault, WonderError
 from wonder_server.core.json_types import JsonDict
-from wonder_server.core.model import Usage
+from wonder_server.core.model import Usage, from_provider
 from wonder_server.ports.model import Chunk, FilledRequest, Finished, TextDelta, UsageUpdate
 
 if TYPE_CHECKING:
@@ -94,6 +100,7 @@ class NativeModel:
         except WonderError as problem:
             secrets = [secret for endpoint in self._endpoints.values() for secret in endpoint.secrets]
             fault = provider_errors.redacted(problem.fault, secrets)
+            fault = from_provider(fault, profile.provider, profile.model, self._address(profile))
             self._outages.record(profile.provider, fault)
             raise WonderError(fault) from None
         yield Finished(result, images=tuple(accumulator.images.found))
@@ -103,6 +110,13 @@ class NativeModel:
         self._closed = True
         if self._opening is not None:
             await (await self._opening).close()
+
+    def _address(self, profile: ModelProfile) -> str:
+        """Return host and port of the provider; "" if its address is not valid."""
+        endpoint = self._endpoints.get(profile.provider, Endpoint())
+        format_name = profile.format or endpoint.default_format(profile.provider)
+        own = formats.wire_format(format_name).api.base_url if format_name in formats.FORMATS else ""
+        return address_of(endpoint.api_base or own)
 
     def _build_request(self, profile: ModelProfile, request: JsonDict) -> ProviderRequest:
         """Return the POST for a call. Raises `WonderError` for a call that is not allowed or not possible."""

@@ -120,13 +120,19 @@ class Failed(Value, frozen=True, kw_only=True):
     """An operation has failed.
 
     ``run_id`` is the reporting run; "" if no run executed the operation. ``partial_text`` is the text that
-    a model had streamed before it failed.
+    a model had streamed before it failed. ``jitter`` is a random number from 0 to `JITTER`, which chooses
+    the pause before the next attempt; None for a pause without chance.
     """
 
     operation_id: str
     fault: Fault
     run_id: str = ""
     partial_text: str = field(default="", name="spoken")
+    jitter: int | None = None
+
+
+JITTER = 1_000
+"""The largest value of `Failed.jitter`."""
 
 
 class BudgetNearlyExhausted(Value, frozen=True, kw_only=True):

@@ -15,9 +15,9 @@ from wonder_server.core.conversation.context.output_requests import with_output_
 from wonder_server.core.conversation.planning.output_checks import read_answer
 from wonder_server.core.definitions.parse import read_record
 from wonder_server.core.definitions.specs import ModelProfile
-from wonder_server.core.errors import Reason, error
+from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.json_types import JsonDict
-from wonder_server.core.model import NO_USAGE, Meter, ModelResult, Usage
+from wonder_server.core.model import NO_USAGE, Meter, ModelResult, Usage, explained
 from wonder_server.core.schema.output_schemas import check_output_schema
 from wonder_server.ports.model import Chunk, Finished, TextDelta, UsageUpdate
 from wonder_server.services.actions.contract.kind import ActionCall, ActionKind
@@ -98,13 +98,15 @@ async def _answer(call: ActionCall, profile: ModelProfile, request: JsonDict) ->
     try:
         async with call.services.models.files.filled(call.context.project_id, profile, request) as sent:
             return await _read(call, profile, sent, meter)
-    except BaseException:
+    except BaseException as problem:
         # The provider charges for the partial answer too.
         used = meter.estimate_usage(request)
         if used is None:
             _report_usage(call, NO_USAGE)
         else:
             await _report_cost(call, profile, ModelResult(text="", usage=used))
+        if isinstance(problem, WonderError) and (named := explained(problem.fault)) is not problem.fault:
+            raise WonderError(named) from None
         raise
 
 

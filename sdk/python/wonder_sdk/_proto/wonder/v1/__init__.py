@@ -8692,7 +8692,8 @@ class ModelProfileSpec(betterproto2.Message):
 
     max_attempts: "int | None" = betterproto2.field(8, betterproto2.TYPE_INT32, optional=True)
     """
-    Maximum number of attempts, including the first, with pauses of 500 ms, 1 s, 2 s, ... 1 to 10. Default 3.
+    Maximum number of attempts, including the first. The pause before the next one is drawn at random up
+    to 500 ms, 1 s, 2 s, ..., and follows the pause that the provider asks for. 1 to 10. Default 3.
     """
 
     context_window_tokens: "int" = betterproto2.field(9, betterproto2.TYPE_INT32)
