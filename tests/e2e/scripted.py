@@ -40,11 +40,12 @@ class Scripted:
         window: dict[str, object] | None = None,
         limits: dict[str, int] | None = None,
         show_reasoning: bool = False,
+        persona: dict[str, object] | None = None,
         **profile: object,
     ) -> str:
         """An agent whose model plays ``scripts``; ``profile`` are the model profile's times and parameters,
-        ``window`` and ``limits`` what its persona says of them. ``model``: a name that the price table has.
-        Its name."""
+        ``window`` and ``limits`` what its persona says of them, ``persona`` its further fields. ``model``: a
+        name that the price table has. Its name."""
         number = next(_numbers)
         provider, format_name = PROVIDERS[self.speaks]
         self.model = model or f"scripted-{number}"
@@ -59,7 +60,7 @@ class Scripted:
                 **profile,
             },
         }
-        persona = {
+        declared = {
             "name": name,
             "persona": {
                 "system_prompt": "You are played by a script.",
@@ -70,9 +71,10 @@ class Scripted:
                 "constraints": {"max_moves_per_turn": moves, **(limits or {})},
                 **({"context_window": window} if window else {}),
                 "show_reasoning": show_reasoning,
+                **(persona or {}),
             },
         }
-        await self.client.apply("e2e/scripted", f"{json.dumps(document)}\n---\n{json.dumps(persona)}")
+        await self.client.apply("e2e/scripted", f"{json.dumps(document)}\n---\n{json.dumps(declared)}")
         await self.client.agent(name, f"e2e/scripted/{name}")
         return name
 

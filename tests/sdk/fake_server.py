@@ -167,6 +167,9 @@ class FakeConversation(rpc.ConversationServiceServicer):
             blocks=[prompt, output],
             input_tokens=1234,
             context_window_tokens=8000,
+            tool_sources=[
+                service.ToolSourceState(mcp="files", tool_count=2, tools_hash="0a1b", notices=["It is slow."])
+            ],
         )
 
     async def Subscribe(

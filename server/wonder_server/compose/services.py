@@ -32,6 +32,7 @@ from wonder_server.services.actions import (
 )
 from wonder_server.services.actions import Services as ActionServices
 from wonder_server.services.catalog.library import DeletionHooks, Library, ModelRules
+from wonder_server.services.catalog.tool_sources import ToolSources
 from wonder_server.services.content.artifacts import Artifacts
 from wonder_server.services.content.checkout import RepositoryAccess
 from wonder_server.services.content.files import FileContents, FileLimits, collect_forever
@@ -92,7 +93,9 @@ async def open_services(
             platform.open_vectors(settings, stores.internal.memory.vectors, clients.embedder)
         )
         memory = await stack.enter_async_context(_open_memory(stores, clients, vectors, clock))
-        library = _library(settings, stores, clients, memory.garbage_collector, clock)
+        library = await stack.enter_async_context(
+            _open_library(settings, stores, clients, memory.garbage_collector, clock)
+        )
         whole = library.of(SERVER)
         await _ensure_standard(whole, stores)
         repositories = _repositories(clients, whole)
@@ -209,13 +212,17 @@ def _model_access(clients: Clients, usage_reporter: UsageReporter, files: Filled
     )
 
 
-def _library(
+@asynccontextmanager
+async def _open_library(
     settings: Settings,
     stores: Stores,
     clients: Clients,
     garbage_collector: MemoryGarbageCollector,
     clock: Clock,
-) -> PerScope[Library]:
+) -> AsyncIterator[PerScope[Library]]:
+    """Build the use cases of the catalog. On exit, end requests for lists of tools."""
+    max_age_s, monotonic_s = settings.mcp_tools_max_age_seconds, asyncio.get_running_loop().time
+    tool_sources = ToolSources(clients.mcp, max_age_s, monotonic_s)
     whole = Library(
         stores.of(SERVER).catalog,
         clock,
@@ -229,10 +236,14 @@ def _library(
         deletion_hooks=DeletionHooks(
             before_agent=[garbage_collector.before_delete], after_agent=[garbage_collector.after_delete]
         ),
+        tool_sources=tool_sources,
     )
-    return stores.per_scope(
-        lambda views: whole if views.scope == ALL_RECORDS else whole.within(views.catalog)
-    )
+    try:
+        yield stores.per_scope(
+            lambda views: whole if views.scope == ALL_RECORDS else whole.within(views.catalog)
+        )
+    finally:
+        await tool_sources.close()
 
 
 def _repositories(clients: Clients, library: Library) -> RepositoryService:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from wonder_server.core.definitions.resources import NetworkPolicy
+from wonder_server.core.definitions.tool_sources import ToolListing
 from wonder_server.core.frozen import Value
 from wonder_server.core.json_types import JsonObject, JsonValue
 
@@ -53,10 +54,15 @@ class Mcp(Protocol):
     - TIMEOUT if the server does not answer, with ``transient=True`` after the tool was requested
 
     Cancelling sends the server a cancellation.
+
+    ``tools`` returns the tools of a server that the operator configured, as the server lists them: at most
+    `MAX_LISTED_TOOLS`. It raises the same errors.
     """
 
     async def call(
         self, call: McpCall, policy: NetworkPolicy, progress: McpProgressCallback | None = None
     ) -> McpResult: ...
+
+    async def tools(self, server: str, timeout_s: float) -> ToolListing: ...
 
     async def close(self) -> None: ...

@@ -217,9 +217,14 @@ class Settings:
 
     mcp_servers: tuple[McpServer, ...] = _setting(
         Group.SERVERS, (), MCP_SERVERS,
-        "Servers of the action mcp, by name: the server starts {command, args, env} and connects to {url, "
-        "headers}.",
+        "Servers of the action mcp and of tool_sources, by name: the server starts {command, args, env} and "
+        "connects to {url, headers}.",
         secret=True,
+    )  # fmt: skip
+    mcp_tools_max_age_seconds: int = _setting(
+        Group.SERVERS, 30, number(0, 86_400),
+        "Seconds for which turns use the tools that an MCP server has listed. The next turn after them asks "
+        "the server again. 0: each turn asks.",
     )  # fmt: skip
     worker_lease_seconds: int = _setting(
         Group.SERVERS, 30, number(1, 3_600),

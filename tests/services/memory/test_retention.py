@@ -73,7 +73,7 @@ class Agents:
     async def agent_ids(self, project: str, limit: int) -> list[str]:
         return [self.agent.agent_id]
 
-    async def pin_agent(self, agent_id_or_name: str) -> PinnedAgent:
+    async def pin_persona(self, agent_id_or_name: str) -> PinnedAgent:
         return self.agent
 
 

@@ -794,7 +794,7 @@ class PreviewContextRequest(_message.Message):
     def __init__(self, conversation_id: _Optional[str] = ..., send: _Optional[_Union[ConverseSend, _Mapping]] = ...) -> None: ...
 
 class PreviewContextResponse(_message.Message):
-    __slots__ = ("request", "provider", "model", "format", "blocks", "input_tokens", "context_window_tokens", "workflow")
+    __slots__ = ("request", "provider", "model", "format", "blocks", "input_tokens", "context_window_tokens", "workflow", "tool_sources")
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     PROVIDER_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
@@ -803,6 +803,7 @@ class PreviewContextResponse(_message.Message):
     INPUT_TOKENS_FIELD_NUMBER: _ClassVar[int]
     CONTEXT_WINDOW_TOKENS_FIELD_NUMBER: _ClassVar[int]
     WORKFLOW_FIELD_NUMBER: _ClassVar[int]
+    TOOL_SOURCES_FIELD_NUMBER: _ClassVar[int]
     request: _struct_pb2.Struct
     provider: str
     model: str
@@ -811,7 +812,20 @@ class PreviewContextResponse(_message.Message):
     input_tokens: int
     context_window_tokens: int
     workflow: str
-    def __init__(self, request: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., provider: _Optional[str] = ..., model: _Optional[str] = ..., format: _Optional[str] = ..., blocks: _Optional[_Iterable[_Union[ContextBlock, _Mapping]]] = ..., input_tokens: _Optional[int] = ..., context_window_tokens: _Optional[int] = ..., workflow: _Optional[str] = ...) -> None: ...
+    tool_sources: _containers.RepeatedCompositeFieldContainer[ToolSourceState]
+    def __init__(self, request: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., provider: _Optional[str] = ..., model: _Optional[str] = ..., format: _Optional[str] = ..., blocks: _Optional[_Iterable[_Union[ContextBlock, _Mapping]]] = ..., input_tokens: _Optional[int] = ..., context_window_tokens: _Optional[int] = ..., workflow: _Optional[str] = ..., tool_sources: _Optional[_Iterable[_Union[ToolSourceState, _Mapping]]] = ...) -> None: ...
+
+class ToolSourceState(_message.Message):
+    __slots__ = ("mcp", "tool_count", "tools_hash", "notices")
+    MCP_FIELD_NUMBER: _ClassVar[int]
+    TOOL_COUNT_FIELD_NUMBER: _ClassVar[int]
+    TOOLS_HASH_FIELD_NUMBER: _ClassVar[int]
+    NOTICES_FIELD_NUMBER: _ClassVar[int]
+    mcp: str
+    tool_count: int
+    tools_hash: str
+    notices: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, mcp: _Optional[str] = ..., tool_count: _Optional[int] = ..., tools_hash: _Optional[str] = ..., notices: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ContextBlock(_message.Message):
     __slots__ = ("path", "source", "source_id", "excerpt", "tokens")

@@ -181,7 +181,7 @@ class Definition(_message.Message):
     def __init__(self, id: _Optional[str] = ..., library_id: _Optional[str] = ..., library: _Optional[str] = ..., kind: _Optional[_Union[DefinitionKind, str]] = ..., name: _Optional[str] = ..., description: _Optional[str] = ..., revision: _Optional[int] = ..., content_hash: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., update_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., etag: _Optional[str] = ..., updated_by: _Optional[_Union[_common_pb2.Principal, _Mapping]] = ..., persona: _Optional[_Union[PersonaSpec, _Mapping]] = ..., tool: _Optional[_Union[ToolSpec, _Mapping]] = ..., workflow: _Optional[_Union[WorkflowSpec, _Mapping]] = ..., task: _Optional[_Union[TaskSpec, _Mapping]] = ..., action: _Optional[_Union[ActionSpec, _Mapping]] = ..., model_profile: _Optional[_Union[ModelProfileSpec, _Mapping]] = ...) -> None: ...
 
 class PersonaSpec(_message.Message):
-    __slots__ = ("system_prompt", "instructions", "model_profile_id", "context_assembly_workflow_id", "memory_extraction_workflow_id", "recent_turns_limit", "tool_ids", "constraints", "context_window", "retention", "output_schema", "show_reasoning")
+    __slots__ = ("system_prompt", "instructions", "model_profile_id", "context_assembly_workflow_id", "memory_extraction_workflow_id", "recent_turns_limit", "tool_ids", "constraints", "context_window", "retention", "output_schema", "show_reasoning", "tool_sources")
     SYSTEM_PROMPT_FIELD_NUMBER: _ClassVar[int]
     INSTRUCTIONS_FIELD_NUMBER: _ClassVar[int]
     MODEL_PROFILE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -194,6 +194,7 @@ class PersonaSpec(_message.Message):
     RETENTION_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_SCHEMA_FIELD_NUMBER: _ClassVar[int]
     SHOW_REASONING_FIELD_NUMBER: _ClassVar[int]
+    TOOL_SOURCES_FIELD_NUMBER: _ClassVar[int]
     system_prompt: str
     instructions: _containers.RepeatedScalarFieldContainer[str]
     model_profile_id: str
@@ -206,7 +207,21 @@ class PersonaSpec(_message.Message):
     retention: _containers.RepeatedCompositeFieldContainer[RetentionRule]
     output_schema: _struct_pb2.Struct
     show_reasoning: bool
-    def __init__(self, system_prompt: _Optional[str] = ..., instructions: _Optional[_Iterable[str]] = ..., model_profile_id: _Optional[str] = ..., context_assembly_workflow_id: _Optional[str] = ..., memory_extraction_workflow_id: _Optional[str] = ..., recent_turns_limit: _Optional[int] = ..., tool_ids: _Optional[_Iterable[str]] = ..., constraints: _Optional[_Union[Constraints, _Mapping]] = ..., context_window: _Optional[_Union[ContextWindow, _Mapping]] = ..., retention: _Optional[_Iterable[_Union[RetentionRule, _Mapping]]] = ..., output_schema: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., show_reasoning: _Optional[bool] = ...) -> None: ...
+    tool_sources: _containers.RepeatedCompositeFieldContainer[ToolSource]
+    def __init__(self, system_prompt: _Optional[str] = ..., instructions: _Optional[_Iterable[str]] = ..., model_profile_id: _Optional[str] = ..., context_assembly_workflow_id: _Optional[str] = ..., memory_extraction_workflow_id: _Optional[str] = ..., recent_turns_limit: _Optional[int] = ..., tool_ids: _Optional[_Iterable[str]] = ..., constraints: _Optional[_Union[Constraints, _Mapping]] = ..., context_window: _Optional[_Union[ContextWindow, _Mapping]] = ..., retention: _Optional[_Iterable[_Union[RetentionRule, _Mapping]]] = ..., output_schema: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., show_reasoning: _Optional[bool] = ..., tool_sources: _Optional[_Iterable[_Union[ToolSource, _Mapping]]] = ...) -> None: ...
+
+class ToolSource(_message.Message):
+    __slots__ = ("mcp", "include", "exclude", "timeout_ms")
+    MCP_FIELD_NUMBER: _ClassVar[int]
+    INCLUDE_FIELD_NUMBER: _ClassVar[int]
+    EXCLUDE_FIELD_NUMBER: _ClassVar[int]
+    ASYNC_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    mcp: str
+    include: _containers.RepeatedScalarFieldContainer[str]
+    exclude: _containers.RepeatedScalarFieldContainer[str]
+    timeout_ms: int
+    def __init__(self, mcp: _Optional[str] = ..., include: _Optional[_Iterable[str]] = ..., exclude: _Optional[_Iterable[str]] = ..., timeout_ms: _Optional[int] = ..., **kwargs) -> None: ...
 
 class Constraints(_message.Message):
     __slots__ = ("max_moves_per_turn", "allowed_actions", "max_tokens_per_turn", "max_cost_micros_per_turn", "max_turn_ms", "max_delegation_depth", "max_tool_calls_per_answer", "max_tool_calls_per_turn")

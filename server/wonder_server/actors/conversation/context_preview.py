@@ -16,6 +16,7 @@ from wonder_server.core.conversation.model.speakers import user_of
 from wonder_server.core.conversation.output.dispatch import work_place
 from wonder_server.core.conversation.planning.model_requests import first_request
 from wonder_server.core.conversation.planning.start_turn import start_turn
+from wonder_server.core.definitions.specs import PinnedSource
 from wonder_server.core.errors import Fault, Reason, WonderError
 from wonder_server.core.json_types import JsonDict
 from wonder_server.core.token_estimates import json_tokens
@@ -34,6 +35,7 @@ class Preview:
     input_tokens: int
     context_window_tokens: int
     workflow: str
+    sources: tuple[PinnedSource, ...] = ()
 
 
 class ContextPreviews:
@@ -94,4 +96,5 @@ class ContextPreviews:
             input_tokens=json_tokens(request),
             context_window_tokens=profile.context_window_tokens,
             workflow=str(agent.assembly.pin),
+            sources=agent.sources,
         )

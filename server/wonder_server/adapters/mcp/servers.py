@@ -8,13 +8,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from wonder_server.adapters.mcp.config import ServerConfig
 from wonder_server.adapters.mcp.limits import ServerLog
 from wonder_server.adapters.web.guarded import GuardedWeb
 from wonder_server.core.definitions.network_policy import allow_only
 from wonder_server.core.definitions.resources import NetworkPolicy
+from wonder_server.core.definitions.tool_sources import ToolListing
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.network_address import host_port_of
 from wonder_server.core.suggestions import did_you_mean
@@ -22,7 +23,9 @@ from wonder_server.core.task.outcome_errors import NotStartedError
 from wonder_server.ports.mcp import McpCall, McpProgressCallback, McpResult
 
 if TYPE_CHECKING:
-    from wonder_server.adapters.mcp.session import StdioSession
+    from wonder_server.adapters.mcp.session import Request, StdioSession
+
+T = TypeVar("T")
 
 
 class McpServers:
@@ -42,23 +45,37 @@ class McpServers:
     ) -> McpResult:
         """Call a tool; see `ports.mcp.Mcp.call`."""
         server = self._named(call.server) if call.server else None
+        session = await self._sessions_module()
+        request = session.tool_call(call, progress)
+        if server is not None:
+            return cast("McpResult", await self._request(server, request))
+        address = session.Address(url=call.url, headers=call.headers, policy=policy)
+        return cast("McpResult", await session.request_at(self._web, address, request))
+
+    async def tools(self, server: str, timeout_s: float) -> ToolListing:
+        """Return the tools of a server; see `ports.mcp.Mcp`."""
+        named = self._named(server)
+        session = await self._sessions_module()
+        return cast("ToolListing", await self._request(named, session.tool_list(timeout_s)))
+
+    async def _request(self, server: ServerConfig, request: Request[T]) -> T:
+        """Make a request of a server that the operator configured."""
+        if server.command:
+            return await self._session_of(server).request(request)
+        session = self._session_module
+        address = session.Address(url=server.url, headers=server.headers, policy=_own_host_policy(server))
+        return cast("T", await session.request_at(self._web, address, request))
+
+    async def _sessions_module(self) -> Any:
+        """Return the module of sessions. SERVER_DRAINING after `close`."""
         if self._session_module is None:
             # The import takes half a second, which would delay streams. In a thread they share the processor.
             self._session_module = await asyncio.to_thread(
                 import_module, "wonder_server.adapters.mcp.session"
             )
-        session = self._session_module
         if self._closed:
             raise NotStartedError(Reason.SERVER_DRAINING, "The server is stopping and calls no more tools.")
-        if server is not None and server.command:
-            result: McpResult = await self._session_of(server).call(call, progress)
-            return result
-        if server is not None:
-            url, headers, policy = server.url, server.headers, _own_host_policy(server)
-        else:
-            url, headers = call.url, call.headers
-        result = await session.call_at(self._web, url, headers, policy, call, progress)
-        return result
+        return self._session_module
 
     async def close(self) -> None:
         """End all sessions and processes. No tool can be called afterwards."""

@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, Final, cast
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar, cast
 from urllib.parse import urlsplit
 
 import httpx2
@@ -33,6 +34,7 @@ from pydantic import TypeAdapter
 
 from wonder_server.adapters.mcp.config import ServerConfig
 from wonder_server.adapters.mcp.limits import ServerLog, fraction
+from wonder_server.adapters.mcp.listing import CONNECTION_LOST, list_tools
 from wonder_server.adapters.mcp.message_filter import CURRENT_CALL, MessageFilter, PendingCall, unreadable
 from wonder_server.adapters.mcp.process import StdioConnection, run_server
 from wonder_server.adapters.mcp.transport import (
@@ -43,6 +45,7 @@ from wonder_server.adapters.mcp.transport import (
 )
 from wonder_server.adapters.web.guarded import GuardedWeb
 from wonder_server.core.definitions.resources import NetworkPolicy
+from wonder_server.core.definitions.tool_sources import ToolListing
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.printable import printable, quoted
 from wonder_server.core.task.outcome_errors import NotStartedError
@@ -68,42 +71,70 @@ _ANSWER: Final[TypeAdapter[CallToolResult | InputRequiredResult]] = TypeAdapter(
 
 _log = logger("mcp")
 
+T = TypeVar("T")
+
 # The package logs what servers send, with stack traces, several lines per answer. This module logs what
 # matters.
 logging.getLogger("mcp").addHandler(logging.NullHandler())
 logging.getLogger("mcp").propagate = False
 
 
-async def call_at(
-    web: GuardedWeb,
-    url: str,
-    headers: Mapping[str, str],
-    policy: NetworkPolicy,
-    call: McpCall,
-    progress: McpProgressCallback | None,
-) -> McpResult:
-    """Call a tool of a server on the network, in a session of its own. Errors: as for
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """The place of a server on the network, and the policy of connections to it."""
+
+    url: str
+    headers: Mapping[str, str]
+    policy: NetworkPolicy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request(Generic[T]):
+    """A request in a session. ``outcome`` makes it with a client, for the server of this name, until a
+    deadline; it returns its errors. ``timeout_s`` limits the total time."""
+
+    outcome: Callable[[Client, str, float, PendingCall], Awaitable[T | WonderError]]
+    timeout_s: float
+
+
+def tool_call(call: McpCall, progress: McpProgressCallback | None) -> Request[McpResult]:
+    """Return the request that calls a tool."""
+
+    async def outcome(
+        client: Client, server: str, deadline: float, pending: PendingCall
+    ) -> McpResult | WonderError:
+        return await _outcome(client, server, call, deadline, progress, pending)
+
+    return Request(outcome=outcome, timeout_s=call.timeout_s)
+
+
+def tool_list(timeout_s: float) -> Request[ToolListing]:
+    """Return the request that lists the tools."""
+    return Request(outcome=list_tools, timeout_s=timeout_s)
+
+
+async def request_at(web: GuardedWeb, address: Address, request: Request[T]) -> T:
+    """Make a request of a server on the network, in a session of its own. Errors: as for
     `ports.mcp.Mcp.call`."""
+    url, headers, policy = address.url, address.headers, address.policy
     server = _host_of(url)
     transport, message_filter = GuardedTransport(web, policy, server), MessageFilter()
     started = asyncio.get_running_loop().time()
-    is_called, outcome = False, None
+    is_called, outcome = False, cast("T | WonderError | None", None)
     http = httpx2.AsyncClient(transport=transport, headers=dict(headers), timeout=None, trust_env=False)
     streams = streamable_http_client(url, http_client=http, max_sse_event_size=MAX_BODY_BYTES)
     try:
-        async with asyncio.timeout_at(started + min(START_TIMEOUT_S, call.timeout_s)) as start_timeout:
+        async with asyncio.timeout_at(started + min(START_TIMEOUT_S, request.timeout_s)) as start_timeout:
             async with http, _client(_filtered(streams, message_filter, transport)) as client:
                 is_called = True
                 # The call has its own deadline, and so has the end of the session.
                 start_timeout.reschedule(None)
-                outcome = await _outcome(
-                    client, server, call, started + call.timeout_s, progress, PendingCall()
-                )
+                outcome = await request.outcome(client, server, started + request.timeout_s, PendingCall())
     except Exception as problem:  # Usually an exception group.
         # With an outcome, errors of closing the session do not matter.
         if outcome is None:
             if start_timeout.expired():
-                raise _start_timeout(server, call.timeout_s) from None
+                raise _start_timeout(server, request.timeout_s) from None
             _log.debug("mcp_session_failed", server=server, problem=_reason(problem))
             raise _session_error(transport.problem, server, is_called) from None
     if isinstance(outcome, WonderError):
@@ -169,23 +200,23 @@ class StdioSession:
         self._ready: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
         self.exited = asyncio.create_task(self._run())
 
-    async def call(self, call: McpCall, progress: McpProgressCallback | None) -> McpResult:
-        """Call a tool. Errors: as for `ports.mcp.Mcp.call`."""
+    async def request(self, request: Request[T]) -> T:
+        """Make a request. Errors: as for `ports.mcp.Mcp.call`."""
         started = asyncio.get_running_loop().time()
         pending = PendingCall()
         self._calls += 1
         try:
-            client = await self._wait_ready(call.timeout_s)
+            client = await self._wait_ready(request.timeout_s)
             if self.is_ended:
                 raise NotStartedError(Reason.TASK_FAILED, f"The MCP server '{self._name}' has ended.")
-            deadline = started + call.timeout_s
-            outcome = await _outcome(client, self._name, call, deadline, progress, pending)
+            deadline = started + request.timeout_s
+            outcome = await request.outcome(client, self._name, deadline, pending)
         finally:
             self._filter.discard(pending)
             self._calls -= 1
             self._last_used = asyncio.get_running_loop().time()
         if isinstance(outcome, WonderError):
-            raise pending.problem or (self._cut_off_error() if outcome is _CONNECTION_LOST else outcome)
+            raise pending.problem or (self._cut_off_error() if outcome is CONNECTION_LOST else outcome)
         return outcome
 
     async def close(self) -> None:
@@ -297,9 +328,6 @@ def _reason(problem: BaseException) -> str:
 # --- one call -----------------------------------------------------------------------------------
 
 
-_CONNECTION_LOST: Final = error(Reason.TASK_FAILED, "The MCP server ended during the call.", transient=True)
-
-
 def _client(transport: Any) -> Client:
     return Client(transport, client_info=_CLIENT_INFO, cache=None)
 
@@ -336,7 +364,7 @@ async def _outcome(
         return error(Reason.TIMEOUT, f"{message} {call.timeout_s:g} s.", transient=True)
     except MCPError as problem:
         if problem.code == CONNECTION_CLOSED:
-            return _CONNECTION_LOST
+            return CONNECTION_LOST
         if problem.code == PARSE_ERROR:
             return unreadable(server)
         return error(

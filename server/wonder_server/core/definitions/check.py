@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 
 from wonder_server.core.content.parts import FILE, IMAGE, TEXT
 from wonder_server.core.definitions.check_rules import MAX_ATTEMPTS, MAX_TIMEOUT_MS, ExpressionScope, Rules
+from wonder_server.core.definitions.check_sources import check_sources
 from wonder_server.core.definitions.check_workflow import CONTEXT, INVOCATION_MODES, check_workflow
 from wonder_server.core.definitions.fault_list import join
 from wonder_server.core.definitions.parse import canonical, to_json
@@ -118,6 +119,7 @@ class _Check(Rules):
         for index, kind in enumerate(limits.allowed_actions):
             self.allowed_action(f"constraints.allowed_actions[{index}]", kind)
         self.retention(persona)
+        check_sources(persona.tool_sources, self)
         self.output_schema("output_schema", persona.output_schema)
 
     def retention(self, persona: Persona) -> None:

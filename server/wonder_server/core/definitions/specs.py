@@ -129,6 +129,18 @@ class RetentionRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ToolSource:
+    """An MCP server whose tools a persona has. ``include`` and ``exclude`` are patterns of tool names, such
+    as ``read_*``; an empty ``include`` takes all. ``timeout_ms`` limits each call."""
+
+    mcp: str
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    is_async: bool = False
+    timeout_ms: int = 60_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Persona:
     """The role of an agent: its prompt, model, hooks, tools and limits.
 
@@ -148,6 +160,7 @@ class Persona:
     retention: tuple[RetentionRule, ...] = ()
     output_schema: JsonDict = field(default_factory=dict)
     show_reasoning: bool = False
+    tool_sources: tuple[ToolSource, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -414,6 +427,17 @@ class PinnedTool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PinnedSource:
+    """The state of one `ToolSource` when a turn began: the number of tools that the turn got, the hash of the
+    server's list, and sentences about missing and renamed tools."""
+
+    mcp: str
+    tools: int = 0
+    digest: str = ""
+    notices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PinnedAgent:
     """Everything that a turn needs to know of its agent, fixed at the turn's start."""
 
@@ -434,6 +458,8 @@ class PinnedAgent:
     max_result_bytes: int = 0
     """The server's size above which the model gets a part of a tool's result. 0 in turns that an earlier
     version began: their model gets every result whole."""
+    sources: tuple[PinnedSource, ...] = ()
+    """The tool sources of the persona, as the turn found them. Their tools are in ``tools``."""
 
     def home(self, project_id: str = "") -> str:
         """Return the project in which the agent works: ``project_id`` if the agent belongs to it, else its

@@ -28,4 +28,13 @@ def preview_to_proto(preview: Preview) -> pb.PreviewContextResponse:
         input_tokens=preview.input_tokens,
         context_window_tokens=preview.context_window_tokens,
         workflow=preview.workflow,
+        tool_sources=[
+            pb.ToolSourceState(
+                mcp=source.mcp,
+                tool_count=source.tools,
+                tools_hash=source.digest,
+                notices=source.notices,
+            )
+            for source in preview.sources
+        ],
     )

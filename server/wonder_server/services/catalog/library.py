@@ -28,6 +28,7 @@ from wonder_server.services.catalog.definitions import Definitions
 from wonder_server.services.catalog.files import Files
 from wonder_server.services.catalog.pinning import AddModelFacts, Pins
 from wonder_server.services.catalog.standard_library import ensure_standard
+from wonder_server.services.catalog.tool_sources import ToolSources
 from wonder_server.services.catalog.transactions import CatalogTransactions
 from wonder_server.services.paging import MAX_PAGE_SIZE, PageRequest
 
@@ -68,9 +69,12 @@ class Library:
         actions: Mapping[str, JsonObject],
         models: ModelRules,
         deletion_hooks: DeletionHooks = DeletionHooks(),
+        tool_sources: ToolSources | None = None,
     ) -> None:
         """``catalog`` is the view of everything; `within` returns the library of another scope. ``actions``:
-        the JSON Schema of the input of each action kind of this server."""
+        the JSON Schema of the input of each action kind of this server. Without ``tool_sources`` agents have
+        no tools of MCP servers."""
+        self._tool_sources = tool_sources
         self._actions = actions
         self._models = models
         self._deletion_hooks = deletion_hooks
@@ -133,7 +137,13 @@ class Library:
         return await self.pins.task(ref, library=library or "")
 
     async def pin_agent(self, agent_id_or_name: str) -> PinnedAgent:
-        """See `Pins.agent`."""
+        """Return the agent with everything that its turns need: `Pins.agent`, and the tools of MCP
+        servers."""
+        pinned = await self.pins.agent(agent_id_or_name)
+        return pinned if self._tool_sources is None else await self._tool_sources.extend(pinned)
+
+    async def pin_persona(self, agent_id_or_name: str) -> PinnedAgent:
+        """See `Pins.agent`. No MCP server is asked for its tools."""
         return await self.pins.agent(agent_id_or_name)
 
     async def ensure_standard(self, std_dir: Path) -> None:

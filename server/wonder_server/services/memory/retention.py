@@ -60,7 +60,7 @@ class Agents(Protocol):
 
     async def agent_ids(self, project: str, limit: int) -> list[str]: ...
 
-    async def pin_agent(self, agent_id_or_name: str) -> PinnedAgent: ...
+    async def pin_persona(self, agent_id_or_name: str) -> PinnedAgent: ...
 
 
 class ConsolidationRunner(Protocol):
@@ -109,7 +109,7 @@ class Retention:
         the others."""
         for agent_id in filter(self._owns, await self._agents.agent_ids("", 1_000_000)):
             try:
-                await self.apply(await self._agents.pin_agent(agent_id))
+                await self.apply(await self._agents.pin_persona(agent_id))
             except WonderError as problem:
                 _log.warning("retention_failed", agent=agent_id, problem=str(problem))
 

@@ -50,6 +50,12 @@ def run(arguments: argparse.Namespace, client: sync.Client) -> int:
         return 0
     for block in preview.blocks:
         terminal.line(_line(block))
+    for source in preview.tool_sources:
+        tools = "1 tool" if source.tool_count == 1 else f"{source.tool_count:,} tools"
+        listed = f", list {source.tools_hash}" if source.tools_hash else ""
+        terminal.line(f"{tools} of {source.mcp}{listed}")
+        for notice in source.notices:
+            terminal.line(f"    {notice}", "yellow")
     fits = f" of {preview.context_window_tokens:,}" if preview.context_window_tokens else ""
     model = shown_model(preview.provider, preview.model)
     terminal.line(f"about {preview.input_tokens:,}{fits} tokens for {model}")

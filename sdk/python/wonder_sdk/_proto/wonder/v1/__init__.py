@@ -300,6 +300,8 @@ __all__ = (
     "ToolOutcome",
     "ToolProgress",
     "ToolResult",
+    "ToolSource",
+    "ToolSourceState",
     "ToolSpec",
     "Transition",
     "Turn",
@@ -9279,6 +9281,12 @@ class PersonaSpec(betterproto2.Message):
     server sends no deltas of reasoning.
     """
 
+    tool_sources: "list[ToolSource]" = betterproto2.field(13, betterproto2.TYPE_MESSAGE, repeated=True)
+    """
+    MCP servers whose tools the model can call, beside those of `tool_ids`. At most 20. The tools are fetched when a
+    turn starts and stay the same until it ends.
+    """
+
 
 default_message_pool.register_message("wonder.v1", "PersonaSpec", PersonaSpec)
 
@@ -9349,6 +9357,11 @@ class PreviewContextResponse(betterproto2.Message):
     workflow: "str" = betterproto2.field(8, betterproto2.TYPE_STRING)
     """
     The context-assembly workflow that made it, pinned.
+    """
+
+    tool_sources: "list[ToolSourceState]" = betterproto2.field(9, betterproto2.TYPE_MESSAGE, repeated=True)
+    """
+    The persona's sources of tools, in its order, with what the turn would get of each.
     """
 
 
@@ -11653,6 +11666,76 @@ class ToolResult(betterproto2.Message):
 
 
 default_message_pool.register_message("wonder.v1", "ToolResult", ToolResult)
+
+
+@dataclass(eq=False, repr=False)
+class ToolSource(betterproto2.Message):
+    """
+    An MCP server as a source of tools. Each tool gets the server's name for it; if that name is taken, it gets the name
+    of the server as a prefix. Characters that a model provider rejects become `_`.
+    """
+
+    mcp: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+    """
+    Name of a server in the operator's setting `mcp_servers`, at most 100 characters. While the server is not configured
+    or does not answer, turns go on with its last known tools, or without them; PreviewContext shows why. Required.
+    """
+
+    include: "list[str]" = betterproto2.field(2, betterproto2.TYPE_STRING, repeated=True)
+    """
+    Names of the tools to offer, with `*`, `?` and `[…]` as in file names: `read_*`. At most 100 patterns of at most 200
+    characters. Empty: all.
+    """
+
+    exclude: "list[str]" = betterproto2.field(3, betterproto2.TYPE_STRING, repeated=True)
+    """
+    Names of the tools to leave out, with the same patterns and limits. It overrides `include`. Empty: none.
+    """
+
+    async_: "bool" = betterproto2.field(4, betterproto2.TYPE_BOOL)
+    """
+    If true, calls run in the background, as for `ToolSpec.async`. Default false.
+    """
+
+    timeout_ms: "int | None" = betterproto2.field(5, betterproto2.TYPE_INT32, optional=True)
+    """
+    Maximum duration of a call in milliseconds, the server's start included. 1 to 86400000; default 60000.
+    """
+
+
+default_message_pool.register_message("wonder.v1", "ToolSource", ToolSource)
+
+
+@dataclass(eq=False, repr=False)
+class ToolSourceState(betterproto2.Message):
+    """
+    State of one of a persona's `tool_sources` for the turn that would start.
+    """
+
+    mcp: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+    """
+    Name of the MCP server.
+    """
+
+    tool_count: "int" = betterproto2.field(2, betterproto2.TYPE_INT32)
+    """
+    Number of tools that the model gets from it.
+    """
+
+    tools_hash: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
+    """
+    Hash of all tools that the server lists, as 16 hexadecimal digits; it changes with any name, description or schema.
+    Empty: the server has not yet listed its tools.
+    """
+
+    notices: "list[str]" = betterproto2.field(4, betterproto2.TYPE_STRING, repeated=True)
+    """
+    Sentences about what is missing or changed: the server does not answer, a tool has an invalid schema, a name was
+    taken. At most 20.
+    """
+
+
+default_message_pool.register_message("wonder.v1", "ToolSourceState", ToolSourceState)
 
 
 @dataclass(eq=False, repr=False)

@@ -1,0 +1,195 @@
+"""Tools of MCP servers in a persona (feature M10): called, changed in mid-turn, hostile, and missing."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from google.protobuf.json_format import MessageToDict
+
+from tests.e2e.background import call
+from tests.e2e.client import Client
+from tests.e2e.journals import assert_replays
+from tests.e2e.process import Server, serving
+from tests.e2e.scripted import PROVIDERS, Scripted
+from tests.fakes import listing_mcp_server
+from tests.fakes.provider import Provider, Script
+from wonder.v1 import conversation_pb2 as conversation
+from wonder.v1 import conversation_service_pb2 as pb
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+
+
+def tool(name: str, **fields: Any) -> dict[str, Any]:
+    return {"name": name, "description": f"Do {name}.", "inputSchema": TEXT, **fields}
+
+
+def pages(*tools: dict[str, Any]) -> str:
+    return json.dumps(tools)
+
+
+def write(file: Path, *tools: dict[str, Any]) -> None:
+    file.write_text(pages(*tools))
+
+
+def remove(file: Path) -> None:
+    file.unlink()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def listing(provider: Provider, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Server]:
+    """Start a server that asks for the tools of its MCP server in each turn."""
+    folder = tmp_path_factory.mktemp("listing")
+    servers = {
+        "lister": {"command": sys.executable, "args": [listing_mcp_server.__file__, str(folder / "pages")]}
+    }
+    environment = {
+        "WONDER_MCP_SERVERS": json.dumps(servers),
+        "WONDER_MCP_TOOLS_MAX_AGE_SECONDS": "0",
+        "OPENAI_API_KEY": "k",
+        "ANTHROPIC_API_KEY": "k",
+        "GEMINI_API_KEY": "k",
+        "WONDER_OPENAI_BASE_URL": f"{provider.url}/v1",
+        "WONDER_ANTHROPIC_BASE_URL": provider.url,
+        "WONDER_GEMINI_BASE_URL": provider.url,
+    }
+    async with serving(folder / "data", environment=environment) as running:
+        yield running
+    assert not [line for line in running.log if line.get("level") == "error"]
+    await assert_replays(folder / "data")
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def caller(listing: Server) -> AsyncIterator[Client]:
+    async with listing.client() as connected:
+        yield connected
+
+
+@pytest.fixture
+def file(listing: Server) -> Path:
+    return listing.data.with_name("pages")
+
+
+def offered(request: dict[str, Any]) -> list[str]:
+    """Return the names of the tools in a request, of whichever format."""
+    found = request.get("tools") or []
+    functions = [each.get("functionDeclarations", [each]) for each in found]
+    return [each.get("name") or each["function"]["name"] for group in functions for each in group]
+
+
+async def preview(client: Client, conv: str) -> pb.PreviewContextResponse:
+    send = pb.ConverseSend(content="Hello.")
+    request = pb.PreviewContextRequest(conversation_id=conv, send=send)
+    response: pb.PreviewContextResponse = await client.conversations.PreviewContext(request)
+    return response
+
+
+async def until(client: Client, conv: str, *names: str) -> pb.ToolSourceState:
+    """Wait until a turn would get these tools: it does not wait long for a slow list."""
+    while True:
+        shown = await preview(client, conv)
+        if offered(MessageToDict(shown.request)) == list(names):
+            return shown.tool_sources[0]
+
+
+@pytest.mark.parametrize("provider_name", PROVIDERS)
+async def test_a_model_calls_a_tool_of_a_server(
+    caller: Client, provider: Provider, file: Path, provider_name: str
+) -> None:
+    write(file, tool("say"), tool("look up/it"), tool("hidden"))
+    scripted = Scripted(caller, provider, provider_name)
+    sources = [{"mcp": "lister", "exclude": ["hid*"]}]
+    scripts = Script(calls=(call("look_up_it", text="x"),)), Script(text="Done.")
+    conv = await caller.open(await scripted.agent(*scripts, tools=(), persona={"tool_sources": sources}))
+    await until(caller, conv, "say", "look_up_it")
+    turn, view = await caller.turn(conv, "Look it up.")
+    assert turn.status == conversation.TURN_STATUS_COMPLETED and view.text() == "Done."
+    assert offered(scripted.requests[0]) == ["say", "look_up_it"]
+    assert "look up/it {" in json.dumps(scripted.requests[1])
+    (move, _) = await caller.moves(turn.id, conv)
+    assert move.tool_results[0].success
+    assert move.tool_calls[0].tool_id.startswith("mcp:lister/look_up_it@")
+
+
+async def test_tools_that_change_in_mid_turn_change_the_next_turn(
+    caller: Client, provider: Provider, file: Path
+) -> None:
+    write(file, tool("change", inputSchema={"type": "object"}), tool("say"))
+    scripted = Scripted(caller, provider, "openai")
+    other = pages(tool("say", inputSchema={"type": "object", "required": ["loud"]}), tool("new"))
+    scripts = (
+        Script(calls=(call("change", pages=other),)),
+        Script(calls=(call("say", text="hi"),)),
+        Script(text="Done."),
+        Script(text="Again."),
+    )
+    sources = [{"mcp": "lister"}]
+    conv = await caller.open(await scripted.agent(*scripts, tools=(), persona={"tool_sources": sources}))
+    before = await until(caller, conv, "change", "say")
+    turn, _ = await caller.turn(conv, "Go.")
+    moves = await caller.moves(turn.id, conv)
+    assert [move.tool_results[0].success for move in moves[:2]] == [True, True], "by the schema it was given"
+    after = await until(caller, conv, "say", "new")
+    assert (before.tool_count, after.tool_count) == (2, 2) and before.tools_hash != after.tools_hash
+    await caller.turn(conv, "Go on.")
+    assert [offered(request) for request in scripted.requests] == [["change", "say"]] * 3 + [["say", "new"]]
+
+
+async def test_a_hostile_list_costs_no_turn(caller: Client, provider: Provider, file: Path) -> None:
+    bad = [
+        tool("long", description="x" * 1_000_000),
+        tool("long"),
+        tool("schema", inputSchema={"type": "object", "properties": {"p": {"type": "nothing"}}}),
+        tool("\x00\n"),
+        tool("grüße"),
+    ]
+    write(file, *bad)
+    scripted = Scripted(caller, provider, "openai")
+    sources = [{"mcp": "lister", "include": ["*"]}, {"mcp": "unknown"}]
+    agent = await scripted.agent(Script(text="Hi."), tools=(), persona={"tool_sources": sources})
+    conv = await caller.open(agent)
+    await until(caller, conv, "long", "gr__e")
+    turn, _ = await caller.turn(conv, "Hello.")
+    assert turn.status == conversation.TURN_STATUS_COMPLETED
+    assert offered(scripted.requests[0]) == ["long", "gr__e"]
+    shown, unknown = (await preview(caller, conv)).tool_sources
+    text = " ".join(shown.notices)
+    assert "lists another tool of this name" in text and "has 1,000,000 characters" in text
+    assert "schema is left out" in text and "offered as gr__e" in text
+    assert "has no MCP server 'unknown'" in unknown.notices[0]
+
+
+async def test_a_server_that_is_down_and_comes_back(caller: Client, provider: Provider, file: Path) -> None:
+    write(file, tool("say"))
+    scripted = Scripted(caller, provider, "openai")
+    sources = [{"mcp": "lister"}]
+    scripts = Script(text="One."), Script(text="Two.")
+    conv = await caller.open(await scripted.agent(*scripts, tools=(), persona={"tool_sources": sources}))
+    await until(caller, conv, "say")
+    await caller.turn(conv, "One?")
+    remove(file)
+    turn, _ = await caller.turn(conv, "Two?")
+    assert turn.status == conversation.TURN_STATUS_COMPLETED
+    assert [offered(request) for request in scripted.requests] == [["say"], ["say"]]
+    while not (source := (await preview(caller, conv)).tool_sources[0]).notices:
+        pass
+    assert "does not list its tools" in source.notices[0] and "its last list" in source.notices[0]
+
+
+async def test_five_thousand_tools_are_a_thousand(caller: Client, provider: Provider, file: Path) -> None:
+    write(file, *[tool(f"t{number}") for number in range(5_000)])
+    scripted = Scripted(caller, provider, "anthropic")
+    agent = await scripted.agent(Script(text="Hi."), tools=(), persona={"tool_sources": [{"mcp": "lister"}]})
+    conv = await caller.open(agent)
+    turn, _ = await caller.turn(conv, "Hello.")
+    assert turn.status == conversation.TURN_STATUS_COMPLETED
+    while (shown := (await preview(caller, conv)).tool_sources[0]).tool_count != 1_000:
+        pass  # A turn does not wait long for a slow list.
+    assert "5,000 tools match, and the agent may have 1,000 more" in shown.notices[0]
