@@ -34,7 +34,8 @@ PROTO = ROOT / "proto/wonder/v1"
 RPCS = {
     "ConversationService": """CreateConversation GetConversation ListConversations UpdateConversation
         DeleteConversation CompleteConversation ReopenConversation ResetConversation AddParticipant
-        RemoveParticipant Converse SendMessage Subscribe CallAgent CancelTurn GetTurn ListTurns ListMessages
+        RemoveParticipant Converse SendMessage StreamTurn Subscribe CallAgent CancelTurn GetTurn ListTurns
+        ListMessages
         SearchMessages ListMoves ListEvents ListDecisions ReadMessage PreviewContext DiffBranch
         MergeBranch""",
     "CoordinatorService": """StartRun GetRun ListRuns CancelRun SignalRun WatchRun ListGates ResolveGate

@@ -56,6 +56,8 @@ class View:
     """Everything that came, in order."""
     stale: set[str] = field(default_factory=set)
     """Messages whose text began on an earlier stream and has not continued on this one."""
+    gapless: bool = True
+    """False for the stream of one turn, between whose events those of other turns are missing."""
 
     @property
     def names(self) -> list[str]:
@@ -112,7 +114,8 @@ class View:
             assert last == self.cursor, f"{kind} says {last}, seen up to {self.cursor}"
 
     def _event(self, event: event_pb2.Event) -> None:
-        assert event.sequence == self.cursor + 1, f"{event.sequence} after {self.cursor}"
+        follows = event.sequence == self.cursor + 1 or (not self.gapless and event.sequence > self.cursor)
+        assert follows, f"{event.sequence} after {self.cursor}"
         self.cursor = event.sequence
         self.events.append(event)
         if event.WhichOneof("payload") == "message_appended":

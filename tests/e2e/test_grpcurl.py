@@ -78,3 +78,14 @@ async def test_it_calls_methods_that_it_finds_by_reflection(curl: Curl) -> None:
     code, _, problem = await curl("wonder.v1.LibraryService/GetAgent", flags=flags)
     assert code != 0 and "NotFound" in problem
     assert "google.rpc.ErrorInfo" in problem and "AGENT_NOT_FOUND" in problem
+
+
+async def test_one_call_is_a_whole_chat(curl: Curl) -> None:
+    said = {"new_conversation": {}, "send": {"agent_id": "assistant", "content": "say 3 words"}}
+    code, streamed, problem = await curl(
+        "wonder.v1.ConversationService/StreamTurn", flags=("-d", json.dumps(said))
+    )
+    assert code == 0, problem
+    assert (
+        '"accepted"' in streamed and "word1 word2 word3" in streamed and "TURN_STATUS_COMPLETED" in streamed
+    )

@@ -17,6 +17,7 @@ from tests.simulation.stories.calls import MODES, CallingService
 from tests.simulation.stories.conversations import REDUCED, TEXTS, Namesake, Talker
 from tests.simulation.stories.runs import CASES, Hurried, Runner
 from tests.simulation.stories.story import Story, Task
+from tests.simulation.stories.streams import Streamer
 from wonder_server.actors.runtime.limits import LoopLimits
 
 NewClient = Callable[[str], Client]
@@ -60,8 +61,13 @@ def _calls(dice: random.Random, new_client: NewClient, name: str) -> list[Story]
     return [CallingService(new_client(name), dice.choice(MODES))]
 
 
+def _streams(dice: random.Random, new_client: NewClient, name: str) -> list[Story]:
+    texts = tuple(dice.choice(TEXTS) for _ in range(dice.randint(1, 2)))
+    return [Streamer(new_client(name), dice.choice(("host", "colleague")), texts)]
+
+
 KINDS: Final[Mapping[str, tuple[float, NewStories]]] = {
-    "talk": (0.46, _talks),
+    "talk": (0.41, _talks),
     "window": (0.03, _fills_window),
     "run": (0.34, _runs),
     "worker": (0.03, _works),
@@ -69,6 +75,7 @@ KINDS: Final[Mapping[str, tuple[float, NewStories]]] = {
     "budget": (0.04, _spends),
     "name": (0.06, _shares_name),
     "call": (0.05, _calls),
+    "stream": (0.05, _streams),
 }
 """By kind of story: its share, and its stories."""
 

@@ -17,7 +17,7 @@ from tests.depth import by_depth
 from tests.paths import ROOT
 from tests.simulation.history import how_to_replay, simulate, undisturbed
 from tests.simulation.outcomes import TurnRecord
-from tests.simulation.scenes import SHARED, calm_scene
+from tests.simulation.scenes import RANDOM, SHARED, Scene, calm_scene
 from tests.simulation.stories.conversations import REDUCED
 from tests.simulation.stories.runs import CASES
 from tests.simulation.stories.story import Task
@@ -41,6 +41,12 @@ def test_nothing_is_lost_or_done_twice_when_shards_move(first: int) -> None:
     """Two nodes share a store, and a placement moves shards between them."""
     for seed in range(first, first + (1 if CHOSEN else PER_TEST)):
         simulate(seed, scene=SHARED)
+
+
+@pytest.mark.parametrize("scene", [RANDOM.only(["stream"]), SHARED.only(["stream"])], ids=["one", "shared"])
+def test_a_client_that_streams_its_turn_gets_it_whole(scene: Scene) -> None:
+    for seed in range(int(CHOSEN or 0), int(CHOSEN) + 1 if CHOSEN else by_depth(60, 2_000)):
+        simulate(seed, scene=scene)
 
 
 def test_an_undisturbed_history_does_what_its_stories_are_about() -> None:

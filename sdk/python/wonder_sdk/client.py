@@ -18,13 +18,14 @@ from wonder_sdk.methods.artifacts import ArtifactMethods
 from wonder_sdk.methods.files import FileMethods
 from wonder_sdk.methods.memories import MemoryMethods
 from wonder_sdk.methods.messages import MessageMethods
+from wonder_sdk.methods.turns import TurnMethods
 from wonder_sdk.methods.workflows import WorkflowMethods
 from wonder_sdk.transport.channel import Credentials, TypedChannel
 from wonder_sdk.transport.reconnect import ReconnectPolicy
 from wonder_sdk.values import to_struct
 
 
-class Client(WorkflowMethods, MemoryMethods, MessageMethods, ArtifactMethods, FileMethods):
+class Client(WorkflowMethods, MemoryMethods, MessageMethods, TurnMethods, ArtifactMethods, FileMethods):
     """A connection to a Wonder server, for asyncio; `wonder_sdk.sync.Client` is the same without.
 
     ::
@@ -38,7 +39,8 @@ class Client(WorkflowMethods, MemoryMethods, MessageMethods, ArtifactMethods, Fi
 
     ``await client.run("acme/flows/release", {"version": "1.2"})`` runs a workflow. `WorkflowMethods` has the
     other methods for runs and gates, `MemoryMethods` those for memories, `MessageMethods` the search in
-    messages, `ArtifactMethods` those for artifacts and branches, and `FileMethods` those for files.
+    messages, `TurnMethods` one call for a message and its answer, `ArtifactMethods` those for artifacts and
+    branches, and `FileMethods` those for files.
 
     ``target`` is ``host:port``. Each call sends the ``token``. ``tls_root`` (a PEM file or its bytes) or
     ``tls=True`` (the system's roots) turns on TLS; use a connection without TLS on one machine only. The

@@ -26,7 +26,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
 from wonder_sdk import client as asynchronous
 from wonder_sdk._proto.wonder import v1
 from wonder_sdk.conversation import chat as async_chat
-from wonder_sdk.conversation import reply
+from wonder_sdk.conversation import reply, turn_stream
 from wonder_sdk.conversation.event_cursor import Item
 from wonder_sdk.methods import runs
 from wonder_sdk.transport.loop_thread import LoopThread, SyncIterator
@@ -111,6 +111,41 @@ class Reply(SyncIterator[Item]):
 
     def text(self) -> str:
         return self._loop_thread.run(self._reply.text)
+
+
+class TurnStream(SyncIterator[Item]):
+    """See `wonder_sdk.TurnStream`."""
+
+    def __init__(self, loop_thread: LoopThread, awaited: turn_stream.TurnStream) -> None:
+        super().__init__(loop_thread, awaited)
+        self._stream = awaited
+
+    @property
+    def request_id(self) -> str:
+        return self._stream.request_id
+
+    @property
+    def conversation_id(self) -> str:
+        return self._stream.conversation_id
+
+    @property
+    def turn_id(self) -> str:
+        return self._stream.turn_id
+
+    @property
+    def turn(self) -> v1.Turn | None:
+        return self._stream.turn
+
+    @property
+    def cursor(self) -> int:
+        return self._stream.cursor
+
+    def close(self) -> None:
+        super().close()
+        self._loop_thread.run(self._stream.aclose)
+
+    def text(self) -> str:
+        return self._loop_thread.run(self._stream.text)
 
 
 class Chat:
@@ -254,6 +289,7 @@ class Client:
             self._loop_thread.close()
 
     converse = _blocking_object(asynchronous.Client.converse, Chat)
+    stream_turn = _blocking_object(asynchronous.Client.stream_turn, TurnStream)
     start_run = _blocking_run(asynchronous.Client.start_run)
     attach_run = _blocking_object(asynchronous.Client.attach_run, Run)
     fork_run = _blocking_run(asynchronous.Client.fork_run)

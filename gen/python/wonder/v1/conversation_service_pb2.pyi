@@ -33,6 +33,12 @@ class StreamEndReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     STREAM_END_REASON_COMPLETED: _ClassVar[StreamEndReason]
     STREAM_END_REASON_MOVED: _ClassVar[StreamEndReason]
 
+class OnDisconnect(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    ON_DISCONNECT_UNSPECIFIED: _ClassVar[OnDisconnect]
+    ON_DISCONNECT_CONTINUE: _ClassVar[OnDisconnect]
+    ON_DISCONNECT_CANCEL: _ClassVar[OnDisconnect]
+
 class MessageOrder(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     MESSAGE_ORDER_UNSPECIFIED: _ClassVar[MessageOrder]
@@ -67,6 +73,9 @@ STREAM_END_REASON_DRAINING: StreamEndReason
 STREAM_END_REASON_DELETED: StreamEndReason
 STREAM_END_REASON_COMPLETED: StreamEndReason
 STREAM_END_REASON_MOVED: StreamEndReason
+ON_DISCONNECT_UNSPECIFIED: OnDisconnect
+ON_DISCONNECT_CONTINUE: OnDisconnect
+ON_DISCONNECT_CANCEL: OnDisconnect
 MESSAGE_ORDER_UNSPECIFIED: MessageOrder
 MESSAGE_ORDER_NEWEST: MessageOrder
 MESSAGE_ORDER_BEST: MessageOrder
@@ -518,6 +527,56 @@ class SubscribeResponse(_message.Message):
     tool_progress: ToolProgress
     events: EventGroup
     def __init__(self, event: _Optional[_Union[_event_pb2.Event, _Mapping]] = ..., delta: _Optional[_Union[MessageDelta, _Mapping]] = ..., message_restarted: _Optional[_Union[MessageRestarted, _Mapping]] = ..., attached: _Optional[_Union[ConverseAttached, _Mapping]] = ..., caught_up: _Optional[_Union[CaughtUp, _Mapping]] = ..., heartbeat: _Optional[_Union[StreamHeartbeat, _Mapping]] = ..., draining: _Optional[_Union[StreamDraining, _Mapping]] = ..., end: _Optional[_Union[StreamEnd, _Mapping]] = ..., tool_progress: _Optional[_Union[ToolProgress, _Mapping]] = ..., events: _Optional[_Union[EventGroup, _Mapping]] = ...) -> None: ...
+
+class StreamTurnRequest(_message.Message):
+    __slots__ = ("conversation_id", "new_conversation", "send", "after_sequence", "delta_kinds", "on_disconnect", "group_events")
+    CONVERSATION_ID_FIELD_NUMBER: _ClassVar[int]
+    NEW_CONVERSATION_FIELD_NUMBER: _ClassVar[int]
+    SEND_FIELD_NUMBER: _ClassVar[int]
+    AFTER_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    DELTA_KINDS_FIELD_NUMBER: _ClassVar[int]
+    ON_DISCONNECT_FIELD_NUMBER: _ClassVar[int]
+    GROUP_EVENTS_FIELD_NUMBER: _ClassVar[int]
+    conversation_id: str
+    new_conversation: _conversation_pb2.Conversation
+    send: ConverseSend
+    after_sequence: int
+    delta_kinds: _containers.RepeatedScalarFieldContainer[DeltaKind]
+    on_disconnect: OnDisconnect
+    group_events: bool
+    def __init__(self, conversation_id: _Optional[str] = ..., new_conversation: _Optional[_Union[_conversation_pb2.Conversation, _Mapping]] = ..., send: _Optional[_Union[ConverseSend, _Mapping]] = ..., after_sequence: _Optional[int] = ..., delta_kinds: _Optional[_Iterable[_Union[DeltaKind, str]]] = ..., on_disconnect: _Optional[_Union[OnDisconnect, str]] = ..., group_events: _Optional[bool] = ...) -> None: ...
+
+class StreamTurnResponse(_message.Message):
+    __slots__ = ("event", "delta", "message_restarted", "heartbeat", "events", "accepted", "turn")
+    EVENT_FIELD_NUMBER: _ClassVar[int]
+    DELTA_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_RESTARTED_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    TURN_FIELD_NUMBER: _ClassVar[int]
+    event: _event_pb2.Event
+    delta: MessageDelta
+    message_restarted: MessageRestarted
+    heartbeat: StreamHeartbeat
+    events: EventGroup
+    accepted: TurnAccepted
+    turn: _conversation_pb2.Turn
+    def __init__(self, event: _Optional[_Union[_event_pb2.Event, _Mapping]] = ..., delta: _Optional[_Union[MessageDelta, _Mapping]] = ..., message_restarted: _Optional[_Union[MessageRestarted, _Mapping]] = ..., heartbeat: _Optional[_Union[StreamHeartbeat, _Mapping]] = ..., events: _Optional[_Union[EventGroup, _Mapping]] = ..., accepted: _Optional[_Union[TurnAccepted, _Mapping]] = ..., turn: _Optional[_Union[_conversation_pb2.Turn, _Mapping]] = ...) -> None: ...
+
+class TurnAccepted(_message.Message):
+    __slots__ = ("conversation_id", "turn_id", "message_id", "sequence", "after_sequence")
+    CONVERSATION_ID_FIELD_NUMBER: _ClassVar[int]
+    TURN_ID_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    AFTER_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    conversation_id: str
+    turn_id: str
+    message_id: str
+    sequence: int
+    after_sequence: int
+    def __init__(self, conversation_id: _Optional[str] = ..., turn_id: _Optional[str] = ..., message_id: _Optional[str] = ..., sequence: _Optional[int] = ..., after_sequence: _Optional[int] = ...) -> None: ...
 
 class CallAgentRequest(_message.Message):
     __slots__ = ("agent_id", "input", "mode", "conversation_id", "caller", "project_id", "branch", "timeout_ms", "budget", "request_id", "output_schema")

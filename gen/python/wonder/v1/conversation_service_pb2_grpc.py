@@ -102,6 +102,11 @@ class ConversationServiceStub:
                 request_serializer=wonder_dot_v1_dot_conversation__service__pb2.SubscribeRequest.SerializeToString,
                 response_deserializer=wonder_dot_v1_dot_conversation__service__pb2.SubscribeResponse.FromString,
                 _registered_method=True)
+        self.StreamTurn = channel.unary_stream(
+                '/wonder.v1.ConversationService/StreamTurn',
+                request_serializer=wonder_dot_v1_dot_conversation__service__pb2.StreamTurnRequest.SerializeToString,
+                response_deserializer=wonder_dot_v1_dot_conversation__service__pb2.StreamTurnResponse.FromString,
+                _registered_method=True)
         self.CallAgent = channel.unary_unary(
                 '/wonder.v1.ConversationService/CallAgent',
                 request_serializer=wonder_dot_v1_dot_conversation__service__pb2.CallAgentRequest.SerializeToString,
@@ -285,6 +290,24 @@ class ConversationServiceServicer:
     def Subscribe(self, request, context):
         """Streams a conversation to a client that only reads: the responses of Converse without its requests. Errors:
         CONVERSATION_NOT_FOUND, CURSOR_OUT_OF_RANGE, SLOW_READER.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def StreamTurn(self, request, context):
+        """Sends a message, and streams its turn until the turn has ended: first `accepted`, then the events and deltas of the
+        turn, last the ended `turn`. The stream has no other turns, and ends before memory extraction. A failed or cancelled
+        turn is not an error of the call.
+
+        A call with the same `send.request_id`, target and message starts nothing: it streams the same turn after
+        `after_sequence`, while the turn is active and later, also after a restart of the server. With other content it fails
+        with REQUEST_ID_REUSED. A stream that cannot continue ends with a status and no `turn`: SERVER_DRAINING, OWNER_MOVED
+        and SLOW_READER can be resumed; the metadata `resume_after_sequence` of their ErrorInfo is the cursor.
+        CONVERSATION_NOT_FOUND: the conversation was deleted.
+
+        Errors: those of SendMessage; with `new_conversation` those of CreateConversation; FIELD_INVALID,
+        CURSOR_OUT_OF_RANGE. A message that is refused creates no conversation.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -474,6 +497,11 @@ def add_ConversationServiceServicer_to_server(servicer, server):
                     servicer.Subscribe,
                     request_deserializer=wonder_dot_v1_dot_conversation__service__pb2.SubscribeRequest.FromString,
                     response_serializer=wonder_dot_v1_dot_conversation__service__pb2.SubscribeResponse.SerializeToString,
+            ),
+            'StreamTurn': grpc.unary_stream_rpc_method_handler(
+                    servicer.StreamTurn,
+                    request_deserializer=wonder_dot_v1_dot_conversation__service__pb2.StreamTurnRequest.FromString,
+                    response_serializer=wonder_dot_v1_dot_conversation__service__pb2.StreamTurnResponse.SerializeToString,
             ),
             'CallAgent': grpc.unary_unary_rpc_method_handler(
                     servicer.CallAgent,
@@ -895,6 +923,33 @@ class ConversationService:
             '/wonder.v1.ConversationService/Subscribe',
             wonder_dot_v1_dot_conversation__service__pb2.SubscribeRequest.SerializeToString,
             wonder_dot_v1_dot_conversation__service__pb2.SubscribeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def StreamTurn(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/wonder.v1.ConversationService/StreamTurn',
+            wonder_dot_v1_dot_conversation__service__pb2.StreamTurnRequest.SerializeToString,
+            wonder_dot_v1_dot_conversation__service__pb2.StreamTurnResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -80,6 +80,20 @@ class ConversationServiceStub:
     """Streams a conversation to a client that only reads: the responses of Converse without its requests. Errors:
     CONVERSATION_NOT_FOUND, CURSOR_OUT_OF_RANGE, SLOW_READER.
     """
+    StreamTurn: _aio.UnaryStreamMultiCallable[_conversation_service_pb2.StreamTurnRequest, _conversation_service_pb2.StreamTurnResponse]
+    """Sends a message, and streams its turn until the turn has ended: first `accepted`, then the events and deltas of the
+    turn, last the ended `turn`. The stream has no other turns, and ends before memory extraction. A failed or cancelled
+    turn is not an error of the call.
+
+    A call with the same `send.request_id`, target and message starts nothing: it streams the same turn after
+    `after_sequence`, while the turn is active and later, also after a restart of the server. With other content it fails
+    with REQUEST_ID_REUSED. A stream that cannot continue ends with a status and no `turn`: SERVER_DRAINING, OWNER_MOVED
+    and SLOW_READER can be resumed; the metadata `resume_after_sequence` of their ErrorInfo is the cursor.
+    CONVERSATION_NOT_FOUND: the conversation was deleted.
+
+    Errors: those of SendMessage; with `new_conversation` those of CreateConversation; FIELD_INVALID,
+    CURSOR_OUT_OF_RANGE. A message that is refused creates no conversation.
+    """
     CallAgent: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.CallAgentRequest, _conversation_service_pb2.CallAgentResponse]
     """Calls an agent for one turn and waits for its output, in the same way as a node of a workflow or another agent. A
     failed turn is not an error of the call: the response has its `error`. If the caller disconnects, the server
@@ -289,6 +303,26 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _abc.AsyncIterator[_conversation_service_pb2.SubscribeResponse]:
         """Streams a conversation to a client that only reads: the responses of Converse without its requests. Errors:
         CONVERSATION_NOT_FOUND, CURSOR_OUT_OF_RANGE, SLOW_READER.
+        """
+
+    @_abc_1.abstractmethod
+    def StreamTurn(
+        self,
+        request: _conversation_service_pb2.StreamTurnRequest,
+        context: _aio.ServicerContext[_conversation_service_pb2.StreamTurnRequest, _abc.AsyncIterator[_conversation_service_pb2.StreamTurnResponse]],
+    ) -> _abc.AsyncIterator[_conversation_service_pb2.StreamTurnResponse]:
+        """Sends a message, and streams its turn until the turn has ended: first `accepted`, then the events and deltas of the
+        turn, last the ended `turn`. The stream has no other turns, and ends before memory extraction. A failed or cancelled
+        turn is not an error of the call.
+
+        A call with the same `send.request_id`, target and message starts nothing: it streams the same turn after
+        `after_sequence`, while the turn is active and later, also after a restart of the server. With other content it fails
+        with REQUEST_ID_REUSED. A stream that cannot continue ends with a status and no `turn`: SERVER_DRAINING, OWNER_MOVED
+        and SLOW_READER can be resumed; the metadata `resume_after_sequence` of their ErrorInfo is the cursor.
+        CONVERSATION_NOT_FOUND: the conversation was deleted.
+
+        Errors: those of SendMessage; with `new_conversation` those of CreateConversation; FIELD_INVALID,
+        CURSOR_OUT_OF_RANGE. A message that is refused creates no conversation.
         """
 
     @_abc_1.abstractmethod

@@ -164,6 +164,27 @@ class ConversationServiceStub:
         """Streams a conversation to a client that only reads: the responses of Converse without its
         requests. Errors: CONVERSATION_NOT_FOUND, CURSOR_OUT_OF_RANGE, SLOW_READER.
         """
+        self.stream_turn: grpc.aio.UnaryStreamMultiCallable[v1.StreamTurnRequest, v1.StreamTurnResponse] = (
+            channel.unary_stream(
+                "/wonder.v1.ConversationService/StreamTurn",
+                Encoder(v1.StreamTurnRequest),
+                v1.StreamTurnResponse.FromString,
+            )
+        )
+        """Sends a message, and streams its turn until the turn has ended: first `accepted`, then the
+        events and deltas of the turn, last the ended `turn`. The stream has no other turns, and ends
+        before memory extraction. A failed or cancelled turn is not an error of the call.
+
+        A call with the same `send.request_id`, target and message starts nothing: it streams the same
+        turn after `after_sequence`, while the turn is active and later, also after a restart of the
+        server. With other content it fails with REQUEST_ID_REUSED. A stream that cannot continue ends
+        with a status and no `turn`: SERVER_DRAINING, OWNER_MOVED and SLOW_READER can be resumed; the
+        metadata `resume_after_sequence` of their ErrorInfo is the cursor. CONVERSATION_NOT_FOUND: the
+        conversation was deleted.
+
+        Errors: those of SendMessage; with `new_conversation` those of CreateConversation;
+        FIELD_INVALID, CURSOR_OUT_OF_RANGE. A message that is refused creates no conversation.
+        """
         self.call_agent: grpc.aio.UnaryUnaryMultiCallable[v1.CallAgentRequest, v1.CallAgentResponse] = (
             channel.unary_unary(
                 "/wonder.v1.ConversationService/CallAgent",

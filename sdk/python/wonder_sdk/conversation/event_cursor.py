@@ -89,7 +89,7 @@ Item: TypeAlias = (
 )
 """An item of a conversation's stream."""
 
-Response: TypeAlias = v1.ConverseResponse | v1.SubscribeResponse
+Response: TypeAlias = v1.ConverseResponse | v1.SubscribeResponse | v1.StreamTurnResponse
 
 
 class GapError(Exception):
@@ -113,14 +113,21 @@ class EventCursor:
     """See the module. ``cursor`` is the sequence of the last event that was yielded."""
 
     def __init__(
-        self, after_sequence: int = 0, *, tail_only: bool = False, delta_kinds: Collection[DeltaKind] = ()
+        self,
+        after_sequence: int = 0,
+        *,
+        tail_only: bool = False,
+        delta_kinds: Collection[DeltaKind] = (),
+        one_turn: bool = False,
     ) -> None:
-        """Raises ValueError for a kind that does not exist."""
+        """``one_turn``: the stream has the events of one turn only, so that sequences have gaps. Raises
+        ValueError for a kind that does not exist."""
         for kind in delta_kinds:
             if kind not in _KINDS:
                 raise ValueError(f"delta_kinds has {kind!r}. Use {' and '.join(map(repr, _KINDS))}.")
         self.cursor = after_sequence
-        self._delta_kinds = [_KINDS[kind] for kind in delta_kinds]
+        self.delta_kinds = [_KINDS[kind] for kind in delta_kinds]
+        self._one_turn = one_turn
         self._tail_only = tail_only
         self._texts: dict[str, _MessageText] = {}
         self._complete_ids: deque[str] = deque(maxlen=256)
@@ -132,7 +139,7 @@ class EventCursor:
             after_sequence=self.cursor,
             tail_only=self._tail_only,
             group_events=True,
-            delta_kinds=self._delta_kinds,
+            delta_kinds=self.delta_kinds,
         )
 
     def accept(self, response: Response) -> Iterator[Item]:
@@ -149,7 +156,7 @@ class EventCursor:
                     yield from self._event(event)
             case "delta", v1.MessageDelta(kind=v1.DeltaKind.UNSPECIFIED) as delta:
                 yield from self._delta(delta)
-            case "delta", v1.MessageDelta(kind=kind) as delta if kind in self._delta_kinds:
+            case "delta", v1.MessageDelta(kind=kind) as delta if kind in self.delta_kinds:
                 yield from self._part(delta)
             case "message_restarted", v1.MessageRestarted() as restarted:
                 yield from self._restarted(restarted)
@@ -161,7 +168,7 @@ class EventCursor:
     def _event(self, event: v1.Event) -> Iterator[Item]:
         if event.sequence <= self.cursor:
             return
-        if event.sequence > self.cursor + 1:
+        if event.sequence > self.cursor + 1 and not self._one_turn:
             raise GapError(f"event {event.sequence} came after {self.cursor}")
         match event:
             case v1.Event(message_appended=v1.Message(role=v1.MessageRole.AGENT) as message):

@@ -42,6 +42,7 @@ from wonder_server.core.conversation.model.values import (
 from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.errors import Reason, WonderError, error, not_found
 from wonder_server.core.idempotency import IdempotencyKey, Origin, check_replay, content_key
+from wonder_server.core.identity import Principal
 from wonder_server.core.json_types import JsonDict
 from wonder_server.ports.files import NoFiles
 from wonder_server.ports.journal import Event
@@ -180,6 +181,26 @@ class Conversations:
         async with self.on_disk(conversation_id):
             conversation = await self.open(conversation_id)
             quote = await self._quote(conversation_id, send_request.reply_to_message_id)
+        return await self._prepare(conversation, send_request, quote)
+
+    async def check_first_message(self, draft: Conversation, send_request: SendRequest) -> None:
+        """Raise the error that `send` would raise for the first message of a conversation like ``draft``."""
+        if not send_request.parts:
+            check_content(send_request.content)
+        if send_request.reply_to_message_id:
+            raise not_found(
+                Reason.MESSAGE_NOT_FOUND,
+                send_request.reply_to_message_id,
+                field="reply_to_message_id",
+                place=" in this conversation",
+            )
+        send = await self._budgets.check_turn(await self._prepare(draft, send_request, None))
+        if send.unaffordable is not None:
+            raise WonderError(send.unaffordable)
+
+    async def _prepare(
+        self, conversation: Conversation, send_request: SendRequest, quote: Quote | None
+    ) -> Send:
         content, parts = await self._files.resolve(
             conversation.project_id, send_request.content, send_request.parts
         )
@@ -268,6 +289,11 @@ class Conversations:
             ) from None
         sequence = int(outcome.answer["last_sequence"])
         return await self.lookup.turn(turn_id, conversation_id), sequence
+
+    def cancel_abandoned(self, conversation_id: str, turn_id: str, principal: Principal) -> None:
+        """Have a turn cancelled whose client has disconnected. A turn that has ended remains as it is."""
+        cancel = CancelTurn(turn_id=turn_id, reason="The client disconnected.", principal=principal.text)
+        self._directory.tell(conversation_id, cancel)
 
     async def whole_text(self, conversation_id: str, message_id: str) -> str:
         """Return the full text of a message, also of one that was truncated.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 
 from wonder_server.actors.access import EntryAccess, ask_new
@@ -41,10 +42,12 @@ class ConversationCreator:
         *,
         return_existing: bool = False,
         use_home_project: bool = False,
+        check: Callable[[Conversation], Awaitable[None]] | None = None,
     ) -> tuple[Conversation, bool]:
         """Create a conversation. Return it, and True if it existed before.
 
         The agents among its participants must exist. See `resolve_participants` for ``use_home_project``.
+        ``check`` gets the conversation before it is created, and raises to prevent that.
         A repeated request returns the first conversation, whatever became of its agents. Errors:
         AGENT_NOT_FOUND, FIELD_INVALID, ALREADY_EXISTS (``external_ref``), REQUEST_ID_REUSED,
         CONVERSATION_NOT_FOUND if the request is repeated after the conversation was deleted.
@@ -71,6 +74,8 @@ class ConversationCreator:
             if existing is not None:
                 raise external_ref_taken(existing.id)
             conversation = self._new_conversation(draft, identity, origin.principal)
+            if check is not None:
+                await check(conversation)
             create, caller = Create(conversation=conversation), origin.principal.caller
             try:
                 await ask_new(self._directory, conversation.id, create, identity, caller=caller)

@@ -64,6 +64,11 @@ class Attachment:
         self.sequence = after
         """Sequence of the last event sent: the cursor for the next attach."""
 
+    @property
+    def keep_alive_after_s(self) -> float:
+        """Seconds without items after which the reader gets a `KeepAlive`."""
+        return self._source.streams.keep_alive_after_s
+
     async def take(self) -> Sequence[Item | CaughtUp]:
         """Wait for the next items and return them, in order.
 

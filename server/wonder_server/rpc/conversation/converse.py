@@ -80,7 +80,7 @@ class StreamMethods(LifecycleMethods):
                 field="attach",
             ) from None
 
-    async def _attach(self, attach: pb.ConverseAttach) -> tuple[Attachment, pb.ConverseAttached]:
+    async def _attach(self, attach: pb.ConverseAttach) -> tuple[Attachment, pb.ConverseResponse]:
         if attach.after_sequence < 0:
             raise error(
                 Reason.FIELD_INVALID,
@@ -91,7 +91,7 @@ class StreamMethods(LifecycleMethods):
             attach.conversation_id,
             attach.after_sequence,
             tail_only=attach.tail_only,
-            kinds=part_kinds(attach),
+            kinds=part_kinds(attach.delta_kinds, "attach.delta_kinds"),
         )
         try:
             conversation = await self._conversations.lookup.get(attach.conversation_id)
@@ -101,7 +101,7 @@ class StreamMethods(LifecycleMethods):
         except BaseException:
             attachment.close()
             raise
-        return attachment, attached
+        return attachment, pb.ConverseResponse(attached=attached)
 
     async def _read_requests(
         self,

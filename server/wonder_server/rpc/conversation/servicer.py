@@ -18,12 +18,12 @@ from wonder_server.ports.access import ByPrincipal
 from wonder_server.ports.records import EventQuery, Query, RowValue
 from wonder_server.rpc.conversation import call_agent, codec, context_preview
 from wonder_server.rpc.conversation.branches import BranchMethods
-from wonder_server.rpc.conversation.converse import StreamMethods
 from wonder_server.rpc.conversation.decisions import DecisionMethods
 from wonder_server.rpc.conversation.event_codec import event_to_proto
 from wonder_server.rpc.conversation.message_chunks import message_chunks
 from wonder_server.rpc.conversation.parts import ConversationParts
 from wonder_server.rpc.conversation.search import SearchMethods
+from wonder_server.rpc.conversation.turn_stream import TurnStreamMethods
 from wonder_server.rpc.shared.call_context import CallContext
 from wonder_server.rpc.shared.common_codec import enum_names
 from wonder_server.rpc.shared.fields import required
@@ -51,7 +51,7 @@ class RowsRequest(ListRequest, Protocol):
     def conversation_id(self) -> str: ...
 
 
-class ConversationServicer(StreamMethods, BranchMethods, SearchMethods, DecisionMethods):
+class ConversationServicer(TurnStreamMethods, BranchMethods, SearchMethods, DecisionMethods):
     """Methods of the ConversationService; see ``conversation_service.proto``."""
 
     def __init__(

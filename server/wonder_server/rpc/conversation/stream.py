@@ -1,15 +1,15 @@
-"""Encoding of a conversation's stream: Converse and Subscribe use the same messages and field numbers.
+"""Encoding of a conversation's stream: Converse, Subscribe and StreamTurn use the same field numbers.
 
 An event goes to many readers and is encoded once; the event keeps its encoded bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
-from typing import assert_never
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Protocol, assert_never
 
 from wonder.v1 import conversation_service_pb2 as pb
-from wonder_server.actors.streaming.attachment import Attachment, CaughtUp
+from wonder_server.actors.streaming.attachment import CaughtUp
 from wonder_server.actors.streaming.items import (
     Closed,
     Delta,
@@ -35,6 +35,18 @@ _PART_KINDS = {encoded: kind for kind, encoded in _DELTA_KINDS.items()}
 
 Write = Callable[[bytes], Awaitable[None]]
 
+
+class ItemSource(Protocol):
+    """The items of one stream: an `Attachment`, or a part of its items."""
+
+    @property
+    def sequence(self) -> int:
+        """Sequence of the last event that `take` has returned or left out: the cursor."""
+        ...
+
+    async def take(self) -> Sequence[Item | CaughtUp]: ...
+
+
 _GROUP_FIELD_NUMBER = pb.ConverseResponse.EVENTS_FIELD_NUMBER
 
 _END_REASONS = {
@@ -45,28 +57,32 @@ _END_REASONS = {
 }
 
 
-def part_kinds(attach: pb.ConverseAttach) -> frozenset[PartKind]:
+def part_kinds(delta_kinds: Sequence[pb.DeltaKind], field: str) -> frozenset[PartKind]:
     """Decode the kinds of deltas that a client asks for beside text. Raises FIELD_INVALID."""
-    for index, kind in enumerate(attach.delta_kinds):
+    for index, kind in enumerate(delta_kinds):
         if kind not in _PART_KINDS:
             names = " and ".join(map(pb.DeltaKind.Name, _PART_KINDS))
             raise error(
                 Reason.FIELD_INVALID,
-                f"attach.delta_kinds[{index}] is {kind}. Use {names}, or leave it empty: text always comes.",
-                field=f"attach.delta_kinds[{index}]",
+                f"{field}[{index}] is {kind}. Use {names}, or leave it empty: text always comes.",
+                field=f"{field}[{index}]",
             )
-    return frozenset(_PART_KINDS[kind] for kind in attach.delta_kinds)
+    return frozenset(_PART_KINDS[kind] for kind in delta_kinds)
 
 
 async def write_stream(
-    attachment: Attachment, attached: pb.ConverseAttached, write: Write, *, grouping: bool = False
+    attachment: ItemSource,
+    first: pb.ConverseResponse | pb.StreamTurnResponse,
+    write: Write,
+    *,
+    grouping: bool = False,
 ) -> None:
-    """Write all items of an attached client's stream, up to its end. Raises SLOW_READER.
+    """Write the ``first`` response, and all items of a client's stream up to its end. Raises SLOW_READER.
 
     ``grouping`` sends consecutive events in one message. Every token of every stream passes through this
     function, so it does no avoidable work.
     """
-    await write(_encode(pb.ConverseResponse(attached=attached)))
+    await write(trim_encoded(first.SerializeToString(), first))
     while True:
         items = await attachment.take()
         for item in group_events(items, _encode_event) if grouping and len(items) > 1 else items:
@@ -85,7 +101,7 @@ async def write_stream(
                 return
 
 
-def _item_frames(attachment: Attachment, item: Item | CaughtUp) -> Iterator[bytes]:
+def _item_frames(attachment: ItemSource, item: Item | CaughtUp) -> Iterator[bytes]:
     match item:
         case Event():
             yield _encode_event(item)
@@ -143,7 +159,9 @@ def _set_part(piece: pb.MessageDelta, part: Part) -> None:
         piece.tool_name = part.name
 
 
-def _closing_frames(attachment: Attachment, reason: str) -> list[bytes]:
+def _closing_frames(attachment: ItemSource, reason: str) -> list[bytes]:
+    if reason == "ended":
+        return []  # The end of a turn: its caller writes the last response.
     if reason == "slow":
         raise slow_reader(attachment.sequence)
     end = pb.StreamEnd(reason=_END_REASONS[reason], resume_after_sequence=attachment.sequence)

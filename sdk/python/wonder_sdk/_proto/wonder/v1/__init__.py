@@ -216,6 +216,7 @@ __all__ = (
     "NodeExecution",
     "NodeExecutionStatus",
     "NodeProgress",
+    "OnDisconnect",
     "OnFailure",
     "Operation",
     "OperationKind",
@@ -284,6 +285,8 @@ __all__ = (
     "StreamHeartbeat",
     "StreamTaskRequest",
     "StreamTaskResponse",
+    "StreamTurnRequest",
+    "StreamTurnResponse",
     "SubscribeRequest",
     "SubscribeResponse",
     "SupersedeMemoryRequest",
@@ -305,6 +308,7 @@ __all__ = (
     "ToolSpec",
     "Transition",
     "Turn",
+    "TurnAccepted",
     "TurnIssues",
     "TurnStatus",
     "UpdateAgentRequest",
@@ -1847,6 +1851,45 @@ class NodeExecutionStatus(betterproto2.Enum):
             "NODE_EXECUTION_STATUS_COMPLETED": 2,
             "NODE_EXECUTION_STATUS_FAILED": 3,
             "NODE_EXECUTION_STATUS_CANCELLED": 4,
+        }
+
+
+class OnDisconnect(betterproto2.Enum):
+    """
+    Effects of a client that disconnects before the turn has ended. A client whose deadline is exceeded disconnects too.
+    """
+
+    UNSPECIFIED = 0
+    """
+    Unspecified: ON_DISCONNECT_CONTINUE.
+    """
+
+    CONTINUE = 1
+    """
+    The turn continues.
+    """
+
+    CANCEL = 2
+    """
+    The server cancels the turn 5 seconds after its last StreamTurn client has left, unless another call with the same
+    `request_id` resumes it before. Of several clients the last one to leave decides. A stream that the server ends
+    itself, as when it stops, does not cancel the turn, and a server that was killed does not remember its clients.
+    """
+
+    @classmethod
+    def betterproto_value_to_renamed_proto_names(cls) -> dict[int, str]:
+        return {
+            0: "ON_DISCONNECT_UNSPECIFIED",
+            1: "ON_DISCONNECT_CONTINUE",
+            2: "ON_DISCONNECT_CANCEL",
+        }
+
+    @classmethod
+    def betterproto_renamed_proto_names_to_value(cls) -> dict[str, int]:
+        return {
+            "ON_DISCONNECT_UNSPECIFIED": 0,
+            "ON_DISCONNECT_CONTINUE": 1,
+            "ON_DISCONNECT_CANCEL": 2,
         }
 
 
@@ -11164,6 +11207,124 @@ default_message_pool.register_message("wonder.v1", "StreamTaskResponse", StreamT
 
 
 @dataclass(eq=False, repr=False)
+class StreamTurnRequest(betterproto2.Message):
+    """
+    Request of StreamTurn.
+
+    Oneofs:
+        - target: Conversation of the message. Required.
+    """
+
+    conversation_id: "str | None" = betterproto2.field(
+        1, betterproto2.TYPE_STRING, optional=True, group="target"
+    )
+    """
+    Id of the conversation.
+    """
+
+    new_conversation: "Conversation | None" = betterproto2.field(
+        2, betterproto2.TYPE_MESSAGE, optional=True, group="target"
+    )
+    """
+    Conversation to create for the message, as in CreateConversation with the same `request_id` and with
+    `return_existing`: a conversation that has its `external_ref` is used unchanged. Without an agent among its
+    participants, the agent `send.agent_id` takes part.
+    """
+
+    send: "ConverseSend | None" = betterproto2.field(3, betterproto2.TYPE_MESSAGE, optional=True)
+    """
+    Message; its `request_id` makes the call resumable. Empty `request_id`: the call cannot be resumed, but the
+    conversation can be read with Subscribe. Required.
+    """
+
+    after_sequence: "int" = betterproto2.field(4, betterproto2.TYPE_INT64)
+    """
+    Sequence of the last event of this turn that the client has seen. 0: all events of the turn. A sequence beyond the
+    last event of the conversation fails with CURSOR_OUT_OF_RANGE, and nothing is sent.
+    """
+
+    delta_kinds: "list[DeltaKind]" = betterproto2.field(5, betterproto2.TYPE_ENUM, repeated=True)
+    """
+    Kinds of deltas to send beside text, as in ConverseAttach. Empty: only text.
+    """
+
+    on_disconnect: "OnDisconnect" = betterproto2.field(
+        6, betterproto2.TYPE_ENUM, default_factory=lambda: OnDisconnect(0)
+    )
+    """
+    Effect of a lost client on the turn. Unspecified: ON_DISCONNECT_CONTINUE. A repeated call may set another value.
+    """
+
+    group_events: "bool" = betterproto2.field(7, betterproto2.TYPE_BOOL)
+    """
+    If true, the server sends events that are available at the same time as one `events` group. If false, the server
+    sends each event as `event`.
+    """
+
+
+default_message_pool.register_message("wonder.v1", "StreamTurnRequest", StreamTurnRequest)
+
+
+@dataclass(eq=False, repr=False)
+class StreamTurnResponse(betterproto2.Message):
+    """
+    Response of StreamTurn. The fields that ConverseResponse has too have its names and numbers.
+
+    Oneofs:
+        - item: Exactly one is set. A client must ignore a response whose field it does not know.
+    """
+
+    event: "Event | None" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, optional=True, group="item")
+    """
+    One event of the turn. Its `sequence` is the cursor to resume after. Sequences have gaps: other turns have events
+    too.
+    """
+
+    delta: "MessageDelta | None" = betterproto2.field(
+        2, betterproto2.TYPE_MESSAGE, optional=True, group="item"
+    )
+    """
+    More text of a message of the turn.
+    """
+
+    message_restarted: "MessageRestarted | None" = betterproto2.field(
+        3, betterproto2.TYPE_MESSAGE, optional=True, group="item"
+    )
+    """
+    The text of a message starts again from the beginning.
+    """
+
+    heartbeat: "StreamHeartbeat | None" = betterproto2.field(
+        6, betterproto2.TYPE_MESSAGE, optional=True, group="item"
+    )
+    """
+    The stream was silent for 15 seconds. Its `last_sequence` is a valid cursor too.
+    """
+
+    events: "EventGroup | None" = betterproto2.field(
+        13, betterproto2.TYPE_MESSAGE, optional=True, group="item"
+    )
+    """
+    Consecutive events; only with `group_events`.
+    """
+
+    accepted: "TurnAccepted | None" = betterproto2.field(
+        20, betterproto2.TYPE_MESSAGE, optional=True, group="item"
+    )
+    """
+    The message is on disk with its turn. The first response.
+    """
+
+    turn: "Turn | None" = betterproto2.field(21, betterproto2.TYPE_MESSAGE, optional=True, group="item")
+    """
+    The turn, ended. The last response.
+    """
+
+
+default_message_pool.register_message("wonder.v1", "StreamTurnResponse", StreamTurnResponse)
+
+
+@dataclass(eq=False, repr=False)
 class SubscribeRequest(betterproto2.Message):
     """
     Request of Subscribe.
@@ -12010,6 +12171,41 @@ class Turn(betterproto2.Message):
 
 
 default_message_pool.register_message("wonder.v1", "Turn", Turn)
+
+
+@dataclass(eq=False, repr=False)
+class TurnAccepted(betterproto2.Message):
+    """
+    The server has accepted a message, in this call or in an earlier one with the same `request_id`.
+    """
+
+    conversation_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+    """
+    Id of the conversation.
+    """
+
+    turn_id: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+    """
+    Id of the turn.
+    """
+
+    message_id: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
+    """
+    Id of the message.
+    """
+
+    sequence: "int" = betterproto2.field(4, betterproto2.TYPE_INT64)
+    """
+    Sequence of the first event of the message.
+    """
+
+    after_sequence: "int" = betterproto2.field(5, betterproto2.TYPE_INT64)
+    """
+    Sequence after which this stream begins: `after_sequence`, or the one before `sequence` if that is greater.
+    """
+
+
+default_message_pool.register_message("wonder.v1", "TurnAccepted", TurnAccepted)
 
 
 @dataclass(eq=False, repr=False)
