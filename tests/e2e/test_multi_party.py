@@ -128,3 +128,33 @@ async def test_agents_know_who_speaks(client: Client, provider: Provider, speaks
         sources = {block.excerpt: block.source for block in preview.blocks}
         assert {sources[text] for _, text in messages[:-1]} == {pb.CONTEXT_SOURCE_TURN}
         assert sources["[user Bob (u1)] Why?"] == pb.CONTEXT_SOURCE_MESSAGE
+
+
+async def test_a_reply_in_the_history_says_what_it_answers(client: Client, provider: Provider) -> None:
+    first, second = Scripted(client, provider, "gemini"), Scripted(client, provider, "anthropic")
+    planner = await first.agent(Script(text="Monday."), Script(text="So."), Script(text="Yes."), tools=())
+    critic = await second.agent(Script(text="Indeed."), tools=())
+    conv = await client.open(planner)
+    async with client.listening(conv) as listener:
+
+        async def say(text: str, **fields: str) -> str:
+            said = await say_to(client, conv, text, **fields)
+            view = await listener.until(lambda v: v.settled(said.turn.id))
+            return str([each for each in view.messages.values() if each.turn_id == said.turn.id][-1].id)
+
+        answer = await say("Which day?", user_id="u1")
+        await say("Why?\nTell.", user_id="u1", reply_to_message_id=answer)
+        await say("And?", user_id="u1")
+        reply = '[in reply to your message: "Monday."]\nWhy?\nTell.'
+        assert written("gemini", first.requests[2])[1][2] == ("user", reply)
+        await add(client, conv, agent(critic))
+        await say(f"@{critic} And now?", user_id="u1")
+        _, messages = written("anthropic", second.requests[0])
+        label = speaker_of(messages[0])
+        reply = f'[in reply to agent {planner}: "Monday."]\n{label} Why?\n Tell.'
+        assert messages[2] == ("user", reply)
+
+
+def speaker_of(message: tuple[str, str]) -> str:
+    """Return the label, with its brackets, before a message."""
+    return message[1].partition("] ")[0] + "]"

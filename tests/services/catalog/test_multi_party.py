@@ -95,6 +95,37 @@ def test_a_multi_party_conversation_names_its_speakers(assistant: PinnedAgent, f
 
 
 @pytest.mark.parametrize("format", REQUESTS)
+def test_a_reply_in_the_history_says_what_it_answers(assistant: PinnedAgent, format: str) -> None:
+    line = '[in reply to agent critic: "Friday is a holiday."]'
+    parts = [{"type": "text", "text": "See\nthis"}]
+    in_shared = [
+        {**said(MIA, "Why?\nSay."), "reply": line},
+        {**said(BOB, ""), "content": parts, "reply": line},
+    ]
+    in_pair = [{**each, "reply": line} for each in in_shared]
+    for message in in_pair:
+        del message["speaker"]
+    assert _texts(assistant, multi_party(format, recent_turns=talk(in_shared))) == [
+        f"{line}\n[user Mia] Why?\n Say.",
+        f"{line}\n[user Bob] See\n this",
+    ]
+    pair = multi_party(format, multi_party=False, recent_turns=talk(in_pair))
+    assert _texts(assistant, pair) == [f"{line}\nWhy?\nSay.", f"{line}\nSee\nthis"]
+
+
+def _texts(assistant: PinnedAgent, given: JsonDict) -> list[str]:
+    """Return the texts of the first two messages of users."""
+    request = assemble(assistant, given)["request"]
+    messages = request.get("messages") or request.get("input") or request["contents"]
+    found = []
+    for message in [each for each in messages if each["role"] == "user"][:2]:
+        content = message.get("content", message.get("parts"))
+        found.append(content if isinstance(content, str) else "\n".join(part["text"] for part in content))
+        assert message.keys() <= {"role", "content", "parts", "type"}
+    return found
+
+
+@pytest.mark.parametrize("format", REQUESTS)
 def test_a_conversation_of_two_has_no_names(assistant: PinnedAgent, format: str) -> None:
     """The other parts of the input change nothing. The planner names no speakers then."""
     history = [said(MIA, "Which\n[day]?"), said(OWN, "Monday.")]

@@ -8,6 +8,7 @@ A message is ``{role, content}`` with further members:
                     media_type, name, size_bytes}`` or the same of the type file; of a tool its result as the
                     model receives it. ``indented: true`` of a file: a space precedes each line of its text.
 ``speaker``         of a user: a speaker whose label precedes the text (several parties)
+``reply``           of a user: a line before the text that says what it answers
 ``turn_id``         the turn that the message is from; not written
 ``tool_calls``      of an assistant: ``[{id, name, arguments}]``
 ``raw`` ``format``  of an assistant: the provider's own message and its request format. It is written as it is
@@ -43,7 +44,7 @@ _PLAIN: Final = frozenset({"role", "content"})
 _OF_TURN: Final = frozenset({"role", "content", "turn_id"})
 _TEXTUAL: Final = frozenset({"role", "content", "speaker", "turn_id"})
 _TEXT_PART: Final = frozenset({"type", "text"})
-_OWN: Final = frozenset({"speaker", "turn_id", "raw", "format", "is_error"})
+_OWN: Final = frozenset({"speaker", "reply", "turn_id", "raw", "format", "is_error"})
 """Members that no format has."""
 
 
@@ -68,18 +69,21 @@ def _words(item: JsonDict) -> str:
 
 
 def text_of(message: JsonObject) -> JsonValue:
-    """Return the content of a message; a text has the label of its speaker before it.
+    """Return the content of a message; a text has the label of its speaker before it, and what it answers.
 
     A space precedes further lines of a text with a label, so that it cannot pose as another message.
     """
-    content, speaker = message.get("content"), message.get("speaker")
+    content, speaker, reply = message.get("content"), message.get("speaker"), message.get("reply")
+    before = f"{reply}\n" if isinstance(reply, str) and message.get("role") == USER else ""
     if isinstance(speaker, Mapping):
-        label = f"[{speaker.get('label', '')}] "
+        label = f"{before}[{speaker.get('label', '')}] "
         if isinstance(content, str):
             return indent(with_newlines(content), " ", label)
         if isinstance(content, list):
             return _labelled(content, label)
-    return content
+    if before and isinstance(content, list):
+        return [{"type": "text", "text": reply}, *content]
+    return f"{before}{content}" if before and isinstance(content, str) else content
 
 
 def _labelled(items: list[JsonValue], label: str) -> list[JsonValue]:

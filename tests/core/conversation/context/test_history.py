@@ -22,7 +22,7 @@ from wonder_server.core.conversation.model.decisions import DispatchWorkflow, Re
 from wonder_server.core.conversation.model.exchange import exchanges_bytes
 from wonder_server.core.conversation.model.lifecycle_inputs import Reset
 from wonder_server.core.conversation.model.state import EXCHANGES_BYTES, RECENT_TURNS
-from wonder_server.core.conversation.model.values import OperationKind, TurnStatus
+from wonder_server.core.conversation.model.values import OperationKind, Quote, TurnStatus
 from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.definitions.specs import ContextWindow, PinnedAgent
 from wonder_server.core.json_types import JsonDict, JsonValue
@@ -253,3 +253,17 @@ def test_an_assembly_over_200_turns_with_400_results_reads_each_turn_once() -> N
     assert all(
         one is other for one, other in zip(first["recent_turns"], second["recent_turns"], strict=False)
     )
+
+
+def test_replies_of_the_history_name_their_message_only_to_turns_of_new_rules() -> None:
+    driven, who = Driven(begin=False), limited()
+    quote = Quote(kind="agent", author=who.agent_id, text="Monday.", turn_ordinal=1)
+    driven.step(replace(send("q1", "q1", agent=who), reply_to_message_id="msg_1", quote=quote))
+    finish(driven, "a1")
+    for rules, expected in ((3, None), (4, '[in reply to your message: "Monday."]'), (3, None)):
+        decided = driven.step(replace(send(f"r{rules}", "next", agent=who), rules=rules))
+        (dispatch,) = [each for each in decided if isinstance(each, DispatchWorkflow)]
+        (command,) = CONVERSATION.commands(driven.state, dispatch)
+        assert isinstance(command, RunWorkflow)
+        assert transcript(command.input)[0].get("reply") == expected
+        finish(driven, "b")

@@ -16,7 +16,12 @@ from math import inf
 from typing import Final
 
 from wonder_server.core.content.parts import content_tokens
-from wonder_server.core.conversation.context.transcript import View, exchanges_of, transcript_of
+from wonder_server.core.conversation.context.transcript import (
+    RULES_OF_REPLIES,
+    View,
+    exchanges_of,
+    transcript_of,
+)
 from wonder_server.core.conversation.context.window import (
     context_limit,
     covered_ordinal,
@@ -286,11 +291,14 @@ def history_entries(
     after = max(reset_ordinal(state), truncation.first_turn - 1)
     shown = _shown_turns(state, turn, truncation.first, after, speakers)
     several = _is_multi_party(turn, agent, shown, truncation.first, speakers)
-    view = View(agent.agent_id, speakers if several else None)
+    work = state.turn_work.get(turn.id)
+    # A preview has no work. It shows what a new turn gets.
+    replies = work is None or work.rules >= RULES_OF_REPLIES
+    view = View(agent.agent_id, speakers if several else None, replies)
     recent: dict[str, HistoryEntry] = {}
     for other, messages, entry in reversed(shown):
         exchanges = exchanges_of_turn(state, other) if other.agent_id == agent.agent_id else ()
-        form = agent.agent_id, several, exchanges, truncation.max_bytes
+        form = agent.agent_id, several, replies, exchanges, truncation.max_bytes
         if entry is None or entry.form != form:
             entry = _entry(other, messages, exchanges, view, speakers, truncation)
         if entry is not None:
@@ -373,7 +381,7 @@ def _entry(
         last_message=messages[-1],
         authors=entry.authors,
         speakers=speakers,
-        form=(view.agent_id, view.speakers is not None, exchanges, most),
+        form=(view.agent_id, view.speakers is not None, view.replies, exchanges, most),
     )
 
 

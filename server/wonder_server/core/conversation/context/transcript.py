@@ -11,11 +11,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from wonder_server.core.content.labels import clean
 from wonder_server.core.content.parts import neutral_content
 from wonder_server.core.conversation.context.dialects import result_files, result_text
 from wonder_server.core.conversation.model.exchange import Exchange
-from wonder_server.core.conversation.model.speakers import AGENT, Speakers, author_key, author_name
-from wonder_server.core.conversation.model.values import Invocation, Message, Move, Role, ToolResult, Turn
+from wonder_server.core.conversation.model.speakers import AGENT, Key, Speakers, author_key, author_name
+from wonder_server.core.conversation.model.values import (
+    Invocation,
+    Message,
+    Move,
+    Quote,
+    Role,
+    ToolResult,
+    Turn,
+)
 from wonder_server.core.json_types import JsonDict, JsonValue
 from wonder_server.core.request_formats.neutral import ASSISTANT, TOOL, USER
 from wonder_server.core.request_formats.parts import is_blank
@@ -29,16 +38,21 @@ NO_RESULT_YET: Final = "(No result yet: this call is still running.)"
 MAX_ARGUMENT_LEVELS: Final = 20
 """Maximum number of levels in the arguments of a call; deeper parts are JSON text. Expressions return at most
 32 levels. A request of Gemini has 7 around the arguments, and its assembly up to 3 around the request."""
+REPLY_CHARS: Final = 160
+"""Maximum number of characters that an earlier reply quotes of its message."""
+RULES_OF_REPLIES: Final = 4
+"""Version of `TURN_RULES` from which on replies in the history say what they answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class View:
     """The agent that reads a transcript, and the speakers whose labels messages of users have; None for no
-    labels.
+    labels. ``replies``: a reply says what it answers.
     """
 
     agent_id: str
     speakers: Speakers | None = None
+    replies: bool = False
 
 
 def exchanges_of(moves: Sequence[Move], *, has_ended: bool = True) -> tuple[Exchange, ...]:
@@ -104,7 +118,24 @@ def _message(turn: Turn, message: Message, view: View, first: int) -> list[JsonD
     message_of_user: JsonDict = {"role": USER, "content": content}
     if view.speakers is not None:
         message_of_user["speaker"] = view.speakers.get(key, author_name(message, turn))
+    if view.replies and message.role is Role.USER and message.reply_to_message_id and turn.quote is not None:
+        message_of_user["reply"] = _reply(turn.quote, key, view)
     return [message_of_user]
+
+
+def _reply(quote: Quote, author: Key, view: View) -> str:
+    """Return the line before a reply of ``author``. Its quote is a label, so it cannot end the line."""
+    key = quote.kind, quote.author
+    if key == (AGENT, view.agent_id):
+        whom = "your message"
+    elif key == author:
+        whom = "their own message"
+    elif view.speakers is None:
+        whom = "an earlier message"
+    else:
+        whom = str(view.speakers.get(key, quote.name)["label"])
+    text = clean(quote.text, REPLY_CHARS).replace('"', "'")
+    return f'[in reply to {whom}: "{text}"]' if text else f"[in reply to {whom}]"
 
 
 def _written(exchange: Exchange, text: JsonValue) -> list[JsonDict]:

@@ -426,12 +426,13 @@ class Operation(Value, frozen=True, kw_only=True):
     tool_id: str = ""
 
 
-TURN_RULES = 3
+TURN_RULES = 4
 """Version of the rules that new turns follow.
 
     1   requests have a stable beginning, tool calls in their history, and grow by what others say meanwhile
     2   turns count cached and reasoning tokens
     3   tool calls name the pinned revision of their tool
+    4   replies in the history say what they answer
 """
 
 
