@@ -13,8 +13,9 @@ from tests.e2e.process import serving
 from tests.e2e.test_callers import fact
 from tests.e2e.test_parts import file, text, upload
 from tests.rpc.rpc_kit import rejected
-from wonder.v1 import common_pb2, conversation_pb2, memory_pb2
+from wonder.v1 import common_pb2, conversation_pb2, library_pb2, memory_pb2, task_pb2
 from wonder.v1 import conversation_service_pb2 as pb
+from wonder.v1 import coordinator_service_pb2 as coordinator
 from wonder.v1 import file_service_pb2 as files
 from wonder.v1 import library_service_pb2 as library
 from wonder.v1 import memory_service_pb2 as memories
@@ -33,7 +34,10 @@ def sending(conversation_id: str, **send: Any) -> Ask:
 
 def identity(answer: Any) -> set[str]:
     """Return the ids that an answer names."""
-    found = [getattr(answer, name, None) for name in ("turn", "message", "conversation", "memory")]
+    names = ("turn", "message", "conversation", "memory", "superseded", "run", "file", "project")
+    found = [getattr(answer, name, None) for name in names]
+    if isinstance(answer, memories.SetMemoryBlockResponse):
+        return {answer.block.agent_id, answer.block.label, answer.block.content}
     found += getattr(answer, "memories", ())
     texts = {value.content for value in found if isinstance(value, memory_pb2.Memory)}
     return {type(answer).__name__, *texts, *(value.id for value in found if value is not None)}
@@ -125,6 +129,107 @@ async def test_a_memory_request_keeps_its_answer_after_deletions(tmp_path: Path)
         await client.agent("tmp", "wonder/std/assistant")
         await check(client, asks, answers)
         assert await contents(client) == []
+
+
+async def test_a_changed_memory_keeps_its_answer_after_deletions(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    async with serving(data, environment=OFFLINE) as server, server.client() as client:
+        await client.agent("tmp", "wonder/std/assistant")
+        kept, old = [
+            (await client.memory.WriteMemory(memories.WriteMemoryRequest(agent_id="tmp", memory=fact(each))))
+            for each in ("likes tea", "has a cat")
+        ]
+        changed = memory_pb2.Memory(id=kept.memory.id, content="likes coffee")
+        update = memories.UpdateMemoryRequest(agent_id="tmp", memory=changed, request_id="update")
+        supersede = memories.SupersedeMemoryRequest(
+            agent_id="tmp", memory_id=old.memory.id, memory=fact("has two cats"), request_id="supersede"
+        )
+        block = memory_pb2.MemoryBlock(label="notes", content="short")
+        place = memories.SetMemoryBlockRequest(agent_id="tmp", block=block, request_id="block")
+        asks: dict[str, Ask] = {
+            "update": lambda client: client.memory.UpdateMemory(update),
+            "supersede": lambda client: client.memory.SupersedeMemory(supersede),
+            "block": lambda client: client.memory.SetMemoryBlock(place),
+        }
+        answers = {name: await ask(client) for name, ask in asks.items()}
+        await check(client, asks, answers)
+        await forget(client, kept.memory.id)
+        await forget(client, answers["supersede"].memory.id)
+        drop = memories.DeleteMemoryBlockRequest(agent_id="tmp", label="notes")
+        await client.memory.DeleteMemoryBlock(drop)
+        await check(client, asks, answers)
+        await client.library.DeleteAgent(library.DeleteAgentRequest(agent_id="tmp"))
+        answers["supersede"].superseded.content = ""  # Of a deleted memory only the request is known.
+        await check(client, asks, answers)
+        await server.kill()
+    async with serving(data, environment=OFFLINE) as server, server.client() as client:
+        await check(client, asks, answers)
+        # The name belongs to another agent now, whose memories do not change.
+        await client.agent("tmp", "wonder/std/assistant")
+        await check(client, asks, answers)
+        assert await contents(client) == []
+        update.memory.content = "other"
+        assert await rejected(client.memory.UpdateMemory(update)) == ("REQUEST_ID_REUSED", ["request_id"])
+
+
+WORKFLOW = """
+name: wait
+workflow:
+  nodes:
+    - {id: dig, wait: {signal: found}}
+"""
+
+
+async def test_what_was_made_in_a_project_keeps_its_answer_after_the_projects_deletion(
+    tmp_path: Path,
+) -> None:
+    data = tmp_path / "data"
+    async with serving(data, environment=OFFLINE) as server, server.client() as client:
+        await client.apply("e2e/notes", WORKFLOW)
+        await client.library.CreateProject(
+            library.CreateProjectRequest(project=library_pb2.Project(name="temporary"))
+        )
+        await client.agent("tmp", "wonder/std/assistant")
+        start = coordinator.StartRunRequest(
+            workflow_id="e2e/notes/wait",
+            context=task_pb2.ExecutionContext(project_id="temporary", agent_id="tmp"),
+            request_id="start",
+        )
+        change = library.UpdateProjectRequest(
+            project=library_pb2.Project(id="temporary", description="new"), request_id="change"
+        )
+        asks: dict[str, Ask] = {
+            "start": lambda client: client.coordinator.StartRun(start),
+            "change": lambda client: client.library.UpdateProject(change),
+            "upload": lambda client: send_file(client, b"hello"),
+        }
+        answers = {name: await ask(client) for name, ask in asks.items()}
+        await client.library.DeleteAgent(library.DeleteAgentRequest(agent_id="tmp"))
+        await check(client, asks, answers)
+        await client.files.DeleteFile(files.DeleteFileRequest(file_id=answers["upload"].file.id))
+        drop = library.DeleteProjectRequest(project_id="temporary")
+        await client.library.DeleteProject(drop)
+        await check(client, asks, answers)
+        await server.kill()
+    async with serving(data, environment=OFFLINE) as server, server.client() as client:
+        await check(client, asks, answers)
+        assert await rejected(send_file(client, b"other")) == ("REQUEST_ID_REUSED", ["request_id"])
+        # The name belongs to another project now.
+        await client.library.CreateProject(
+            library.CreateProjectRequest(project=library_pb2.Project(name="temporary"))
+        )
+        await client.agent("tmp", "wonder/std/assistant")
+        await check(client, asks, answers)
+        start.workflow_id = "e2e/notes/other"
+        assert await rejected(client.coordinator.StartRun(start)) == ("REQUEST_ID_REUSED", ["request_id"])
+
+
+async def send_file(client: Client, content: bytes) -> files.UploadFileResponse:
+    start = files.UploadFileStart(
+        project_id="temporary", name="a.txt", media_type="text/plain", request_id="upload"
+    )
+    pieces = [files.UploadFileRequest(start=start), files.UploadFileRequest(content=content)]
+    return await client.files.UploadFile(iter(pieces))
 
 
 async def take_away(client: Client, answers: dict[str, Any]) -> None:

@@ -45,6 +45,9 @@ class IdempotencyKey:
     request_id: str
     fingerprint: str
     scope: str = ""
+    sent: str = ""
+    """`Origin.fingerprint` of the message as it was sent, "" if unknown. The same message repeats a request,
+    also if a name in it now means something else, or nothing."""
 
     @property
     def id(self) -> str:
@@ -72,6 +75,8 @@ class CompletedRequest:
     answer: dict[str, str]
 
 
+SENT: Final = "sent"
+"""Field of a stored answer of an actor: the fingerprint of the message, see `IdempotencyKey.sent`."""
 _OWN: Final = "\r"
 """First character of the caller of the server's own work. The name of a token is part of one line, so it
 contains no line break."""
@@ -99,15 +104,35 @@ def content_key(scope: str, origin: Origin, **content: object) -> IdempotencyKey
         return None
     text = json.dumps(content, sort_keys=True, ensure_ascii=False, default=str)
     digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-    return IdempotencyKey(origin.principal.caller, origin.request_id, digest, scope)
+    return IdempotencyKey(origin.principal.caller, origin.request_id, digest, scope, origin.fingerprint)
+
+
+def sent_key(scope: str, origin: Origin) -> IdempotencyKey | None:
+    """Return a key that finds a request to an actor by its whole message, before anything is resolved; None
+    without a request id or the message's fingerprint. Stores never keep it."""
+    if not origin.request_id or not origin.fingerprint:
+        return None
+    return IdempotencyKey(origin.principal.caller, origin.request_id, "", scope, origin.fingerprint)
 
 
 def check_replay(earlier: CompletedRequest | None, key: IdempotencyKey) -> dict[str, str] | None:
     """Return the stored answer of an earlier request with this key, or None. Raises REQUEST_ID_REUSED."""
     if earlier is None:
         return None
-    check_fingerprint(earlier.fingerprint, key)
+    if not is_same_message(earlier, key):
+        check_fingerprint(earlier.fingerprint, key)
     return earlier.answer
+
+
+def is_same_message(earlier: CompletedRequest, key: IdempotencyKey) -> bool:
+    """Return True if the earlier request was sent as the same message. Answers of earlier versions do not
+    know their messages."""
+    return bool(key.sent) and earlier.answer.get(SENT) == key.sent
+
+
+def with_sent(answer: dict[str, str], key: IdempotencyKey) -> dict[str, str]:
+    """Return the answer as it is stored, with the fingerprint of its message if that is known."""
+    return {**answer, SENT: key.sent} if key.sent else answer
 
 
 def check_fingerprint(earlier: str, key: IdempotencyKey) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from typing import Any
 
 import pytest
@@ -165,3 +166,34 @@ def test_the_verdict_is_that_of_the_reference_implementation() -> None:
         for _ in range(4):
             value = some_value(chance, 2)
             assert (validate(schema, value) == []) is oracle.is_valid(value), (schema, value)
+
+
+def test_the_deepest_check_fits_into_a_small_stack() -> None:
+    """A thread may have little stack, and a deep caller has used most of Python's recursion limit."""
+    shallow, deep = all_of(99), all_of(2_000)
+    outcomes: list[object] = []
+
+    def below(frames: int) -> None:
+        if frames:
+            return below(frames - 1)
+        outcomes.append(len(list(Check(shallow).failures(1, shallow))))
+        try:
+            list(Check(deep).failures(1, deep))
+        except TooMuchWorkError:
+            outcomes.append("too much work")
+
+    before = threading.stack_size(256 * 1024)
+    try:
+        thread = threading.Thread(target=below, args=(650,))
+        thread.start()
+    finally:
+        threading.stack_size(before)
+    thread.join()
+    assert outcomes == [1, "too much work"]
+
+
+def all_of(levels: int) -> JsonDict:
+    schema: JsonDict = {"type": "string"}
+    for _ in range(levels):
+        schema = {"allOf": [schema]}
+    return schema

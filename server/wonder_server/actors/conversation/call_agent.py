@@ -23,7 +23,14 @@ from wonder_server.core.definitions.parse import canonical
 from wonder_server.core.definitions.specs import PinnedAgent
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.frozen import replace, stored_text
-from wonder_server.core.idempotency import IdempotencyKey, Origin, check_replay, content_key
+from wonder_server.core.idempotency import (
+    IdempotencyKey,
+    Origin,
+    check_replay,
+    content_key,
+    is_same_message,
+    sent_key,
+)
 from wonder_server.core.json_types import JsonDict, JsonValue
 from wonder_server.ports.journal import Event
 from wonder_server.ports.library import AgentPinning
@@ -83,21 +90,42 @@ class AgentCallService:
         # Start in a separate task: a sent message leads to a turn even if the caller is cancelled meanwhile.
         beginning = asyncio.ensure_future(self._begin(call_request))
         try:
-            turn = await asyncio.shield(beginning)
-            try:
-                async with asyncio.timeout(
-                    call_request.timeout_ms / 1000 if call_request.timeout_ms else None
-                ):
-                    turn = await self._wait_for_end(turn)
-            except TimeoutError:
-                reason = f"The turn did not end within {call_request.timeout_ms} ms."
-                self._cancel(turn, reason)
-                turn = await self._wait_for_end(turn)
+            turn = await self._ended(await asyncio.shield(beginning), call_request.timeout_ms)
         except asyncio.CancelledError:
             if not call_request.origin.request_id:
                 beginning.add_done_callback(self._cancel_abandoned)
             raise
         return await self._with_output(turn)
+
+    async def called_before(self, origin: Origin, timeout_ms: int) -> Turn | None:
+        """Return the turn that the same message began before, as it ended, also if what the message names was
+        deleted since; None for another message. Errors: CONVERSATION_NOT_FOUND if it was deleted."""
+        key = sent_key("calls", origin)
+        if key is None:
+            return None
+        async with self._locks.lock("calls", key.id):
+            stored = await self._journals.completed_request(key.scope, key.id)
+            if stored is None or not is_same_message(stored, key):
+                return None
+            turn = await self._delegated(stored.answer["conversation_id"])
+        return None if turn is None else await self._with_output(await self._ended(turn, timeout_ms))
+
+    async def _ended(self, turn: Turn, timeout_ms: int) -> Turn:
+        """Wait for the end of a turn, which is cancelled after the time."""
+        try:
+            async with asyncio.timeout(timeout_ms / 1000 if timeout_ms else None):
+                return await self._wait_for_end(turn)
+        except TimeoutError:
+            self._cancel(turn, f"The turn did not end within {timeout_ms} ms.")
+            return await self._wait_for_end(turn)
+
+    async def _delegated(self, conversation_id: str) -> Turn | None:
+        """Return the turn of a delegated call, None if the server died before it began. Errors:
+        CONVERSATION_NOT_FOUND."""
+        await self._conversations.lookup.created(conversation_id)
+        async with self._conversations.on_disk(conversation_id):  # It may have been archived since.
+            await self._conversations.open(conversation_id)
+            return await self._first_turn(conversation_id)
 
     async def _begin(self, call_request: AgentCallRequest) -> Turn:
         """Return the turn of the call, started now or by an earlier request with the same id."""
@@ -122,10 +150,7 @@ class AgentCallService:
             if earlier is None:
                 return await self._delegate(call_request, content, identity)
             conversation_id = earlier["conversation_id"]
-            await self._conversations.lookup.created(conversation_id)
-            async with self._conversations.on_disk(conversation_id):  # It may have been archived since.
-                await self._conversations.open(conversation_id)
-                turn = await self._first_turn(conversation_id)
+            turn = await self._delegated(conversation_id)
             if turn is not None:
                 return turn
             # The server died between the commit of the conversation and that of its message.

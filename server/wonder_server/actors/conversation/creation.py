@@ -15,7 +15,14 @@ from wonder_server.core.conversation.model.values import Conversation, Participa
 from wonder_server.core.conversation.planning.lifecycle import has_expired
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.frozen import replace, stored_text
-from wonder_server.core.idempotency import IdempotencyKey, Origin, check_replay, content_key
+from wonder_server.core.idempotency import (
+    IdempotencyKey,
+    Origin,
+    check_replay,
+    content_key,
+    is_same_message,
+    sent_key,
+)
 from wonder_server.core.identity import Principal
 from wonder_server.ports.journal import external_ref_taken, reference_key
 from wonder_server.ports.library import AgentPinning
@@ -85,6 +92,18 @@ class ConversationCreator:
                 raise
             return conversation, False
 
+    async def created_before(self, origin: Origin) -> Conversation | None:
+        """Return the conversation that the same message created before, also if what it names was deleted
+        since; None for another message. Errors: CONVERSATION_NOT_FOUND if it was deleted."""
+        key = sent_key("conversations", origin)
+        if key is None:
+            return None
+        async with self._locks.lock("conversations", key.id):
+            earlier = await self._journals.completed_request(key.scope, key.id)
+        if earlier is None or not is_same_message(earlier, key):
+            return None
+        return await self._lookup.created(earlier.answer["conversation_id"])
+
     async def find_holder(
         self, project_id: str, external_ref: str, principal: Principal
     ) -> Conversation | None:
@@ -106,7 +125,9 @@ class ConversationCreator:
         """Return the conversation that an earlier request with this id created, or None. Errors:
         REQUEST_ID_REUSED, CONVERSATION_NOT_FOUND."""
         earlier = await self._journals.completed_request(identity.scope, identity.id)
-        if earlier is not None and earlier.fingerprint != identity.fingerprint:
+        if earlier is not None and not (
+            earlier.fingerprint == identity.fingerprint or is_same_message(earlier, identity)
+        ):
             # Earlier versions stored a fingerprint of the participants as they were resolved.
             resolved = await self.resolve_participants(draft)
             identity = _key(resolved, draft.project_id, origin) or identity

@@ -90,6 +90,11 @@ class Runs:
         started = StartedBy(identity, origin.principal.caller, beside)
         return await self._starter.start(started, build, wait_ms=wait_ms)
 
+    async def started_before(self, origin: Origin, *, wait_ms: int = 0) -> RunView | None:
+        """Return the run that the same message started before, also if what it names was deleted since; None
+        for another message."""
+        return await self._starter.repeated("runs", origin, wait_ms=wait_ms)
+
     async def check_start(self, start_request: StartRunRequest, origin: Origin) -> None:
         """Raise the error that `start` would raise, without starting a run."""
         start = await self._input("run_0", start_request, origin)

@@ -15,7 +15,7 @@ from wonder_server.core.coordinator.model.decisions import DispatchNode, EndRun,
 from wonder_server.core.coordinator.model.inputs import Start, StartFork
 from wonder_server.core.coordinator.model.progress import with_progress
 from wonder_server.core.coordinator.model.values import Run
-from wonder_server.core.idempotency import IdempotencyKey, check_replay
+from wonder_server.core.idempotency import IdempotencyKey, Origin, check_replay, is_same_message, sent_key
 from wonder_server.ports.journal import Event
 from wonder_server.ports.records import Head
 
@@ -70,6 +70,21 @@ class RunStarter:
         # Earlier versions stored no conversation in the answer. That of a start is the one it names.
         async with self._archive.on_disk(answer.get("conversation_id", started.beside)):
             return await self._lookup.snapshot(answer["run_id"])
+
+    async def repeated(self, scope: str, origin: Origin, *, wait_ms: int = 0) -> RunView | None:
+        """Return the run that the same message started before, whatever became of what it names, or None."""
+        key = sent_key(scope, origin)
+        if key is None:
+            return None
+        async with self._locks.lock(key.scope, key.id):
+            earlier = await self._journals.completed_request(key.scope, key.id)
+        if earlier is None or not is_same_message(earlier, key):
+            return None
+        async with self._archive.on_disk(earlier.answer.get("conversation_id", "")):
+            view = await self._lookup.snapshot(earlier.answer["run_id"])
+        if not wait_ms or view.has_ended:
+            return view
+        return await self._wait_for_end(view.run.id, lambda: self._lookup.snapshot(view.run.id), wait_ms)
 
     async def _start(
         self, run_id: str, build: BuildStart, identity: IdempotencyKey | None, caller: str

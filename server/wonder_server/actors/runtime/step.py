@@ -13,7 +13,7 @@ from wonder_server.actors.runtime.actor import Actor, Batch, Envelope, Outcome
 from wonder_server.core.actor.commands import Answer, Command, Stop
 from wonder_server.core.actor.planner import Planner
 from wonder_server.core.errors import WonderError, with_id
-from wonder_server.core.idempotency import CompletedRequest, check_replay
+from wonder_server.core.idempotency import CompletedRequest, check_replay, with_sent
 from wonder_server.ports.journal import Entry
 
 Decisions = tuple[object, ...]
@@ -129,6 +129,7 @@ def _answer(actor: Actor, envelope: Envelope, batch: Batch, decisions: Decisions
     }
     request = envelope.request
     if request is not None:
+        answer = with_sent(answer, request)
         batch.commit.requests.append((request, answer))
         actor.record_request(request, CompletedRequest(request.fingerprint, answer))
     batch.replies.append((envelope, Outcome(decisions, answer)))

@@ -20,8 +20,9 @@ from wonder_server.core.json_types import JsonDict, JsonValue
 from wonder_server.core.schema import patterns
 
 BUDGET: Final = 200_000
-# A value has at most 30 levels; references and alternatives add levels. Well below Python's recursion limit.
-_MAX_LEVELS: Final = 200
+# A value has at most 30 levels; references and alternatives add levels. Each level takes two to three frames,
+# so that a check fits below a caller that has used two thirds of Python's recursion limit.
+_MAX_LEVELS: Final = 100
 _CHARACTERS_A_UNIT: Final = 64
 _COMPILING: Final = 50
 _KEY: Final = 4

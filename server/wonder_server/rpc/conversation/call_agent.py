@@ -7,6 +7,7 @@ from wonder.v1 import conversation_service_pb2 as pb
 from wonder_server.actors.conversation.call_agent import AgentCallRequest
 from wonder_server.core.conversation.model.values import Caller, Turn
 from wonder_server.core.errors import Reason, error
+from wonder_server.core.idempotency import Origin
 from wonder_server.core.identity import ACT_AS
 from wonder_server.core.ids import is_id
 from wonder_server.core.json_types import JsonDict
@@ -18,12 +19,13 @@ from wonder_server.rpc.shared.common_codec import budget_from_proto, check_text_
 from wonder_server.rpc.shared.fields import required
 from wonder_server.rpc.shared.names import NameResolver
 from wonder_server.rpc.shared.payload import struct_to_dict, value_to_json
-from wonder_server.rpc.shared.request_keys import call_origin
 
 MAX_TIMEOUT_MS = 24 * 60 * 60 * 1000
 
 
-async def request_from_proto(request: pb.CallAgentRequest, resolver: NameResolver) -> AgentCallRequest:
+async def request_from_proto(
+    request: pb.CallAgentRequest, resolver: NameResolver, origin: Origin
+) -> AgentCallRequest:
     """Decode the request, and check it.
 
     Raises FIELD_INVALID, PERMISSION_DENIED, PROJECT_NOT_FOUND, NOT_IMPLEMENTED and the errors of payloads.
@@ -46,7 +48,7 @@ async def request_from_proto(request: pb.CallAgentRequest, resolver: NameResolve
         branch=check_work_branch(request.branch) if request.branch else "",
         timeout_ms=request.timeout_ms,
         budget=budget_from_proto(request.budget, "budget") if request.HasField("budget") else None,
-        origin=call_origin(request.request_id),
+        origin=origin,
         output_schema=_output_schema_from_proto(request),
     )
 

@@ -13,7 +13,7 @@ from wonder.v1 import conversation_pb2
 from wonder.v1 import conversation_service_pb2 as pb
 from wonder_server.core.actor.commands import Scope, branch_of
 from wonder_server.core.conversation.model.values import Conversation, Message, Move, Turn
-from wonder_server.core.errors import Reason, error, not_found
+from wonder_server.core.errors import Reason, WonderError, error, not_found
 from wonder_server.ports.access import ByPrincipal
 from wonder_server.ports.records import EventQuery, Query, RowValue
 from wonder_server.rpc.conversation import call_agent, codec, context_preview
@@ -28,7 +28,7 @@ from wonder_server.rpc.shared.call_context import CallContext
 from wonder_server.rpc.shared.common_codec import enum_names
 from wonder_server.rpc.shared.fields import required
 from wonder_server.rpc.shared.pages import PAGE_BYTES, ListRequest, encode_page, page_from_rows, page_request
-from wonder_server.rpc.shared.request_keys import call_origin
+from wonder_server.rpc.shared.request_keys import call_origin, message_origin
 from wonder_server.rpc.shared.times import from_timestamp
 from wonder_server.rpc.shared.trace_context import trace_from_metadata
 from wonder_server.services.content.repositories import RepositoryService
@@ -70,7 +70,17 @@ class ConversationServicer(TurnStreamMethods, BranchMethods, SearchMethods, Deci
     async def create_conversation(
         self, request: pb.CreateConversationRequest, _context: CallContext
     ) -> pb.CreateConversationResponse:
-        project_id = await self._own.names.project_id(request.conversation.project_id)
+        origin = message_origin(request)
+        try:
+            project_id = await self._own.names.project_id(request.conversation.project_id)
+        except WonderError:
+            # The project may have been deleted since the request was sent first.
+            before = None
+            if not request.validate_only:
+                before = await self._conversations.creator.created_before(origin)
+            if before is None:
+                raise
+            return pb.CreateConversationResponse(conversation=await self._encode(before))
         draft = codec.conversation_from_proto(request.conversation, project_id)
         at_home = not request.conversation.project_id
         if request.validate_only:
@@ -78,7 +88,7 @@ class ConversationServicer(TurnStreamMethods, BranchMethods, SearchMethods, Deci
             return pb.CreateConversationResponse(conversation=codec.conversation_to_proto(draft, 0))
         created, existed = await self._conversations.creator.create(
             draft,
-            call_origin(request.request_id),
+            origin,
             return_existing=request.return_existing,
             use_home_project=at_home,
         )
@@ -207,9 +217,17 @@ class ConversationServicer(TurnStreamMethods, BranchMethods, SearchMethods, Deci
         )
 
     async def call_agent(self, request: pb.CallAgentRequest, context: CallContext) -> pb.CallAgentResponse:
-        call = await call_agent.request_from_proto(request, self._own.names)
-        call = dataclasses.replace(call, trace_id=trace_from_metadata(context))
-        return call_agent.response_to_proto(await self._own.agent_calls.call(call))
+        origin, calls = message_origin(request), self._own.agent_calls
+        try:
+            call = await call_agent.request_from_proto(request, self._own.names, origin)
+        except WonderError:
+            # What the request names may have been deleted since it was sent first.
+            turn = await calls.called_before(origin, request.timeout_ms)
+            if turn is None:
+                raise
+        else:
+            turn = await calls.call(dataclasses.replace(call, trace_id=trace_from_metadata(context)))
+        return call_agent.response_to_proto(turn)
 
     async def preview_context(
         self, request: pb.PreviewContextRequest, _context: CallContext

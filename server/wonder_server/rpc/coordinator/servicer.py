@@ -9,7 +9,7 @@ from wonder.v1 import coordinator_service_pb2 as pb
 from wonder_server.actors.archive.archiver import Archive
 from wonder_server.actors.runs.lookup import RunView
 from wonder_server.actors.runs.runs import Runs
-from wonder_server.core.errors import Reason, error
+from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.ports.access import ByPrincipal
 from wonder_server.rpc.coordinator import codec
 from wonder_server.rpc.coordinator.requests import (
@@ -29,7 +29,7 @@ from wonder_server.rpc.shared.names import NameResolver
 from wonder_server.rpc.shared.pages import PAGE_BYTES, page_from_rows, page_request
 from wonder_server.rpc.shared.payload import json_to_value
 from wonder_server.rpc.shared.principal import current_principal
-from wonder_server.rpc.shared.request_keys import call_origin
+from wonder_server.rpc.shared.request_keys import call_origin, message_origin
 from wonder_server.rpc.shared.trace_context import trace_from_metadata
 
 MAX_DECISION_CHARS = 20_000
@@ -67,11 +67,19 @@ class CoordinatorServicer:
     async def start_run(self, request: pb.StartRunRequest, context: CallContext) -> pb.StartRunResponse:
         wait_ms = wait_ms_of(request)
         require_context(request.context)
-        starting = await self._requests.start_request(request, trace_from_metadata(context))
+        origin = message_origin(request)
+        try:
+            starting = await self._requests.start_request(request, trace_from_metadata(context))
+        except WonderError:
+            # What the request names may have been deleted since it was sent first.
+            view = None if request.validate_only else await self._runs.started_before(origin, wait_ms=wait_ms)
+            if view is None:
+                raise
+            return pb.StartRunResponse(run=codec.run_to_proto(view))
         if request.validate_only:
-            await self._runs.check_start(starting, call_origin(request.request_id))
+            await self._runs.check_start(starting, origin)
             return pb.StartRunResponse()
-        view = await self._runs.start(starting, call_origin(request.request_id), wait_ms=wait_ms)
+        view = await self._runs.start(starting, origin, wait_ms=wait_ms)
         return pb.StartRunResponse(run=codec.run_to_proto(view))
 
     async def fork_run(self, request: pb.ForkRunRequest, _context: CallContext) -> pb.ForkRunResponse:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from wonder.v1 import file_pb2
 from wonder.v1 import file_service_pb2 as pb
@@ -43,15 +43,24 @@ class FileServicer:
                 "The first message must have `start`, which describes the file.",
                 field="start",
             )
-        start, files = first.start, self._own
+        start, files, origin = first.start, self._own, message_origin(first.start)
+        project = bounded(start.project_id, "project_id")
         new = NewFile(
-            project_id=await files.project_id(bounded(start.project_id, "project_id")),
+            project_id="",
             name=required(start.name, "name"),
             media_type=start.media_type,
             size_bytes=_not_negative(start.size_bytes, "size_bytes"),
             sha256=start.sha256,
         )
-        made = await files.upload(new, _contents(messages), origin=message_origin(start))
+        try:
+            new = replace(new, project_id=await files.project_id(project))
+        except WonderError:
+            # The project may have been deleted since the request was sent first.
+            made = await files.uploaded_before(new, _contents(messages), origin)
+            if made is None:
+                raise
+        else:
+            made = await files.upload(new, _contents(messages), origin=origin)
         return pb.UploadFileResponse(file=file_to_proto(made))
 
     async def get_file(

@@ -170,23 +170,24 @@ class MemoryServicer:
     async def update_memory(
         self, request: pb.UpdateMemoryRequest, _context: CallContext
     ) -> pb.UpdateMemoryResponse:
-        agent_id = await self._agent_id(request.agent_id)
-        memory_id = _memory_id(request.memory.id, "memory.id", agent_id)
-        change, change_request = change_from_proto(request), idempotency_key(request)
+        key = idempotency_key(request)
 
         async def update() -> pb.UpdateMemoryResponse:
-            with map_fault_fields(_MEMORY_FIELDS):
-                memory = await self._memory.update(
-                    agent_id, memory_id, change, etag=request.memory.etag, request=change_request
-                )
+            answered = await self._memory.answered(key)
+            if answered is not None:
+                change = change_from_proto(request)
+                memory = await self._memory.changed_before(answered, request.memory.id, change)
+            else:
+                agent_id = await self._agent_id(request.agent_id)
+                memory_id = _memory_id(request.memory.id, "memory.id", agent_id)
+                change = change_from_proto(request)
+                with map_fault_fields(_MEMORY_FIELDS):
+                    memory = await self._memory.update(
+                        agent_id, memory_id, change, etag=request.memory.etag, request=key
+                    )
             return pb.UpdateMemoryResponse(memory=memory_to_proto(memory))
 
-        async def read() -> pb.UpdateMemoryResponse:
-            with map_fault_fields(_MEMORY_FIELDS):
-                memory = await self._memory.get(agent_id, memory_id)
-            return pb.UpdateMemoryResponse(memory=memory_to_proto(memory))
-
-        return await self._executions.execute(idempotency_key(request), update, read)
+        return await self._executions.execute(key, update, update)
 
     async def delete_memory(
         self, request: pb.DeleteMemoryRequest, _context: CallContext
@@ -209,18 +210,22 @@ class MemoryServicer:
     async def supersede_memory(
         self, request: pb.SupersedeMemoryRequest, _context: CallContext
     ) -> pb.SupersedeMemoryResponse:
-        agent_id = await self._agent_id(request.agent_id)
-        memory_id = _memory_id(request.memory_id, "memory_id", agent_id)
-        draft, change_request = draft_from_proto(request.memory, path="memory"), idempotency_key(request)
+        key = idempotency_key(request)
 
         async def supersede() -> pb.SupersedeMemoryResponse:
-            with map_fault_fields(_SUPERSEDE_FIELDS):
-                new, old = await self._memory.supersede(
-                    agent_id, memory_id, draft, etag=request.etag, request=change_request
-                )
+            draft = draft_from_proto(request.memory, path="memory")
+            replaced = await self._memory.superseded_before(key, request.memory_id, draft)
+            if replaced is None:
+                agent_id = await self._agent_id(request.agent_id)
+                memory_id = _memory_id(request.memory_id, "memory_id", agent_id)
+                with map_fault_fields(_SUPERSEDE_FIELDS):
+                    replaced = await self._memory.supersede(
+                        agent_id, memory_id, draft, etag=request.etag, request=key
+                    )
+            new, old = replaced
             return pb.SupersedeMemoryResponse(memory=memory_to_proto(new), superseded=memory_to_proto(old))
 
-        return await self._executions.execute(idempotency_key(request), supersede, supersede)
+        return await self._executions.execute(key, supersede, supersede)
 
     async def list_memories(
         self, request: pb.ListMemoriesRequest, _context: CallContext
@@ -273,14 +278,19 @@ class MemoryServicer:
     async def set_memory_block(
         self, request: pb.SetMemoryBlockRequest, _context: CallContext
     ) -> pb.SetMemoryBlockResponse:
-        agent_id = await self._agent_id(request.agent_id)
-        required(request.block.label, "block.label")
-        key, block = idempotency_key(request), block_from_proto(request.block, agent_id)
-        author = Author(principal=current_principal.get().text)
+        key, author = idempotency_key(request), Author(principal=current_principal.get().text)
 
         async def store() -> pb.SetMemoryBlockResponse:
+            answered = await self._memory.answered(key)
             with map_fault_fields(_BLOCK_FIELDS):
-                stored = await self._blocks.set(block, author, etag=request.block.etag, request=key)
+                if answered is not None:
+                    wanted = block_from_proto(request.block, answered.agent_id)
+                    stored = await self._blocks.set_before(answered, wanted)
+                else:
+                    agent_id = await self._agent_id(request.agent_id)
+                    required(request.block.label, "block.label")
+                    wanted = block_from_proto(request.block, agent_id)
+                    stored = await self._blocks.set(wanted, author, etag=request.block.etag, request=key)
             return pb.SetMemoryBlockResponse(block=block_to_proto(stored))
 
         return await self._executions.execute(key, store, store)

@@ -36,6 +36,15 @@ class Files:
 
         return await self._transactions.execute(File, plan, origin=origin)
 
+    async def knows(self, origin: Origin) -> bool:
+        """Return True if a request with this id was executed, whatever its content."""
+        return await self._transactions.knows(origin)
+
+    async def added_before(self, origin: Origin) -> File | None:
+        """Return the file that an earlier request with this origin added, also if it was deleted since, or
+        None. Raises REQUEST_ID_REUSED."""
+        return await self._transactions.answered(File, origin)
+
     async def file(self, file_id: str, *, field: str = "file_id") -> File:
         """Return a description. Raises FILE_NOT_FOUND."""
         found = await self.find(file_id)

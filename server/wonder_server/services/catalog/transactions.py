@@ -88,10 +88,9 @@ class CatalogTransactions:
         A repeated request returns the first result. Another request with its ``request_id`` raises
         REQUEST_ID_REUSED. With ``validate_only`` nothing is committed."""
         async with self.lock:
-            key = message_key(origin)
-            if key is not None and (answer := await self._catalog.answer(key.qualified_id)):
-                check_fingerprint(answer.fingerprint, key)
-                return read_record(result_type, answer.result)
+            key, earlier = message_key(origin), await self.answered(result_type, origin)
+            if earlier is not None:
+                return earlier
             now = self._clock.now_ms()
             planned = await plan(Stamp(now, origin.principal.text))
             if not validate_only and (planned.changes or key):
@@ -101,6 +100,19 @@ class CatalogTransactions:
                     # Also after a cancel: the commit may still complete before a later read.
                     self._notify(planned.changes)
             return planned.result
+
+    async def answered(self, result_type: type[T], origin: Origin) -> T | None:
+        """Return the result of an earlier execution of the request, or None. Raises REQUEST_ID_REUSED."""
+        key = message_key(origin)
+        if key is None or (answer := await self._catalog.answer(key.qualified_id)) is None:
+            return None
+        check_fingerprint(answer.fingerprint, key)
+        return read_record(result_type, answer.result)
+
+    async def knows(self, origin: Origin) -> bool:
+        """Return True if a request with this id was executed, whatever its content."""
+        key = message_key(origin)
+        return key is not None and await self._catalog.answer(key.qualified_id) is not None
 
     def _notify(self, changes: Sequence[Change]) -> None:
         alive = [listener for listener in self._listeners if listener() is not None]

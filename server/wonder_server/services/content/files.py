@@ -115,17 +115,39 @@ class FileContents:
                 reserved = self._objects.reserve(new.project_id, [_header(new.project_id) + content])
                 keys.extend(await stack.enter_async_context(reserved))
 
-            async for piece in pieces:
-                for start in range(0, len(piece), SLICE_BYTES):
-                    intake.feed(piece[start : start + SLICE_BYTES])
-                    await asyncio.sleep(0)
-                    if (full := intake.take(OBJECT_BYTES)) is not None:
-                        await store(full)
+            async for _ in self._fed(intake, pieces):
+                if (full := intake.take(OBJECT_BYTES)) is not None:
+                    await store(full)
             found = intake.finish()
             if (rest := intake.take(1)) is not None:
                 await store(rest)
             made = replace(found, objects=tuple(keys))
             return await self.descriptions.add(made, origin=_with_content(origin, made.sha256))
+
+    async def uploaded_before(
+        self, new: NewFile, pieces: AsyncIterator[bytes], origin: Origin
+    ) -> File | None:
+        """Return the file that an earlier upload with the same id and content stored, also if it or its
+        project was deleted since. Return None for a new id, before any piece is read. Store nothing.
+
+        Raises REQUEST_ID_REUSED, and the errors of `upload`."""
+        if not await self.descriptions.knows(origin):
+            return None
+        check_name(new.name)
+        declared = normalized(new.media_type) if new.media_type else ""
+        intake = _Intake(new, TypeCheck(declared, self.limits.media_types), self.limits.max_bytes)
+        with self._count_upload(origin.principal.caller):
+            async for _ in self._fed(intake, pieces):
+                intake.take(OBJECT_BYTES)
+            return await self.descriptions.added_before(_with_content(origin, intake.finish().sha256))
+
+    async def _fed(self, intake: _Intake, pieces: AsyncIterator[bytes]) -> AsyncIterator[None]:
+        """Feed the pieces to the intake in slices, and pause after each, so that others are served."""
+        async for piece in pieces:
+            for start in range(0, len(piece), SLICE_BYTES):
+                intake.feed(piece[start : start + SLICE_BYTES])
+                await asyncio.sleep(0)
+                yield
 
     async def download(self, file: File, offset: int = 0) -> AsyncIterator[bytes]:
         """Yield the content from ``offset`` on. Raises CURSOR_OUT_OF_RANGE, STORAGE_UNAVAILABLE, and

@@ -29,8 +29,10 @@ from wonder_server.core.memory.blocks import (
 )
 from wonder_server.core.memory.validation import check_name
 from wonder_server.ports.clock import Clock
+from wonder_server.ports.memories import AnsweredRequest
 from wonder_server.ports.scoped import ScopedMemoryBlocks
 from wonder_server.services.memory.etags import version_of
+from wonder_server.services.memory.repeats import block_as_set
 from wonder_server.services.paging import Page, PageRequest, page
 
 _SEPARATOR: Final = "\n"
@@ -98,6 +100,16 @@ class MemoryBlockService:
         return await self._blocks.change(
             block.key, lambda _: block, version_of(etag), ("set", author), self._clock.now_ms(), request
         )
+
+    async def set_before(self, answered: AnsweredRequest, block: MemoryBlock) -> MemoryBlock:
+        """Return the block that an earlier request set, as it is now, or as it was set if it was deleted
+        since, alone or with its agent."""
+        try:
+            return await self.get(block.key)
+        except WonderError as problem:
+            if problem.fault.reason not in (Reason.MEMORY_NOT_FOUND, Reason.AGENT_NOT_FOUND):
+                raise
+            return block_as_set(answered, block)
 
     async def delete(
         self, key: BlockKey, author: Author, *, etag: str = "", request: IdempotencyKey | None = None

@@ -36,6 +36,7 @@ from wonder_server.ports.memories import AnsweredRequest, Entry, Stored, StoredT
 from wonder_server.ports.scoped import ScopedMemories
 from wonder_server.services.memory.etags import version_of
 from wonder_server.services.memory.large_contents import LargeContents
+from wonder_server.services.memory.repeats import as_changed, as_superseded, as_written
 from wonder_server.services.memory.semantic_index import SemanticIndex
 from wonder_server.services.paging import Page, PageRequest, page
 
@@ -88,22 +89,51 @@ class MemoryService:
 
         One that was deleted since, alone or with its agent, is returned as it was written. Raises
         STORAGE_UNAVAILABLE."""
-        answered = await self._memories.answered(request) if request is not None else None
+        answered = await self.answered(request)
         if answered is None or len(answered.memory_ids) != len(drafts):
             return (
                 None  # Earlier versions stored one id of several; the keys of the drafts find the memories.
             )
+        found = await self._remaining(answered, answered.memory_ids)
+        return [
+            found.get(memory_id) or as_written(answered, memory_id, draft)
+            for memory_id, draft in zip(answered.memory_ids, drafts, strict=True)
+        ]
+
+    async def changed_before(self, answered: AnsweredRequest, memory_id: str, change: Change) -> Memory:
+        """Return the memory that this earlier request changed. One that was deleted since has only the fields
+        of ``change``."""
+        found = await self._remaining(answered, [memory_id])
+        return found.get(memory_id) or as_changed(answered, memory_id, change)
+
+    async def superseded_before(
+        self, request: IdempotencyKey | None, memory_id: str, draft: Draft
+    ) -> tuple[Memory, Memory] | None:
+        """Return the new and the old memory of an earlier execution of this request, or None. A new one that
+        was deleted since is as it was written; an old one has only its id."""
+        answered = await self.answered(request)
+        if answered is None or len(answered.memory_ids) != 1:
+            return None
+        [new_id] = answered.memory_ids
+        found = await self._remaining(answered, [new_id, memory_id])
+        new = found.get(new_id)
+        if new is None:
+            new = dataclasses.replace(as_written(answered, new_id, draft), supersedes_id=memory_id)
+        return new, found.get(memory_id) or as_superseded(answered, memory_id, new_id)
+
+    async def answered(self, request: IdempotencyKey | None) -> AnsweredRequest | None:
+        """Return the record of this request if it was executed."""
+        return None if request is None else await self._memories.answered(request)
+
+    async def _remaining(self, answered: AnsweredRequest, ids: Sequence[str]) -> dict[str, Memory]:
+        """Return by id those memories of an answered request that still exist. Raises STORAGE_UNAVAILABLE."""
         try:
-            kept = await self._memories.get(answered.agent_id, answered.memory_ids)
+            kept = await self._memories.get(answered.agent_id, ids)
         except WonderError as problem:
             if problem.fault.reason is not Reason.AGENT_NOT_FOUND:
                 raise
-            kept = []
-        found = {memory.id: memory for memory in await self._large_contents.load(kept)}
-        return [
-            found.get(memory_id) or _as_written(answered, memory_id, draft)
-            for memory_id, draft in zip(answered.memory_ids, drafts, strict=True)
-        ]
+            return {}
+        return {memory.id: memory for memory in await self._large_contents.load(kept)}
 
     async def write(self, agent_id: str, draft: Draft, *, request: IdempotencyKey | None = None) -> Memory:
         """Store one memory. It is durable on return.
@@ -398,26 +428,6 @@ class MemoryService:
         self._running.add(task)
         task.add_done_callback(self._running.discard)
         return await asyncio.shield(task)
-
-
-def _as_written(answered: AnsweredRequest, memory_id: str, draft: Draft) -> Memory:
-    """Build a memory that was deleted, from the request that wrote it: the store keeps no deleted content."""
-    return Memory(
-        id=memory_id,
-        agent_id=answered.agent_id,
-        type=draft.type,
-        content=draft.content,
-        significance=draft.significance,
-        metadata=draft.metadata,
-        source=draft.source,
-        created_ms=answered.at_ms,
-        updated_ms=answered.at_ms,
-        said_ms=answered.at_ms if draft.said_ms is None else draft.said_ms,
-        version=1,
-        size_bytes=len(draft.content.encode()),
-        contradicts_ids=draft.contradicts_ids,
-        subject=draft.subject,
-    )
 
 
 def _memory_not_found(agent_id: str, memory_id: str, field: str) -> WonderError:

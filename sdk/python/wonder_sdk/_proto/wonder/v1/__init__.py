@@ -10769,8 +10769,9 @@ class SetMemoryBlockRequest(betterproto2.Message):
 
     request_id: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
     """
-    Id of this request, chosen by the client, at most 128 bytes. It makes the call idempotent as long as the block
-    exists. Empty: not idempotent.
+    Id of this request, chosen by the client, at most 128 bytes. It makes the call idempotent. A repeated request returns
+    the block as it is now, or as the request set it, without an etag, if it or its agent was deleted since. Empty: not
+    idempotent.
     """
 
 
@@ -11446,8 +11447,9 @@ class SupersedeMemoryRequest(betterproto2.Message):
 
     request_id: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
     """
-    Id of this request, chosen by the client, at most 128 bytes. It makes the call idempotent as long as the memory
-    exists. Empty: not idempotent.
+    Id of this request, chosen by the client, at most 128 bytes. It makes the call idempotent. A repeated request returns
+    the memories as they are now; a new one that was deleted since as the request wrote it, and of an old one its id.
+    Empty: not idempotent.
     """
 
 
@@ -12348,8 +12350,9 @@ class UpdateMemoryRequest(betterproto2.Message):
 
     request_id: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
     """
-    Id of this request, chosen by the client, at most 128 bytes. It makes the call idempotent as long as the memory
-    exists. Empty: not idempotent.
+    Id of this request, chosen by the client, at most 128 bytes. It makes the call idempotent. A repeated request returns
+    the memory as it is now; of one that was deleted since, alone or with its agent, id, agent and the fields that the
+    request set. Empty: not idempotent.
     """
 
 
