@@ -12,7 +12,8 @@ from google.protobuf.json_format import ParseDict
 from google.protobuf.message import Message
 
 from tests.fakes.repositories import no_artifacts
-from tests.rpc.rpc_kit import rejected, serving
+from tests.paths import ROOT
+from tests.rpc.rpc_kit import rejected, serving, token_principal
 from tests.services.catalog.library_kit import STANDARD, make
 from tests.views import ForAll
 from wonder.v1 import common_pb2, definition_pb2, library_pb2
@@ -21,10 +22,12 @@ from wonder.v1.library_service_pb2_grpc import LibraryServiceStub
 from wonder_sdk.definitions.definition_files import load
 from wonder_server.adapters.in_memory.catalog import MemoryCatalog
 from wonder_server.core.definitions.resources import Repository
+from wonder_server.core.errors import Reason, WonderError
 from wonder_server.core.json_types import JsonDict
 from wonder_server.ports.catalog import Put
 from wonder_server.rpc.library.parts import LibraryParts
 from wonder_server.rpc.library.servicer import LibraryServicer
+from wonder_server.rpc.shared.principal import current_principal
 
 
 @pytest_asyncio.fixture
@@ -445,3 +448,81 @@ async def test_bad_input_is_refused_with_its_field(
 ) -> None:
     answer = await rejected(getattr(service, method)(request_))
     assert answer == (reason, [field])
+
+
+# --- agents and projects in an apply ----------------------------------------------------------------------
+
+
+def team(**fields: object) -> pb.ApplyDefinitionsRequest:
+    read = load(ROOT / "examples" / "team")
+    return pb.ApplyDefinitionsRequest(
+        library=read.library,
+        definitions=[definition_pb2.Definition.FromString(bytes(each)) for each in read.definitions],
+        agents=[library_pb2.Agent.FromString(bytes(each)) for each in read.agents],
+        projects=[library_pb2.Project.FromString(bytes(each)) for each in read.projects],
+        **fields,
+    )
+
+
+async def test_the_example_team_is_set_up_by_one_apply_and_again_changes_nothing(
+    service: LibraryServiceStub,
+) -> None:
+    shown = await service.ApplyDefinitions(team(validate_only=True))
+    assert [(each.type, each.name, each.id) for each in shown.resource_changes] == [
+        (pb.APPLIED_RESOURCE_PROJECT, "office", ""),
+        (pb.APPLIED_RESOURCE_AGENT, "clara", ""),
+    ]
+    applied = await service.ApplyDefinitions(team(request_id="r1"))
+    assert await service.ApplyDefinitions(team(request_id="r1")) == applied
+    assert "+name: clara" in applied.resource_changes[1].diff
+    clara = (await service.GetAgent(pb.GetAgentRequest(agent_id="clara"))).agent
+    assert clara.id == applied.resource_changes[1].id and clara.budget.max_tokens == 1_000_000
+    assert (clara.persona_id, list(clara.project_ids)) == (
+        "acme/office/secretary",
+        [applied.resource_changes[0].id],
+    )
+    again = await service.ApplyDefinitions(team())
+    unchanged = pb.DEFINITION_CHANGE_ACTION_UNCHANGED
+    assert {each.action for each in (*again.changes, *again.resource_changes)} == {unchanged}
+
+
+async def test_faults_of_agents_and_projects_in_an_apply_have_their_place(
+    service: LibraryServiceStub,
+) -> None:
+    bad = team()
+    bad.agents[0].budget.max_tokens = -1
+    assert await rejected(service.ApplyDefinitions(bad)) == ("FIELD_INVALID", ["agents[0].budget.max_tokens"])
+    bad = team()
+    bad.agents[0].persona.system_prompt = ""
+    assert await rejected(service.ApplyDefinitions(bad)) == (
+        "DEFINITION_INVALID",
+        ["agents[0].persona.system_prompt"],
+    )
+    bad = team()
+    bad.projects[0].network.http_allow.append("no host!")
+    assert await rejected(service.ApplyDefinitions(bad)) == (
+        "FIELD_INVALID",
+        ["projects[0].network.http_allow[0]"],
+    )
+    bad = team()
+    bad.projects.add()
+    assert await rejected(service.ApplyDefinitions(bad)) == ("FIELD_INVALID", ["projects[1].name"])
+
+
+async def test_only_an_admin_applies_network_and_repositories(service: LibraryServiceStub) -> None:
+    library = make(MemoryCatalog())
+    await library.ensure_standard(STANDARD)
+    servicer = LibraryServicer(ForAll(LibraryParts(library, no_artifacts())))
+    await servicer.apply_definitions(team(), None)
+    request = team()
+    request.projects[0].network.shell_network = True
+    token = current_principal.set(token_principal("bob"))
+    try:
+        with pytest.raises(WonderError) as refused:
+            await servicer.apply_definitions(request, None)
+        await servicer.apply_definitions(team(), None)
+    finally:
+        current_principal.reset(token)
+    fault = refused.value.fault
+    assert (fault.reason, fault.field) == (Reason.PERMISSION_DENIED, "projects[0].network")
+    assert (await library.projects.project("office")).network is None

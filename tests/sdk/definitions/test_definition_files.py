@@ -309,3 +309,71 @@ def test_a_definition_named_library_does_not_overwrite_the_library_file(tmp_path
     files.save(tmp_path, v1.Library(name="acme"), [definition])
     again = files.load(tmp_path)
     assert (again.library, [each.name for each in again.definitions]) == ("acme", ["library"])
+
+
+def test_agents_and_projects_are_read_beside_definitions(tmp_path: Path) -> None:
+    folder = load_text(
+        tmp_path,
+        """\
+name: shop
+kind: project
+project: {description: The shop., network: {http_allow: [127.0.0.1]}}
+---
+name: clerk
+description: Sells.
+agent: {persona_id: helper, project_ids: [shop], metadata: {a: 1}, budget: {max_tokens: 5}}
+---
+name: helper
+persona: {system_prompt: You help.}
+---
+name: own
+agent:
+  persona: {system_prompt: You are your own.}
+---
+name: bare
+project:
+""",
+    )
+    assert [each.name for each in folder.definitions] == ["helper"]
+    clerk, own = folder.agents
+    assert (clerk.name, clerk.description, clerk.persona_id) == ("clerk", "Sells.", "helper")
+    assert clerk.project_ids == ["shop"] and clerk.budget is not None and clerk.budget.max_tokens == 5
+    assert own.persona is not None and own.persona.system_prompt == "You are your own."
+    shop, bare = folder.projects
+    assert (shop.description, bare.name) == ("The shop.", "bare")
+    found = [
+        Violation(field="agents[0].persona_id", description="It is missing."),
+        Violation(field="projects[0].network.http_allow[0]", description="It is wrong."),
+        Violation(field="agents[9].name", description="Odd."),
+    ]
+    assert [line.removeprefix(f"{tmp_path}/") for line in folder.explain(found)] == [
+        "some.yaml:3: network.http_allow[0]: It is wrong.",
+        "some.yaml:7: persona_id: It is missing.",
+        "agents[9].name: Odd.",
+    ]
+
+
+def test_faults_of_agents_and_projects_have_their_place(tmp_path: Path) -> None:
+    faults = faults_of(
+        tmp_path,
+        """\
+name: clerk
+kind: project
+agent: {persona_id: 5, colour: red}
+---
+agent: {persona_id: helper}
+---
+name: clerk
+agent: 5
+---
+name: both
+agent: {persona_id: a}
+project: {}
+""",
+    )
+    text = "\n".join(faults)
+    assert "some.yaml:2: kind: is project, but the document defines the agent" in text
+    assert "some.yaml:3: persona_id" in text and "colour" in text
+    assert "some.yaml:5: the agent needs a name" in text
+    assert "some.yaml:8: agent: must be a mapping" in text
+    assert "some.yaml:7: name: clerk is already defined" in text or "clerk is already defined" in text

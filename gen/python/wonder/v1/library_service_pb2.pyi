@@ -20,11 +20,20 @@ class DefinitionChangeAction(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     DEFINITION_CHANGE_ACTION_UPDATED: _ClassVar[DefinitionChangeAction]
     DEFINITION_CHANGE_ACTION_UNCHANGED: _ClassVar[DefinitionChangeAction]
     DEFINITION_CHANGE_ACTION_DELETED: _ClassVar[DefinitionChangeAction]
+
+class AppliedResource(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    APPLIED_RESOURCE_UNSPECIFIED: _ClassVar[AppliedResource]
+    APPLIED_RESOURCE_AGENT: _ClassVar[AppliedResource]
+    APPLIED_RESOURCE_PROJECT: _ClassVar[AppliedResource]
 DEFINITION_CHANGE_ACTION_UNSPECIFIED: DefinitionChangeAction
 DEFINITION_CHANGE_ACTION_CREATED: DefinitionChangeAction
 DEFINITION_CHANGE_ACTION_UPDATED: DefinitionChangeAction
 DEFINITION_CHANGE_ACTION_UNCHANGED: DefinitionChangeAction
 DEFINITION_CHANGE_ACTION_DELETED: DefinitionChangeAction
+APPLIED_RESOURCE_UNSPECIFIED: AppliedResource
+APPLIED_RESOURCE_AGENT: AppliedResource
+APPLIED_RESOURCE_PROJECT: AppliedResource
 
 class CreateLibraryRequest(_message.Message):
     __slots__ = ("library", "request_id", "validate_only")
@@ -198,26 +207,46 @@ class DeleteDefinitionResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class ApplyDefinitionsRequest(_message.Message):
-    __slots__ = ("library", "definitions", "prune", "validate_only", "request_id")
+    __slots__ = ("library", "definitions", "prune", "validate_only", "request_id", "agents", "projects")
     LIBRARY_FIELD_NUMBER: _ClassVar[int]
     DEFINITIONS_FIELD_NUMBER: _ClassVar[int]
     PRUNE_FIELD_NUMBER: _ClassVar[int]
     VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    AGENTS_FIELD_NUMBER: _ClassVar[int]
+    PROJECTS_FIELD_NUMBER: _ClassVar[int]
     library: str
     definitions: _containers.RepeatedCompositeFieldContainer[_definition_pb2.Definition]
     prune: bool
     validate_only: bool
     request_id: str
-    def __init__(self, library: _Optional[str] = ..., definitions: _Optional[_Iterable[_Union[_definition_pb2.Definition, _Mapping]]] = ..., prune: _Optional[bool] = ..., validate_only: _Optional[bool] = ..., request_id: _Optional[str] = ...) -> None: ...
+    agents: _containers.RepeatedCompositeFieldContainer[_library_pb2.Agent]
+    projects: _containers.RepeatedCompositeFieldContainer[_library_pb2.Project]
+    def __init__(self, library: _Optional[str] = ..., definitions: _Optional[_Iterable[_Union[_definition_pb2.Definition, _Mapping]]] = ..., prune: _Optional[bool] = ..., validate_only: _Optional[bool] = ..., request_id: _Optional[str] = ..., agents: _Optional[_Iterable[_Union[_library_pb2.Agent, _Mapping]]] = ..., projects: _Optional[_Iterable[_Union[_library_pb2.Project, _Mapping]]] = ...) -> None: ...
 
 class ApplyDefinitionsResponse(_message.Message):
-    __slots__ = ("changes", "library")
+    __slots__ = ("changes", "library", "resource_changes")
     CHANGES_FIELD_NUMBER: _ClassVar[int]
     LIBRARY_FIELD_NUMBER: _ClassVar[int]
+    RESOURCE_CHANGES_FIELD_NUMBER: _ClassVar[int]
     changes: _containers.RepeatedCompositeFieldContainer[DefinitionChange]
     library: _library_pb2.Library
-    def __init__(self, changes: _Optional[_Iterable[_Union[DefinitionChange, _Mapping]]] = ..., library: _Optional[_Union[_library_pb2.Library, _Mapping]] = ...) -> None: ...
+    resource_changes: _containers.RepeatedCompositeFieldContainer[ResourceChange]
+    def __init__(self, changes: _Optional[_Iterable[_Union[DefinitionChange, _Mapping]]] = ..., library: _Optional[_Union[_library_pb2.Library, _Mapping]] = ..., resource_changes: _Optional[_Iterable[_Union[ResourceChange, _Mapping]]] = ...) -> None: ...
+
+class ResourceChange(_message.Message):
+    __slots__ = ("action", "type", "name", "id", "diff")
+    ACTION_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    DIFF_FIELD_NUMBER: _ClassVar[int]
+    action: DefinitionChangeAction
+    type: AppliedResource
+    name: str
+    id: str
+    diff: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, action: _Optional[_Union[DefinitionChangeAction, str]] = ..., type: _Optional[_Union[AppliedResource, str]] = ..., name: _Optional[str] = ..., id: _Optional[str] = ..., diff: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ExportDefinitionsRequest(_message.Message):
     __slots__ = ("library_id", "page_size", "page_token")

@@ -288,8 +288,9 @@ class LibraryServiceServicer:
     def ApplyDefinitions(self, request, context):
         """Saves many definitions of one library in one commit, all or none, and returns the changes. The definitions may
         refer to each other in any order. On a server with tokens `prune` requires the scope `admin`, else
-        PERMISSION_DENIED. Errors: DEFINITION_INVALID with the path of each violation, RESOURCE_IN_USE for a pruned
-        definition that is in use.
+        PERMISSION_DENIED; so does a change of a project's network or repositories. Errors: DEFINITION_INVALID with the path
+        of each violation, RESOURCE_IN_USE for a pruned definition that is in use, and those of CreateAgent, UpdateAgent,
+        CreateProject and UpdateProject, with fields such as `agents[0].persona_id`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -66,8 +66,9 @@ class LibraryServiceStub:
     ApplyDefinitions: _aio.UnaryUnaryMultiCallable[_library_service_pb2.ApplyDefinitionsRequest, _library_service_pb2.ApplyDefinitionsResponse]
     """Saves many definitions of one library in one commit, all or none, and returns the changes. The definitions may
     refer to each other in any order. On a server with tokens `prune` requires the scope `admin`, else
-    PERMISSION_DENIED. Errors: DEFINITION_INVALID with the path of each violation, RESOURCE_IN_USE for a pruned
-    definition that is in use.
+    PERMISSION_DENIED; so does a change of a project's network or repositories. Errors: DEFINITION_INVALID with the path
+    of each violation, RESOURCE_IN_USE for a pruned definition that is in use, and those of CreateAgent, UpdateAgent,
+    CreateProject and UpdateProject, with fields such as `agents[0].persona_id`.
     """
     ExportDefinitions: _aio.UnaryUnaryMultiCallable[_library_service_pb2.ExportDefinitionsRequest, _library_service_pb2.ExportDefinitionsResponse]
     """Returns the newest revision of each definition in the form of a definition file: without the fields that the server
@@ -238,8 +239,9 @@ class LibraryServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _abc.Awaitable[_library_service_pb2.ApplyDefinitionsResponse]:
         """Saves many definitions of one library in one commit, all or none, and returns the changes. The definitions may
         refer to each other in any order. On a server with tokens `prune` requires the scope `admin`, else
-        PERMISSION_DENIED. Errors: DEFINITION_INVALID with the path of each violation, RESOURCE_IN_USE for a pruned
-        definition that is in use.
+        PERMISSION_DENIED; so does a change of a project's network or repositories. Errors: DEFINITION_INVALID with the path
+        of each violation, RESOURCE_IN_USE for a pruned definition that is in use, and those of CreateAgent, UpdateAgent,
+        CreateProject and UpdateProject, with fields such as `agents[0].persona_id`.
         """
 
     @_abc_1.abstractmethod

@@ -16,6 +16,17 @@ A definition ::
       target_type: task
       target_id: write_memory
 
+A document can also hold an agent or a project, with the fields of the message below the key ::
+
+    name: librarian
+    description: Knows the shop's books.
+    agent:
+      persona_id: librarian     # of this library
+      project_ids: [shop]
+    ---
+    name: shop
+    project: {description: The shop.}
+
 An optional ``kind: tool`` must match the definition. `load` ignores the fields that the server sets, such as
 ``id``, ``revision`` and times, so a copied response is a valid file.
 """
@@ -23,8 +34,9 @@ An optional ``kind: tool`` must match the definition. `load` ignores the fields 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import betterproto2
@@ -41,10 +53,14 @@ KINDS = ("persona", "tool", "workflow", "task", "action", "model_profile")
 _SET_BY_SERVER = frozenset(
     {"id", "library_id", "revision", "content_hash", "create_time", "update_time", "etag"}
 )
+_RESOURCE_SET_BY_SERVER = frozenset(
+    {"id", "usage", "create_time", "update_time", "etag", "updated_by", "failing_hooks"}
+)
 # A value that looks like an expression with YAML syntax in it, and an example of the quotes that it needs.
 _EXPRESSION = re.compile(r":\s+[^\s#'].*[\"'?{}\[\]!&|*%]|:\s+[\"'&*!%@`|>{\[]")
 _QUOTED = """condition: 'state.kind == "a" ? 1 : 2'"""
-_VIOLATION = re.compile(r"definitions\[(\d+)\]\.?(.*)")
+_RESOURCES = ("agent", "project")
+_VIOLATION = re.compile(r"(definitions|agents|projects)\[(\d+)\]\.?(.*)")
 
 
 class DefinitionFilesError(Exception):
@@ -85,13 +101,17 @@ class Folder:
     """The content of a folder of definition files.
 
     ``library`` is empty without a ``library.yaml``. ``sources`` has one source for each definition, in
-    the same order.
+    the same order. ``agents`` and ``projects`` have theirs in ``agent_sources`` and ``project_sources``.
     """
 
     library: str
     description: str
     definitions: list[v1.Definition]
     sources: list[Source]
+    agents: list[v1.Agent] = field(default_factory=list)
+    agent_sources: list[Source] = field(default_factory=list)
+    projects: list[v1.Project] = field(default_factory=list)
+    project_sources: list[Source] = field(default_factory=list)
 
     def explain(self, violations: Iterable[Violation]) -> list[str]:
         """Return a server's violations with source locations.
@@ -99,18 +119,29 @@ class Folder:
         ``definitions[3].tool.name`` becomes ``file:line: tool.name: …``. The lines are in the order of
         the files, those without a source last.
         """
+        groups = {
+            "definitions": self.sources,
+            "projects": self.project_sources,
+            "agents": self.agent_sources,
+        }
+        projects_from = len(self.sources)
+        firsts = {
+            "definitions": 0,
+            "projects": projects_from,
+            "agents": projects_from + len(self.project_sources),
+        }
         lines: list[tuple[int, int, str]] = []
         for violation in violations:
             found = _VIOLATION.fullmatch(violation.field)
             # Faults of the client's own encoding begin with the field.
             text = violation.description.removeprefix(f"{violation.field}: ")
-            if found and (number := int(found[1])) < len(self.sources):
-                source = self.sources[number]
-                parts = (source.location(found[2]), found[2], text)
-                line = documents.line_of(source.node, found[2])
-                lines.append((number, line, ": ".join(part for part in parts if part)))
+            if found and (number := int(found[2])) < len(groups[found[1]]):
+                source, path = groups[found[1]][number], found[3]
+                parts = (source.location(path), path, text)
+                line = documents.line_of(source.node, path)
+                lines.append((firsts[found[1]] + number, line, ": ".join(part for part in parts if part)))
             else:
-                lines.append((len(self.sources), 0, f"{violation.field}: {text}"))
+                lines.append((sys.maxsize, 0, f"{violation.field}: {text}"))
         return [text for _, _, text in sorted(lines, key=lambda each: each[:2])]
 
 
@@ -124,8 +155,7 @@ def load(path: Path) -> Folder:
     locations: list[str] = []
     is_whole = True
     header = v1.Library()
-    definitions: list[v1.Definition] = []
-    sources: list[Source] = []
+    folder = Folder(library="", description="", definitions=[], sources=[])
     root = path if path.is_dir() else path.parent
     for file in _files(path):
         found: list[DocumentError] = []
@@ -134,11 +164,7 @@ def load(path: Path) -> Folder:
                 header = _library(file, found) if file.parent == root else header
             else:
                 for source in _documents(file):
-                    definition = _definition(source, found)
-                    is_whole = is_whole and definition is not None
-                    if definition is not None:
-                        definitions.append(definition)
-                        sources.append(source)
+                    is_whole = _add(folder, source, found) and is_whole
         except yaml.YAMLError as fault:
             faults.append(_syntax(file, fault))
             is_whole = False
@@ -149,10 +175,12 @@ def load(path: Path) -> Folder:
             place = f"{file}:{problem.line}" + (f": {problem.path}" if problem.path else "")
             locations.append(place)
             faults.append(f"{place}: {problem.message}")
-    doubles = list(_duplicates(definitions, sources))
-    folder = Folder(
-        library=header.name, description=header.description, definitions=definitions, sources=sources
-    )
+    doubles = [
+        *_duplicates(folder.definitions, folder.sources),
+        *_duplicates(folder.agents, folder.agent_sources),
+        *_duplicates(folder.projects, folder.project_sources),
+    ]
+    folder = replace(folder, library=header.name, description=header.description)
     if faults or doubles:
         raise DefinitionFilesError(faults + doubles, folder if is_whole and not doubles else None, locations)
     return folder
@@ -219,6 +247,55 @@ def _library(file: Path, faults: list[DocumentError]) -> v1.Library:
     return library
 
 
+def _add(folder: Folder, source: Source, faults: list[DocumentError]) -> bool:
+    """Add the definition, agent or project of a document. Return False if it cannot be read."""
+    kind = _resource_kind(source.node)
+    if not kind:
+        definition = _definition(source, faults)
+        if definition is not None:
+            folder.definitions.append(definition)
+            folder.sources.append(source)
+        return definition is not None
+    flat = _flat(source.node, kind, faults)
+    message: type[v1.Agent | v1.Project] = v1.Agent if kind == "agent" else v1.Project
+    resource = documents.read(message, flat, faults, skip=_RESOURCE_SET_BY_SERVER)
+    if not resource.name:
+        faults.append(DocumentError(documents.line(source.node), "", f"the {kind} needs a name"))
+        return False
+    if isinstance(resource, v1.Agent):
+        folder.agents.append(resource)
+        folder.agent_sources.append(Source(source.file, flat))
+    else:
+        folder.projects.append(resource)
+        folder.project_sources.append(Source(source.file, flat))
+    return True
+
+
+def _resource_kind(node: yaml.Node) -> str:
+    """Return ``agent`` or ``project`` for a document of one, else an empty string."""
+    if not isinstance(node, yaml.MappingNode):
+        return ""
+    keys = {key.value for key, _ in node.value}
+    return next((kind for kind in _RESOURCES if kind in keys and not keys & set(KINDS)), "")
+
+
+def _flat(node: yaml.Node, kind: str, faults: list[DocumentError]) -> yaml.MappingNode:
+    """Return the message of an agent or project: its fields below the key, and those beside it."""
+    entries: list[tuple[yaml.Node, yaml.Node]] = []
+    for key, child in node.value:
+        if key.value == "kind":
+            if child.value != kind:
+                problem = f"is {child.value}, but the document defines the {kind}"
+                faults.append(DocumentError(documents.line(key), "kind", problem))
+        elif key.value != kind:
+            entries.append((key, child))
+        elif isinstance(child, yaml.MappingNode):
+            entries += child.value
+        elif child.tag != "tag:yaml.org,2002:null":
+            faults.append(DocumentError(documents.line(key), kind, "must be a mapping"))
+    return yaml.MappingNode(node.tag, entries, node.start_mark, node.end_mark)
+
+
 def _definition(source: Source, faults: list[DocumentError]) -> v1.Definition | None:
     """Return the readable parts of a definition, or None if it has no name or no single kind."""
     found: list[DocumentError] = []
@@ -246,7 +323,9 @@ def _definition(source: Source, faults: list[DocumentError]) -> v1.Definition | 
     return definition
 
 
-def _duplicates(definitions: list[v1.Definition], sources: list[Source]) -> Iterator[str]:
+def _duplicates(
+    definitions: Sequence[v1.Definition | v1.Agent | v1.Project], sources: list[Source]
+) -> Iterator[str]:
     first: dict[str, Source] = {}
     for definition, source in zip(definitions, sources, strict=True):
         before = first.setdefault(definition.name, source)

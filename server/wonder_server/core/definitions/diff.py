@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 
 from wonder_server.core.definitions.document import DefinitionDraft, draft_to_json
-from wonder_server.core.json_types import JsonValue
+from wonder_server.core.json_types import JsonDict, JsonValue
 
 CONTEXT_LINES = 2
 
@@ -16,14 +16,22 @@ CONTEXT_LINES = 2
 def diff(before: DefinitionDraft | None, after: DefinitionDraft | None) -> str:
     """Return a unified diff of two definitions in outline form. None is a missing definition. Empty if they
     are equal."""
+    return diff_of(
+        None if before is None else draft_to_json(before), None if after is None else draft_to_json(after)
+    )
+
+
+def diff_of(before: JsonDict | None, after: JsonDict | None) -> str:
+    """Return a unified diff of two documents in outline form. None is a missing document. Empty if they are
+    equal."""
     lines = difflib.unified_diff(
         _lines(before), _lines(after), "before", "after", n=CONTEXT_LINES, lineterm=""
     )
     return "\n".join(list(lines)[2:])
 
 
-def _lines(draft: DefinitionDraft | None) -> list[str]:
-    return [] if draft is None else list(outline(draft_to_json(draft)))
+def _lines(document: JsonDict | None) -> list[str]:
+    return [] if document is None else list(outline(document))
 
 
 def outline(value: JsonValue, indent: str = "") -> Iterator[str]:

@@ -38,6 +38,7 @@ from wonder_server.rpc.shared.common_codec import (
 from wonder_server.rpc.shared.faults import fault_to_proto
 from wonder_server.rpc.shared.payload import dict_to_struct, struct_to_dict
 from wonder_server.rpc.shared.times import to_timestamp
+from wonder_server.services.catalog.applied import ResourceChange
 from wonder_server.services.catalog.definitions import DefinitionChange
 
 AGENT_PATHS: Final = (
@@ -47,6 +48,7 @@ PROJECT_PATHS: Final = ("description", "repositories", "network", "metadata")
 
 _KIND: Final = definition_pb2.DefinitionKind.DESCRIPTOR
 _CHANGE: Final = library_service_pb2.DefinitionChangeAction.DESCRIPTOR
+_RESOURCE: Final = library_service_pb2.AppliedResource.DESCRIPTOR
 _SPECS: Final = frozenset(Kind)
 
 
@@ -119,6 +121,17 @@ def change_to_proto(change: DefinitionChange) -> library_service_pb2.DefinitionC
         name=change.name,
         old_revision=change.old_revision,
         new_revision=change.new_revision,
+        diff=change.diff,
+    )
+
+
+def resource_change_to_proto(change: ResourceChange, *, is_saved: bool) -> library_service_pb2.ResourceChange:
+    """Encode the change of an agent or project. A new one that is not saved has no id."""
+    return library_service_pb2.ResourceChange(
+        action=enum_number(_CHANGE, change.action),  # type: ignore[arg-type]
+        type=enum_number(_RESOURCE, change.type),  # type: ignore[arg-type]
+        name=change.name,
+        id=change.id if is_saved or change.action != "created" else "",
         diff=change.diff,
     )
 

@@ -3,28 +3,37 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Final, NoReturn
 
+from google.protobuf.field_mask_pb2 import FieldMask
+
+from wonder.v1 import library_pb2
 from wonder.v1 import library_service_pb2 as pb
 from wonder_server.core.definitions.fault_list import MAX_FAULTS
+from wonder_server.core.definitions.resources import Project
 from wonder_server.core.errors import Fault, Reason, WonderError
 from wonder_server.core.identity import ADMIN
 from wonder_server.rpc.library import codec
 from wonder_server.rpc.library.parts import LibraryMethods
+from wonder_server.rpc.library.projects import check_access_change
 from wonder_server.rpc.server.authorization import require_scope
 from wonder_server.rpc.shared.call_context import CallContext
 from wonder_server.rpc.shared.fields import required
 from wonder_server.rpc.shared.pages import encode_page, page_request
 from wonder_server.rpc.shared.request_keys import message_origin
+from wonder_server.services.catalog.applied import WantedResources, check_names, placed
 from wonder_server.services.catalog.definitions import MAX_APPLY
+from wonder_server.services.content.repositories import RepositoryService
 
 _DEFINITION_INDEX: Final = re.compile(r"^definitions\[(\d+)\]")
 
 
 class DefinitionMethods(LibraryMethods):
     """Methods of the LibraryServicer; see ``library_service.proto``."""
+
+    _repositories: RepositoryService | None
 
     async def create_library(
         self, request: pb.CreateLibraryRequest, _context: CallContext
@@ -135,9 +144,10 @@ class DefinitionMethods(LibraryMethods):
             await _raise_all_faults(faults, checking, positions)
         if request.prune and not request.validate_only:
             require_scope(ADMIN, "prune deletes definitions.", "prune")
-        applied = await self._own.library.definitions.apply(
+        applied = await self._own.library.apply(
             library,
             drafts,
+            await self._wanted(request),
             prune=request.prune,
             origin=message_origin(request),
             validate_only=request.validate_only,
@@ -145,7 +155,43 @@ class DefinitionMethods(LibraryMethods):
         return pb.ApplyDefinitionsResponse(
             changes=map(codec.change_to_proto, applied.changes),
             library=codec.library_to_proto(applied.library),
+            resource_changes=[
+                codec.resource_change_to_proto(change, is_saved=not request.validate_only)
+                for change in applied.resources
+            ],
         )
+
+    async def _wanted(self, request: pb.ApplyDefinitionsRequest) -> WantedResources:
+        """Decode the agents and projects of an apply. Errors: PERMISSION_DENIED, and those of decoding and
+        of repositories."""
+        check_names("agents", [agent.name for agent in request.agents])
+        check_names("projects", [project.name for project in request.projects])
+        agents = []
+        for index, agent in enumerate(request.agents):
+            with placed("agent", f"agents[{index}]"):
+                agents.append((agent.name, codec.agent_edit(agent, FieldMask())))
+        projects = []
+        for index, project in enumerate(request.projects):
+            with placed("project", f"projects[{index}]"):
+                projects.append((project.name, await self._project_edit(project)))
+        return WantedResources(agents=agents, projects=projects)
+
+    async def _project_edit(self, project: library_pb2.Project) -> Callable[[Project], Project]:
+        """Return the function that edits a stored project, after checking access and repositories."""
+        change = codec.project_edit(project, FieldMask())
+
+        def edit(stored: Project) -> Project:
+            wanted = change(stored)
+            check_access_change(stored, wanted)
+            return wanted
+
+        known = await self._own.library.projects.find(project.name) or Project(id="", name=project.name)
+        wanted = edit(known)
+        if self._repositories is not None:
+            await self._repositories.check_repositories(
+                known.repositories, wanted.repositories, wanted.network
+            )
+        return edit
 
     async def export_definitions(
         self, request: pb.ExportDefinitionsRequest, _context: CallContext

@@ -15,6 +15,14 @@ from wonder_server.rpc.shared.request_keys import message_origin
 from wonder_server.services.content.repositories import RepositoryService
 
 
+def check_access_change(before: Project, changed: Project) -> None:
+    """Raise PERMISSION_DENIED if the network or the repositories change and the caller is no admin."""
+    if (changed.network or NetworkPolicy()) != (before.network or NetworkPolicy()):
+        require_scope(ADMIN, "The request changes the project's network.", "project.network")
+    if changed.repositories != before.repositories:
+        require_scope(ADMIN, "The request changes the project's repositories.", "project.repositories")
+
+
 class ProjectMethods(LibraryMethods):
     """Methods of the LibraryServicer; see ``library_service.proto``."""
 
@@ -25,7 +33,7 @@ class ProjectMethods(LibraryMethods):
     ) -> pb.CreateProjectResponse:
         required(request.project.name, "project.name")
         wanted = codec.project_from_proto(request.project)
-        self._check_access_change(Project(id="", name=""), wanted)
+        check_access_change(Project(id="", name=""), wanted)
         if self._repositories is not None:
             await self._repositories.check_repositories((), wanted.repositories, wanted.network)
         project = await self._own.library.projects.create(
@@ -34,13 +42,6 @@ class ProjectMethods(LibraryMethods):
             validate_only=request.validate_only,
         )
         return pb.CreateProjectResponse(project=codec.project_to_proto(project))
-
-    def _check_access_change(self, before: Project, changed: Project) -> None:
-        """Raise PERMISSION_DENIED if the network or the repositories change and the caller is no admin."""
-        if (changed.network or NetworkPolicy()) != (before.network or NetworkPolicy()):
-            require_scope(ADMIN, "The request changes the project's network.", "project.network")
-        if changed.repositories != before.repositories:
-            require_scope(ADMIN, "The request changes the project's repositories.", "project.repositories")
 
     async def get_project(
         self, request: pb.GetProjectRequest, _context: CallContext
@@ -63,7 +64,7 @@ class ProjectMethods(LibraryMethods):
 
         def edit(stored: Project) -> Project:
             wanted = change(stored)
-            self._check_access_change(stored, wanted)
+            check_access_change(stored, wanted)
             return wanted
 
         known = await self._own.library.projects.find(key)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from typing import Final
 
@@ -160,6 +161,28 @@ class Agents:
             return PlannedChange(made, [Put(made)])
 
         return await self._transactions.execute(Agent, plan, origin=origin, validate_only=validate_only)
+
+    async def planned(
+        self, name: str, edit: Callable[[Agent], Agent], catalog: ScopedCatalog, stamp: Stamp
+    ) -> tuple[Agent | None, Agent]:
+        """Return the stored agent of this name, None if there is none, and the agent that ``edit`` makes of
+        it: the stored one itself if nothing changes. ``catalog`` is the view that its references are checked
+        in. Call it in a transaction. Raises the errors of `create` and `update`."""
+        checking = copy(self)
+        checking._catalog = catalog
+        stored = await self._catalog.agent(name) if name else None
+        changed = await checking._validated(edit(stored or Agent(id="", name=name, project_ids=())))
+        if changed == stored:
+            return stored, stored
+        made = replace(
+            changed,
+            id=stored.id if stored is not None else random_id("agt", stamp.at_ms),
+            version=stored.version + 1 if stored is not None else 1,
+            created_ms=stored.created_ms if stored is not None else stamp.at_ms,
+            updated_ms=stamp.at_ms,
+            updated_by=stamp.by,
+        )
+        return stored, made
 
     async def delete(self, key: str, *, etag: str = "", origin: Origin = SERVER_ORIGIN) -> None:
         """Delete an agent and its memories.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
@@ -27,6 +27,7 @@ from wonder_server.core.ids import random_id
 from wonder_server.core.json_types import JsonObject, JsonValue
 from wonder_server.ports.catalog import Change, DefinitionQuery, Drop, Put
 from wonder_server.ports.scoped import ScopedCatalog
+from wonder_server.services.catalog.applied import ResourceChange
 from wonder_server.services.catalog.dependencies import (
     NO_LIMIT,
     latest_revisions,
@@ -82,6 +83,13 @@ class Applied:
 
     changes: tuple[DefinitionChange, ...]
     library: Library
+    resources: tuple[ResourceChange, ...] = ()
+
+
+PlanResources = Callable[
+    [Sequence[Definition], Sequence[Definition], Stamp], Awaitable[tuple[list[Change], list[ResourceChange]]]
+]
+"""Plans the agents and projects of a batch, from its saved and removed definitions."""
 
 
 YIELD_EVERY = 20
@@ -265,15 +273,16 @@ class Definitions:
         drafts: Sequence[DefinitionDraft],
         *,
         prune: bool = False,
+        resources: PlanResources | None = None,
         origin: Origin = SERVER_ORIGIN,
         validate_only: bool = False,
     ) -> Applied:
         """Save many definitions of one library, all or none. The library is created if it does not exist.
 
         The definitions may refer to each other in any order. ``prune`` deletes the library's other
-        definitions. Raises FIELD_INVALID, LIMIT_EXCEEDED, DEFINITION_INVALID (``faults`` has every fault,
-        with fields such as ``definitions[3].name``), and RESOURCE_IN_USE if other definitions refer to a
-        pruned one."""
+        definitions. ``resources`` plans agents and projects of the same commit. Raises FIELD_INVALID,
+        LIMIT_EXCEEDED, DEFINITION_INVALID (``faults`` has every fault, with fields such as
+        ``definitions[3].name``), and RESOURCE_IN_USE if other definitions refer to a pruned one."""
         _check_batch(library, drafts)
 
         async def plan(stamp: Stamp) -> PlannedChange[Applied]:
@@ -296,7 +305,12 @@ class Definitions:
             if removed:
                 _refuse_standard(library, "its definitions")
                 await refuse_if_used(self._transactions.whole, removed, [after for after, _, _ in saved])
-            return _apply_plan(home, known is None, saved, removed, stamp)
+            planned = _apply_plan(home, known is None, saved, removed, stamp)
+            if resources is None:
+                return planned
+            changes, reported = await resources([after for after, _, _ in saved], removed, stamp)
+            applied = replace(planned.result, resources=tuple(reported))
+            return PlannedChange(applied, [*planned.changes, *changes])
 
         return await self._transactions.execute(Applied, plan, origin=origin, validate_only=validate_only)
 

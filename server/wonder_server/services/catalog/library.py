@@ -17,19 +17,23 @@ from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 
+from wonder_server.core.definitions.document import DefinitionDraft
 from wonder_server.core.definitions.pinning import ResolveProfile
-from wonder_server.core.definitions.resources import DEFAULT_PROJECT, NetworkPolicy
+from wonder_server.core.definitions.resources import DEFAULT_PROJECT, Definition, NetworkPolicy
 from wonder_server.core.definitions.specs import PinnedAgent, PinnedTask, PinnedWorkflow
+from wonder_server.core.idempotency import SERVER_ORIGIN, Origin
 from wonder_server.core.json_types import JsonObject
+from wonder_server.ports.catalog import Change
 from wonder_server.ports.clock import Clock
 from wonder_server.ports.scoped import ScopedCatalog
 from wonder_server.services.catalog import agents, projects
-from wonder_server.services.catalog.definitions import Definitions
+from wonder_server.services.catalog.applied import AppliedResources, ResourceChange, WantedResources
+from wonder_server.services.catalog.definitions import Applied, Definitions
 from wonder_server.services.catalog.files import Files
 from wonder_server.services.catalog.pinning import AddModelFacts, Pins
 from wonder_server.services.catalog.standard_library import ensure_standard
 from wonder_server.services.catalog.tool_sources import ToolSources
-from wonder_server.services.catalog.transactions import CatalogTransactions
+from wonder_server.services.catalog.transactions import CatalogTransactions, Stamp
 from wonder_server.services.paging import MAX_PAGE_SIZE, PageRequest
 
 
@@ -92,6 +96,7 @@ class Library:
         self.definitions = Definitions(catalog, writes, actions, models.providers)
         self.agents = agents.Agents(catalog, writes, actions, hooks.before_agent, hooks.after_agent)
         self.projects = projects.Projects(catalog, writes, hooks.before_project)
+        self._applied = AppliedResources(catalog, self.agents, self.projects)
         self.files = Files(catalog, writes)
         self.pins = Pins(
             catalog,
@@ -99,6 +104,28 @@ class Library:
             models.resolve_profile,
             models.add_model_facts,
             max_result_bytes=models.max_result_bytes,
+        )
+
+    async def apply(
+        self,
+        library: str,
+        drafts: Sequence[DefinitionDraft],
+        resources: WantedResources,
+        *,
+        prune: bool = False,
+        origin: Origin = SERVER_ORIGIN,
+        validate_only: bool = False,
+    ) -> Applied:
+        """Save definitions, projects and agents in one commit, all or none; see `Definitions.apply` and
+        `AppliedResources.plan`."""
+
+        async def plan(
+            saved: Sequence[Definition], removed: Sequence[Definition], stamp: Stamp
+        ) -> tuple[list[Change], list[ResourceChange]]:
+            return await self._applied.plan(resources, library, saved, removed, stamp)
+
+        return await self.definitions.apply(
+            library, drafts, prune=prune, resources=plan, origin=origin, validate_only=validate_only
         )
 
     async def agent_id(self, key: str) -> str:

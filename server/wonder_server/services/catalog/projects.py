@@ -138,6 +138,28 @@ class Projects:
 
         return await self._transactions.execute(Project, plan, origin=origin, validate_only=validate_only)
 
+    async def planned(
+        self, name: str, edit: Callable[[Project], Project], stamp: Stamp
+    ) -> tuple[Project | None, Project]:
+        """Return the stored project of this name, None if there is none, and the project that ``edit`` makes
+        of it: the stored one itself if nothing changes. Call it in a transaction. Raises FIELD_INVALID,
+        LIMIT_EXCEEDED, PAYLOAD_TOO_LARGE."""
+        stored = await self._catalog.project(name) if name else None
+        changed = _without_repeated_entries(edit(stored or Project(id="", name=name)))
+        changed = replace(changed, name=name)
+        _check(changed, stored)
+        if changed == stored:
+            return stored, stored
+        made = replace(
+            changed,
+            id=stored.id if stored is not None else random_id("proj", stamp.at_ms),
+            version=stored.version + 1 if stored is not None else 1,
+            created_ms=stored.created_ms if stored is not None else stamp.at_ms,
+            updated_ms=stamp.at_ms,
+            updated_by=stamp.by,
+        )
+        return stored, made
+
     async def delete(self, key: str, *, etag: str = "", origin: Origin = SERVER_ORIGIN) -> None:
         """Delete a project. Raises PROJECT_NOT_FOUND, ETAG_MISMATCH, and RESOURCE_IN_USE if it is the default
         project, or if agents or conversations belong to it."""

@@ -41,6 +41,11 @@ and any number of .yaml files with definitions, in folders of any depth, one def
     target_type: task
     target_id: write_note
 
+An agent or a project is a document too; empty fields keep their stored values, and --prune deletes none:
+
+  name: secretary
+  agent: {persona_id: secretary, project_ids: [office]}
+
 Applying the same folder again changes nothing. Each changed definition gets a new revision; turns and runs in
 progress keep the revision with which they started.
 """
@@ -96,7 +101,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if not library:
         print(_unnamed_library(arguments), file=sys.stderr)
         return 2
-    if not folder.definitions and not arguments.prune:
+    if not (folder.definitions or folder.agents or folder.projects or arguments.prune):
         print(f"wonder: {arguments.file} contains no definitions", file=sys.stderr)
         return 1
     return connection.connected(lambda parsed, client: _apply(parsed, client, folder, library))(arguments)
@@ -133,7 +138,11 @@ def _server_faults(arguments: argparse.Namespace, problem: DefinitionFilesError)
 
     def check(_: argparse.Namespace, client: sync.Client) -> int:
         request = v1.ApplyDefinitionsRequest(
-            library=library, definitions=folder.definitions, validate_only=True
+            library=library,
+            definitions=folder.definitions,
+            agents=folder.agents,
+            projects=folder.projects,
+            validate_only=True,
         )
         try:
             client.library.apply_definitions(request, timeout=_CONFIRM_SECONDS)
@@ -157,6 +166,8 @@ def _apply(arguments: argparse.Namespace, client: sync.Client, folder: Folder, l
             v1.ApplyDefinitionsRequest(
                 library=library,
                 definitions=folder.definitions,
+                agents=folder.agents,
+                projects=folder.projects,
                 prune=arguments.prune,
                 validate_only=validate_only,
             )
@@ -170,9 +181,9 @@ def _apply(arguments: argparse.Namespace, client: sync.Client, folder: Folder, l
             raise
         print("\n".join(folder.explain(problem.violations)), file=sys.stderr)
         return 1
-    changes = [each for each in planned.changes if each.action is not v1.DefinitionChangeAction.UNCHANGED]
+    changes = [each for each in _all(planned) if each.action is not v1.DefinitionChangeAction.UNCHANGED]
     if not changes:
-        terminal.line(f"library {library}: nothing to change ({_count(len(planned.changes))})")
+        terminal.line(f"library {library}: nothing to change ({_count(planned)})")
         return 0
     for change in changes:
         _show(terminal, change, is_whole=arguments.verbose)
@@ -187,7 +198,13 @@ def _apply(arguments: argparse.Namespace, client: sync.Client, folder: Folder, l
     return 0
 
 
-def _show(terminal: Terminal, change: v1.DefinitionChange, *, is_whole: bool) -> None:
+def _all(
+    response: v1.ApplyDefinitionsResponse,
+) -> list[v1.DefinitionChange | v1.ResourceChange]:
+    return [*response.changes, *response.resource_changes]
+
+
+def _show(terminal: Terminal, change: v1.DefinitionChange | v1.ResourceChange, *, is_whole: bool) -> None:
     """Print one line, and the diff if the definition existed before or ``is_whole`` is set."""
     from wonder_sdk import v1
 
@@ -196,12 +213,14 @@ def _show(terminal: Terminal, change: v1.DefinitionChange, *, is_whole: bool) ->
         v1.DefinitionChangeAction.UPDATED: ("~", "yellow"),
         v1.DefinitionChangeAction.DELETED: ("-", "red"),
     }.get(change.action, ("?", "bold"))
-    kind = change.kind.name.lower().replace("_", " ")
-    revision = (
-        f" (revision {change.new_revision})" if change.action is v1.DefinitionChangeAction.UPDATED else ""
-    )
+    is_update = change.action is v1.DefinitionChangeAction.UPDATED
+    if isinstance(change, v1.DefinitionChange):
+        kind = (change.kind.name or "").lower().replace("_", " ")
+        revision = f" (revision {change.new_revision})" if is_update else ""
+    else:
+        kind, revision = (change.type.name or "").lower(), ""
     terminal.line(f"{mark} {kind} {change.name}{revision}", style)
-    is_whole = is_whole or change.action is v1.DefinitionChangeAction.UPDATED
+    is_whole = is_whole or is_update
     for line in change.diff if is_whole else ():
         terminal.line(f"    {line}", {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "dim"))
 
@@ -221,12 +240,14 @@ def _ensure_library(client: sync.Client, name: str, description: str) -> None:
 
 def _summary(response: v1.ApplyDefinitionsResponse) -> str:
     counts: dict[str, int] = {}
-    for change in response.changes:
+    for change in _all(response):
         action = change.action.name.lower()
         counts[action] = counts.get(action, 0) + 1
     order = ("created", "updated", "deleted", "unchanged")
     return ", ".join(f"{counts[word]} {word}" for word in order if word in counts)
 
 
-def _count(number: int) -> str:
-    return "1 definition" if number == 1 else f"{number} definitions"
+def _count(response: v1.ApplyDefinitionsResponse) -> str:
+    number, others = len(response.changes), len(response.resource_changes)
+    definitions = "1 definition" if number == 1 else f"{number} definitions"
+    return f"{definitions}, {others} of agents and projects" if others else definitions

@@ -13,6 +13,7 @@ __all__ = (
     "AgentCallProgress",
     "AgentCaller",
     "AgentParticipant",
+    "AppliedResource",
     "ApplyDefinitionsRequest",
     "ApplyDefinitionsResponse",
     "Artifact",
@@ -249,6 +250,7 @@ __all__ = (
     "ResetConversationResponse",
     "ResolveGateRequest",
     "ResolveGateResponse",
+    "ResourceChange",
     "RetentionAction",
     "RetentionRule",
     "RetryPolicy",
@@ -352,6 +354,43 @@ from ...message_pool import default_message_pool
 
 _COMPILER_VERSION = "0.10.1"
 betterproto2.check_compiler_version(_COMPILER_VERSION)
+
+
+class AppliedResource(betterproto2.Enum):
+    """
+    Types of resources beside definitions that ApplyDefinitions saves.
+    """
+
+    UNSPECIFIED = 0
+    """
+    Never sent.
+    """
+
+    AGENT = 1
+    """
+    An agent.
+    """
+
+    PROJECT = 2
+    """
+    A project.
+    """
+
+    @classmethod
+    def betterproto_value_to_renamed_proto_names(cls) -> dict[int, str]:
+        return {
+            0: "APPLIED_RESOURCE_UNSPECIFIED",
+            1: "APPLIED_RESOURCE_AGENT",
+            2: "APPLIED_RESOURCE_PROJECT",
+        }
+
+    @classmethod
+    def betterproto_renamed_proto_names_to_value(cls) -> dict[str, int]:
+        return {
+            "APPLIED_RESOURCE_UNSPECIFIED": 0,
+            "APPLIED_RESOURCE_AGENT": 1,
+            "APPLIED_RESOURCE_PROJECT": 2,
+        }
 
 
 class ContextSource(betterproto2.Enum):
@@ -3000,6 +3039,18 @@ class ApplyDefinitionsRequest(betterproto2.Message):
     Id of this request, chosen by the client, at most 128 bytes. It makes the call idempotent. Empty: not idempotent.
     """
 
+    agents: "list[Agent]" = betterproto2.field(6, betterproto2.TYPE_MESSAGE, repeated=True)
+    """
+    Agents to create or update by name, at most 100. A field that is empty keeps its stored value. A persona without a
+    library is one of `library`. `project_ids` may name projects of the request. Agents are never pruned.
+    """
+
+    projects: "list[Project]" = betterproto2.field(7, betterproto2.TYPE_MESSAGE, repeated=True)
+    """
+    Projects to create or update by name, at most 100. A field that is empty keeps its stored value. Projects are never
+    pruned.
+    """
+
 
 default_message_pool.register_message("wonder.v1", "ApplyDefinitionsRequest", ApplyDefinitionsRequest)
 
@@ -3018,6 +3069,11 @@ class ApplyDefinitionsResponse(betterproto2.Message):
     library: "Library | None" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, optional=True)
     """
     Library after the changes.
+    """
+
+    resource_changes: "list[ResourceChange]" = betterproto2.field(3, betterproto2.TYPE_MESSAGE, repeated=True)
+    """
+    Changes of projects, then of agents, each in the order of the request.
     """
 
 
@@ -10012,6 +10068,45 @@ class ResolveGateResponse(betterproto2.Message):
 
 
 default_message_pool.register_message("wonder.v1", "ResolveGateResponse", ResolveGateResponse)
+
+
+@dataclass(eq=False, repr=False)
+class ResourceChange(betterproto2.Message):
+    """
+    Change of one agent or project by ApplyDefinitions.
+    """
+
+    action: "DefinitionChangeAction" = betterproto2.field(
+        1, betterproto2.TYPE_ENUM, default_factory=lambda: DefinitionChangeAction(0)
+    )
+    """
+    Kind of the change: created, updated or unchanged.
+    """
+
+    type: "AppliedResource" = betterproto2.field(
+        2, betterproto2.TYPE_ENUM, default_factory=lambda: AppliedResource(0)
+    )
+    """
+    Type of the resource.
+    """
+
+    name: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
+    """
+    Name of the resource.
+    """
+
+    id: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
+    """
+    Id of the resource. Empty for a new resource with `validate_only`.
+    """
+
+    diff: "list[str]" = betterproto2.field(5, betterproto2.TYPE_STRING, repeated=True)
+    """
+    Lines of a unified diff of the YAML form, without file headers. Empty if nothing changed.
+    """
+
+
+default_message_pool.register_message("wonder.v1", "ResourceChange", ResourceChange)
 
 
 @dataclass(eq=False, repr=False)
