@@ -81,6 +81,7 @@ TAGS: Final[Mapping[type, str]] = {
     conversation_decisions.ResumeFromTool: "ResumeFromTool",
     conversation_decisions.LimitReached: "LimitReached",
     conversation_decisions.RejectOutput: "RejectOutput",
+    conversation_decisions.SwitchModel: "SwitchModel",
     conversation_decisions.ReduceContext: "ReduceContext",
     conversation_decisions.HistorySummarized: "HistorySummarized",
     conversation_decisions.RetryOperation: "RetryOperation",

@@ -328,7 +328,7 @@ class FilePart(_message.Message):
     def __init__(self, file_id: _Optional[str] = ..., media_type: _Optional[str] = ..., name: _Optional[str] = ..., size_bytes: _Optional[int] = ...) -> None: ...
 
 class Move(_message.Message):
-    __slots__ = ("id", "turn_id", "conversation_id", "sequence", "reasoning", "message_id", "tool_calls", "tool_results", "raw", "model", "stop_reason", "usage", "create_time", "complete_time")
+    __slots__ = ("id", "turn_id", "conversation_id", "sequence", "reasoning", "message_id", "tool_calls", "tool_results", "raw", "model", "stop_reason", "usage", "create_time", "complete_time", "provider", "model_profile")
     ID_FIELD_NUMBER: _ClassVar[int]
     TURN_ID_FIELD_NUMBER: _ClassVar[int]
     CONVERSATION_ID_FIELD_NUMBER: _ClassVar[int]
@@ -343,6 +343,8 @@ class Move(_message.Message):
     USAGE_FIELD_NUMBER: _ClassVar[int]
     CREATE_TIME_FIELD_NUMBER: _ClassVar[int]
     COMPLETE_TIME_FIELD_NUMBER: _ClassVar[int]
+    PROVIDER_FIELD_NUMBER: _ClassVar[int]
+    MODEL_PROFILE_FIELD_NUMBER: _ClassVar[int]
     id: str
     turn_id: str
     conversation_id: str
@@ -357,7 +359,9 @@ class Move(_message.Message):
     usage: _common_pb2.Usage
     create_time: _timestamp_pb2.Timestamp
     complete_time: _timestamp_pb2.Timestamp
-    def __init__(self, id: _Optional[str] = ..., turn_id: _Optional[str] = ..., conversation_id: _Optional[str] = ..., sequence: _Optional[int] = ..., reasoning: _Optional[str] = ..., message_id: _Optional[str] = ..., tool_calls: _Optional[_Iterable[_Union[ToolCall, _Mapping]]] = ..., tool_results: _Optional[_Iterable[_Union[ToolResult, _Mapping]]] = ..., raw: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., model: _Optional[str] = ..., stop_reason: _Optional[_Union[StopReason, str]] = ..., usage: _Optional[_Union[_common_pb2.Usage, _Mapping]] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., complete_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+    provider: str
+    model_profile: str
+    def __init__(self, id: _Optional[str] = ..., turn_id: _Optional[str] = ..., conversation_id: _Optional[str] = ..., sequence: _Optional[int] = ..., reasoning: _Optional[str] = ..., message_id: _Optional[str] = ..., tool_calls: _Optional[_Iterable[_Union[ToolCall, _Mapping]]] = ..., tool_results: _Optional[_Iterable[_Union[ToolResult, _Mapping]]] = ..., raw: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., model: _Optional[str] = ..., stop_reason: _Optional[_Union[StopReason, str]] = ..., usage: _Optional[_Union[_common_pb2.Usage, _Mapping]] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., complete_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., provider: _Optional[str] = ..., model_profile: _Optional[str] = ...) -> None: ...
 
 class ToolCall(_message.Message):
     __slots__ = ("id", "tool_name", "tool_id", "input", "malformed_input", "operation_id", "is_async")

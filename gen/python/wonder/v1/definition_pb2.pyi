@@ -309,7 +309,7 @@ class RetryPolicy(_message.Message):
     def __init__(self, max_attempts: _Optional[int] = ..., backoff_ms: _Optional[int] = ..., timeout_ms: _Optional[int] = ...) -> None: ...
 
 class ModelProfileSpec(_message.Message):
-    __slots__ = ("provider", "model", "format", "parameters", "timeout_ms", "first_token_timeout_ms", "chunk_timeout_ms", "max_attempts", "context_window_tokens", "accepts")
+    __slots__ = ("provider", "model", "format", "parameters", "timeout_ms", "first_token_timeout_ms", "chunk_timeout_ms", "max_attempts", "context_window_tokens", "accepts", "fallbacks")
     PROVIDER_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     FORMAT_FIELD_NUMBER: _ClassVar[int]
@@ -320,6 +320,7 @@ class ModelProfileSpec(_message.Message):
     MAX_ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
     CONTEXT_WINDOW_TOKENS_FIELD_NUMBER: _ClassVar[int]
     ACCEPTS_FIELD_NUMBER: _ClassVar[int]
+    FALLBACKS_FIELD_NUMBER: _ClassVar[int]
     provider: str
     model: str
     format: ModelFormat
@@ -330,7 +331,18 @@ class ModelProfileSpec(_message.Message):
     max_attempts: int
     context_window_tokens: int
     accepts: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, provider: _Optional[str] = ..., model: _Optional[str] = ..., format: _Optional[_Union[ModelFormat, str]] = ..., parameters: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., timeout_ms: _Optional[int] = ..., first_token_timeout_ms: _Optional[int] = ..., chunk_timeout_ms: _Optional[int] = ..., max_attempts: _Optional[int] = ..., context_window_tokens: _Optional[int] = ..., accepts: _Optional[_Iterable[str]] = ...) -> None: ...
+    fallbacks: _containers.RepeatedCompositeFieldContainer[ModelFallback]
+    def __init__(self, provider: _Optional[str] = ..., model: _Optional[str] = ..., format: _Optional[_Union[ModelFormat, str]] = ..., parameters: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., timeout_ms: _Optional[int] = ..., first_token_timeout_ms: _Optional[int] = ..., chunk_timeout_ms: _Optional[int] = ..., max_attempts: _Optional[int] = ..., context_window_tokens: _Optional[int] = ..., accepts: _Optional[_Iterable[str]] = ..., fallbacks: _Optional[_Iterable[_Union[ModelFallback, _Mapping]]] = ...) -> None: ...
+
+class ModelFallback(_message.Message):
+    __slots__ = ("model_profile_id", "provider", "model")
+    MODEL_PROFILE_ID_FIELD_NUMBER: _ClassVar[int]
+    PROVIDER_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    model_profile_id: str
+    provider: str
+    model: str
+    def __init__(self, model_profile_id: _Optional[str] = ..., provider: _Optional[str] = ..., model: _Optional[str] = ...) -> None: ...
 
 class ActionSpec(_message.Message):
     __slots__ = ("kind", "config", "timeout_ms", "max_attempts", "backoff_ms", "idempotent")

@@ -14,7 +14,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Event(_message.Message):
-    __slots__ = ("sequence", "conversation_id", "turn_id", "create_time", "name", "conversation_started", "conversation_updated", "conversation_ended", "conversation_reset", "participant_joined", "participant_left", "conversation_turn", "turn_completed", "turn_failed", "turn_cancelled", "message_appended", "move_recorded", "limit_reached", "output_rejected", "context_reduced", "context_assembly_completed", "context_assembly_failed", "memory_extraction_completed", "memory_extraction_failed", "memory_operations_refused", "tool_dispatched", "tool_completed", "tool_failed", "workflow_started", "workflow_completed", "workflow_failed", "agent_call_started", "agent_call_completed", "branch_merged")
+    __slots__ = ("sequence", "conversation_id", "turn_id", "create_time", "name", "conversation_started", "conversation_updated", "conversation_ended", "conversation_reset", "participant_joined", "participant_left", "conversation_turn", "turn_completed", "turn_failed", "turn_cancelled", "message_appended", "move_recorded", "limit_reached", "output_rejected", "context_reduced", "model_switched", "context_assembly_completed", "context_assembly_failed", "memory_extraction_completed", "memory_extraction_failed", "memory_operations_refused", "tool_dispatched", "tool_completed", "tool_failed", "workflow_started", "workflow_completed", "workflow_failed", "agent_call_started", "agent_call_completed", "branch_merged")
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     CONVERSATION_ID_FIELD_NUMBER: _ClassVar[int]
     TURN_ID_FIELD_NUMBER: _ClassVar[int]
@@ -35,6 +35,7 @@ class Event(_message.Message):
     LIMIT_REACHED_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_REJECTED_FIELD_NUMBER: _ClassVar[int]
     CONTEXT_REDUCED_FIELD_NUMBER: _ClassVar[int]
+    MODEL_SWITCHED_FIELD_NUMBER: _ClassVar[int]
     CONTEXT_ASSEMBLY_COMPLETED_FIELD_NUMBER: _ClassVar[int]
     CONTEXT_ASSEMBLY_FAILED_FIELD_NUMBER: _ClassVar[int]
     MEMORY_EXTRACTION_COMPLETED_FIELD_NUMBER: _ClassVar[int]
@@ -69,6 +70,7 @@ class Event(_message.Message):
     limit_reached: LimitReached
     output_rejected: OutputRejected
     context_reduced: ContextReduced
+    model_switched: ModelSwitched
     context_assembly_completed: HookOutcome
     context_assembly_failed: HookOutcome
     memory_extraction_completed: HookOutcome
@@ -83,7 +85,7 @@ class Event(_message.Message):
     agent_call_started: AgentCallProgress
     agent_call_completed: AgentCallProgress
     branch_merged: BranchMerged
-    def __init__(self, sequence: _Optional[int] = ..., conversation_id: _Optional[str] = ..., turn_id: _Optional[str] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., name: _Optional[str] = ..., conversation_started: _Optional[_Union[_conversation_pb2.Conversation, _Mapping]] = ..., conversation_updated: _Optional[_Union[_conversation_pb2.Conversation, _Mapping]] = ..., conversation_ended: _Optional[_Union[_conversation_pb2.Conversation, _Mapping]] = ..., conversation_reset: _Optional[_Union[ConversationReset, _Mapping]] = ..., participant_joined: _Optional[_Union[_conversation_pb2.Participant, _Mapping]] = ..., participant_left: _Optional[_Union[_conversation_pb2.Participant, _Mapping]] = ..., conversation_turn: _Optional[_Union[_conversation_pb2.Turn, _Mapping]] = ..., turn_completed: _Optional[_Union[_conversation_pb2.Turn, _Mapping]] = ..., turn_failed: _Optional[_Union[_conversation_pb2.Turn, _Mapping]] = ..., turn_cancelled: _Optional[_Union[_conversation_pb2.Turn, _Mapping]] = ..., message_appended: _Optional[_Union[_conversation_pb2.Message, _Mapping]] = ..., move_recorded: _Optional[_Union[_conversation_pb2.Move, _Mapping]] = ..., limit_reached: _Optional[_Union[LimitReached, _Mapping]] = ..., output_rejected: _Optional[_Union[OutputRejected, _Mapping]] = ..., context_reduced: _Optional[_Union[ContextReduced, _Mapping]] = ..., context_assembly_completed: _Optional[_Union[HookOutcome, _Mapping]] = ..., context_assembly_failed: _Optional[_Union[HookOutcome, _Mapping]] = ..., memory_extraction_completed: _Optional[_Union[HookOutcome, _Mapping]] = ..., memory_extraction_failed: _Optional[_Union[HookOutcome, _Mapping]] = ..., memory_operations_refused: _Optional[_Union[MemoryOperationsRefused, _Mapping]] = ..., tool_dispatched: _Optional[_Union[ToolDispatched, _Mapping]] = ..., tool_completed: _Optional[_Union[ToolOutcome, _Mapping]] = ..., tool_failed: _Optional[_Union[ToolOutcome, _Mapping]] = ..., workflow_started: _Optional[_Union[WorkflowProgress, _Mapping]] = ..., workflow_completed: _Optional[_Union[WorkflowProgress, _Mapping]] = ..., workflow_failed: _Optional[_Union[WorkflowProgress, _Mapping]] = ..., agent_call_started: _Optional[_Union[AgentCallProgress, _Mapping]] = ..., agent_call_completed: _Optional[_Union[AgentCallProgress, _Mapping]] = ..., branch_merged: _Optional[_Union[BranchMerged, _Mapping]] = ...) -> None: ...
+    def __init__(self, sequence: _Optional[int] = ..., conversation_id: _Optional[str] = ..., turn_id: _Optional[str] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., name: _Optional[str] = ..., conversation_started: _Optional[_Union[_conversation_pb2.Conversation, _Mapping]] = ..., conversation_updated: _Optional[_Union[_conversation_pb2.Conversation, _Mapping]] = ..., conversation_ended: _Optional[_Union[_conversation_pb2.Conversation, _Mapping]] = ..., conversation_reset: _Optional[_Union[ConversationReset, _Mapping]] = ..., participant_joined: _Optional[_Union[_conversation_pb2.Participant, _Mapping]] = ..., participant_left: _Optional[_Union[_conversation_pb2.Participant, _Mapping]] = ..., conversation_turn: _Optional[_Union[_conversation_pb2.Turn, _Mapping]] = ..., turn_completed: _Optional[_Union[_conversation_pb2.Turn, _Mapping]] = ..., turn_failed: _Optional[_Union[_conversation_pb2.Turn, _Mapping]] = ..., turn_cancelled: _Optional[_Union[_conversation_pb2.Turn, _Mapping]] = ..., message_appended: _Optional[_Union[_conversation_pb2.Message, _Mapping]] = ..., move_recorded: _Optional[_Union[_conversation_pb2.Move, _Mapping]] = ..., limit_reached: _Optional[_Union[LimitReached, _Mapping]] = ..., output_rejected: _Optional[_Union[OutputRejected, _Mapping]] = ..., context_reduced: _Optional[_Union[ContextReduced, _Mapping]] = ..., model_switched: _Optional[_Union[ModelSwitched, _Mapping]] = ..., context_assembly_completed: _Optional[_Union[HookOutcome, _Mapping]] = ..., context_assembly_failed: _Optional[_Union[HookOutcome, _Mapping]] = ..., memory_extraction_completed: _Optional[_Union[HookOutcome, _Mapping]] = ..., memory_extraction_failed: _Optional[_Union[HookOutcome, _Mapping]] = ..., memory_operations_refused: _Optional[_Union[MemoryOperationsRefused, _Mapping]] = ..., tool_dispatched: _Optional[_Union[ToolDispatched, _Mapping]] = ..., tool_completed: _Optional[_Union[ToolOutcome, _Mapping]] = ..., tool_failed: _Optional[_Union[ToolOutcome, _Mapping]] = ..., workflow_started: _Optional[_Union[WorkflowProgress, _Mapping]] = ..., workflow_completed: _Optional[_Union[WorkflowProgress, _Mapping]] = ..., workflow_failed: _Optional[_Union[WorkflowProgress, _Mapping]] = ..., agent_call_started: _Optional[_Union[AgentCallProgress, _Mapping]] = ..., agent_call_completed: _Optional[_Union[AgentCallProgress, _Mapping]] = ..., branch_merged: _Optional[_Union[BranchMerged, _Mapping]] = ...) -> None: ...
 
 class ConversationReset(_message.Message):
     __slots__ = ("keep_system_message", "last_turn_ordinal")
@@ -122,6 +124,24 @@ class ContextReduced(_message.Message):
     tokens_before: int
     tokens_after: int
     def __init__(self, messages_left_out: _Optional[int] = ..., summarized: _Optional[bool] = ..., tokens_before: _Optional[int] = ..., tokens_after: _Optional[int] = ...) -> None: ...
+
+class ModelSwitched(_message.Message):
+    __slots__ = ("from_model_profile", "from_provider", "from_model", "to_model_profile", "to_provider", "to_model", "error")
+    FROM_MODEL_PROFILE_FIELD_NUMBER: _ClassVar[int]
+    FROM_PROVIDER_FIELD_NUMBER: _ClassVar[int]
+    FROM_MODEL_FIELD_NUMBER: _ClassVar[int]
+    TO_MODEL_PROFILE_FIELD_NUMBER: _ClassVar[int]
+    TO_PROVIDER_FIELD_NUMBER: _ClassVar[int]
+    TO_MODEL_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    from_model_profile: str
+    from_provider: str
+    from_model: str
+    to_model_profile: str
+    to_provider: str
+    to_model: str
+    error: _errors_pb2.Fault
+    def __init__(self, from_model_profile: _Optional[str] = ..., from_provider: _Optional[str] = ..., from_model: _Optional[str] = ..., to_model_profile: _Optional[str] = ..., to_provider: _Optional[str] = ..., to_model: _Optional[str] = ..., error: _Optional[_Union[_errors_pb2.Fault, _Mapping]] = ...) -> None: ...
 
 class HookOutcome(_message.Message):
     __slots__ = ("run_id", "workflow", "attempts", "duration_ms", "error")

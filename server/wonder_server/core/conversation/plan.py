@@ -297,7 +297,8 @@ def _failed(state: ConversationState, operation: Operation, event: Failed, now: 
             shorter = retry_shortened(state, operation, fault, ids, now)
             if shorter:
                 return (CancelOperation(operation=operation), *shorter)
-            return _model_failed(state, operation, fault, now, event.partial_text)
+            switched = assembly.switch_model(state, operation, fault, ids, now)
+            return switched or _model_failed(state, operation, fault, now, event.partial_text)
         case OperationKind.TASK | OperationKind.WORKFLOW:
             result = tool_calls.failure(operation, fault, now)
             ended = tool_ended(state, state.turns[operation.turn_id], operation, result, ids, now)

@@ -199,6 +199,7 @@ CONVERSATION = Planner(
         "agent_call_completed": event_payloads.AgentCall,
         "limit_reached": event_payloads.Limit,
         "output_rejected": event_payloads.OutputRejection,
+        "model_switched": event_payloads.ModelSwitch,
         "context_reduced": event_payloads.ContextReduction,
         "context_assembly_completed": event_payloads.HookOutcome,
         "context_assembly_failed": event_payloads.HookOutcome,

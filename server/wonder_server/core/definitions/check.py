@@ -15,9 +15,11 @@ from wonder_server.core.definitions.check_sources import check_sources
 from wonder_server.core.definitions.check_workflow import CONTEXT, INVOCATION_MODES, check_workflow
 from wonder_server.core.definitions.fault_list import join
 from wonder_server.core.definitions.parse import canonical, to_json
+from wonder_server.core.definitions.pinning import MAX_FALLBACKS
 from wonder_server.core.definitions.reference_check import ReferenceResolver, check_references
 from wonder_server.core.definitions.specs import (
     Action,
+    ModelFallback,
     ModelProfile,
     Persona,
     RetentionAction,
@@ -244,16 +246,20 @@ class _Check(Rules):
                 "async", "A looped-in agent joins immediately. Leave 'async' out, or delegate to the agent."
             )
 
-    def model_profile(self, profile: ModelProfile) -> None:
-        if not _PROVIDER.match(profile.provider):
-            self.refuse("provider", "Name a provider: 'auto', 'offline', 'openai', 'anthropic', 'gemini', …")
-        elif self._resolver.providers and profile.provider not in {"auto", *self._resolver.providers}:
+    def provider(self, path: str, provider: str, *, automatic: bool = True) -> None:
+        """Refuse a provider that this server does not have; ``auto`` too unless ``automatic``."""
+        known = self._resolver.providers
+        if not _PROVIDER.match(provider) or (provider == "auto" and not automatic):
+            self.refuse(path, "Name a provider: 'auto', 'offline', 'openai', 'anthropic', 'gemini', …")
+        elif known and provider not in {"auto", *known}:
             self.refuse(
-                "provider",
-                f"This server has no model provider '{profile.provider}'"
-                f"{did_you_mean(profile.provider, self._resolver.providers)}. It has"
-                f" {', '.join(sorted(self._resolver.providers))}; its operator can add more.",
+                path,
+                f"This server has no model provider '{provider}'{did_you_mean(provider, known)}. It has"
+                f" {', '.join(sorted(known))}; its operator can add more.",
             )
+
+    def model_profile(self, profile: ModelProfile) -> None:
+        self.provider("provider", profile.provider)
         if not profile.model and profile.provider not in PROVIDERS_WITHOUT_MODEL:
             self.refuse("model", f"Name the model of '{profile.provider}' to use.")
         self.choice("format", profile.format, ("", *FORMATS))
@@ -266,6 +272,19 @@ class _Check(Rules):
         self.number("context_window_tokens", profile.context_window_tokens, 0, 100_000_000)
         for index, part in enumerate(profile.accepts):
             self.choice(f"accepts[{index}]", part, (TEXT, IMAGE, FILE))
+        self.count("fallbacks", profile.fallbacks, MAX_FALLBACKS)
+        for index, fallback in enumerate(profile.fallbacks):
+            self.fallback(f"fallbacks[{index}]", fallback, profile)
+
+    def fallback(self, path: str, fallback: ModelFallback, profile: ModelProfile) -> None:
+        """Refuse a fallback that is neither a profile nor a provider's model, or the model of its profile."""
+        given = (bool(fallback.model_profile_id), bool(fallback.provider), bool(fallback.model))
+        if given not in ((True, False, False), (False, True, True)):
+            self.refuse(path, "A fallback is a model_profile_id, or a provider with a model.")
+        elif fallback.provider:
+            self.provider(f"{path}.provider", fallback.provider, automatic=False)
+            if (fallback.provider, fallback.model) == (profile.provider, profile.model):
+                self.refuse(path, "The fallback is the model of the profile itself.")
 
     def action(self, action: Action, path: str) -> None:
         if not self.action_kind(join(path, "kind"), action.kind):

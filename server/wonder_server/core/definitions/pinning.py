@@ -69,6 +69,9 @@ def pin_task(definition: Definition, index: DefinitionIndex) -> PinnedTask:
     return PinnedTask(pin=definition.pin, spec=replace(task, steps=tuple(map(with_action, task.steps))))
 
 
+MAX_FALLBACKS = 8
+"""Maximum number of fallbacks of a turn, those of fallbacks included."""
+
 MAX_DEPTH = 64
 """Limit of nested workflows when they are pinned. Saved workflows are checked against half of it, but a
 change of an inner workflow does not check the workflows that contain it."""
@@ -166,6 +169,7 @@ def pin_agent(
         project_ids=agent.project_ids,
         persona=persona,
         profile=PinnedProfile(pin=profile.pin, spec=resolve_profile(profile.spec)),
+        fallbacks=pin_fallbacks(profile, index, resolve_profile),
         tools=tuple(
             pin_tool(find(index, tool, library, Kind.TOOL), index, agents) for tool in persona.tool_ids
         ),
@@ -173,6 +177,46 @@ def pin_agent(
         extraction=extraction,
         budget=agent.budget if agent.budget != NO_BUDGET else None,
     )
+
+
+def pin_fallbacks(
+    profile: Definition, index: DefinitionIndex, resolve_profile: ResolveProfile
+) -> tuple[PinnedProfile, ...]:
+    """Return the fallbacks of a model profile in order, each followed by its own; at most `MAX_FALLBACKS`.
+
+    A provider's model has the pin, the timeouts and the attempts of the profile that names it, and no
+    parameters. A profile that occurs again is left out.
+    """
+    found: list[PinnedProfile] = []
+    seen = {str(profile.pin)}
+
+    def add(definition: Definition) -> None:
+        spec = definition.spec
+        assert isinstance(spec, ModelProfile)
+        for fallback in spec.fallbacks:
+            if len(found) >= MAX_FALLBACKS:
+                return
+            if fallback.provider:
+                model = replace(_BARE, provider=fallback.provider, model=fallback.model)
+                timed = {name: getattr(spec, name) for name in _TIMES}
+                found.append(PinnedProfile(pin=definition.pin, spec=resolve_profile(replace(model, **timed))))
+                continue
+            other = find(index, fallback.model_profile_id, definition.library, Kind.MODEL_PROFILE)
+            if str(other.pin) in seen:
+                continue
+            seen.add(str(other.pin))
+            assert isinstance(other.spec, ModelProfile)
+            found.append(
+                PinnedProfile(pin=other.pin, spec=resolve_profile(replace(other.spec, fallbacks=())))
+            )
+            add(other)
+
+    add(profile)
+    return tuple(found)
+
+
+_BARE = ModelProfile(provider="offline")
+_TIMES = ("timeout_ms", "first_token_timeout_ms", "chunk_timeout_ms", "max_attempts")
 
 
 def find(index: DefinitionIndex, text: str, library: str, kind: Kind) -> Definition:

@@ -9,8 +9,8 @@ from typing import Protocol
 
 from wonder_server.core.definitions.fault_list import FaultList
 from wonder_server.core.definitions.graph import find_cycle
-from wonder_server.core.definitions.references import mentions, parse_reference
-from wonder_server.core.definitions.specs import Kind, Spec
+from wonder_server.core.definitions.references import Mention, mentions, parse_reference
+from wonder_server.core.definitions.specs import Kind, ModelProfile, Spec
 from wonder_server.core.json_types import JsonObject
 from wonder_server.core.suggestions import did_you_mean
 
@@ -70,26 +70,38 @@ def check_references(spec: Spec, library: str, resolver: ReferenceResolver, faul
             faults.refuse(
                 mention.path, f"'{mention.text}' is a {_words(found.kind)}, not a {_words(mention.kind)}."
             )
+        elif found.kind is Kind.MODEL_PROFILE and isinstance(spec, ModelProfile):
+            if find_cycle(_inside(found, resolver)):
+                faults.refuse(mention.path, f"The fallback '{mention.text}' leads back to itself.")
         elif found.kind is Kind.WORKFLOW:
-            edges = _inside(found, resolver)
-            if find_cycle(edges):
-                faults.refuse(mention.path, f"'{mention.text}' contains itself: it would never end.")
-            elif _depth(found.key, edges) > MAX_DEPTH:
-                faults.refuse(
-                    mention.path,
-                    f"'{mention.text}' contains workflows within workflows more than {MAX_DEPTH} deep.",
-                )
-            elif _expanded_size(found.key, edges, {}) > MAX_EXPANDED_WORKFLOWS:
-                faults.refuse(
-                    mention.path,
-                    f"'{mention.text}' contains more than {MAX_EXPANDED_WORKFLOWS} workflows in total.",
-                )
+            _check_nesting(mention, found, resolver, faults)
 
 
-def _inside(workflow: ResolvedReference, resolver: ReferenceResolver) -> dict[str, list[str]]:
-    """Return the workflows that each workflow contains, from this one on."""
+def _check_nesting(
+    mention: Mention, found: ResolvedReference, resolver: ReferenceResolver, faults: FaultList
+) -> None:
+    """Refuse a workflow that contains itself, or too many others."""
+    edges = _inside(found, resolver)
+    if find_cycle(edges):
+        faults.refuse(mention.path, f"'{mention.text}' contains itself: it would never end.")
+    elif _depth(found.key, edges) > MAX_DEPTH:
+        faults.refuse(
+            mention.path,
+            f"'{mention.text}' contains workflows within workflows more than {MAX_DEPTH} deep.",
+        )
+    elif _expanded_size(found.key, edges, {}) > MAX_EXPANDED_WORKFLOWS:
+        faults.refuse(
+            mention.path,
+            f"'{mention.text}' contains more than {MAX_EXPANDED_WORKFLOWS} workflows in total.",
+        )
+
+
+def _inside(start: ResolvedReference, resolver: ReferenceResolver) -> dict[str, list[str]]:
+    """Return the definitions of the same kind to which each one refers, from ``start`` on: workflows within
+    workflows, fallbacks of model profiles.
+    """
     edges: dict[str, list[str]] = {}
-    waiting = [workflow]
+    waiting = [start]
     while waiting:
         outer = waiting.pop()
         if outer.key in edges:
@@ -97,7 +109,7 @@ def _inside(workflow: ResolvedReference, resolver: ReferenceResolver) -> dict[st
         inner = [
             found
             for mention in mentions(outer.spec)
-            if mention.kind is Kind.WORKFLOW and (found := resolver.find(mention.text, outer.library))
+            if mention.kind is start.kind and (found := resolver.find(mention.text, outer.library))
         ]
         edges[outer.key] = [found.key for found in inner]
         waiting.extend(inner)

@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from wonder_server.core.definitions.specs import Kind, Persona, Spec, Task, Tool, Workflow
+from wonder_server.core.definitions.specs import Kind, ModelProfile, Persona, Spec, Task, Tool, Workflow
 from wonder_server.core.ids import is_id
 
 _SEGMENT = r"[a-z][a-z0-9_.-]{0,99}"
@@ -98,6 +98,8 @@ def mentions(spec: Spec) -> Iterator[Mention]:
             yield Mention("target_id", spec.target_id, Kind.TASK)
         case Tool(target_type="workflow"):
             yield Mention("target_id", spec.target_id, Kind.WORKFLOW)
+        case ModelProfile():
+            yield from _fallback_mentions(spec)
         case Task():
             for index, step in enumerate(spec.steps):
                 if step.action_id:
@@ -128,6 +130,13 @@ def _workflow_mentions(workflow: Workflow) -> Iterator[Mention]:
             yield Mention(f"nodes[{index}].task_id", node.task_id, Kind.TASK)
         if node.workflow_id:
             yield Mention(f"nodes[{index}].workflow_id", node.workflow_id, Kind.WORKFLOW)
+
+
+def _fallback_mentions(profile: ModelProfile) -> Iterator[Mention]:
+    for index, fallback in enumerate(profile.fallbacks):
+        if fallback.model_profile_id:
+            path = f"fallbacks[{index}].model_profile_id"
+            yield Mention(path, fallback.model_profile_id, Kind.MODEL_PROFILE)
 
 
 def _persona_mentions(persona: Persona) -> Iterator[Mention]:

@@ -187,13 +187,23 @@ class Tool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ModelFallback:
+    """A model to use when that of a profile is unavailable: another profile, or a provider's model."""
+
+    model_profile_id: str = ""
+    provider: str = ""
+    model: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelProfile:
     """A model, its request format, parameters and timeouts.
 
     ``provider`` is ``auto`` (the operator's default), ``offline`` or a provider's name in LiteLLM. ``format``
     is a name in `core.request_formats.FORMATS`; empty for the provider's default. ``parameters`` are copied
     into the request unchanged. ``accepts`` are the parts of messages that the model takes: ``text``,
-    ``image``, ``file``; empty for what is known of the model.
+    ``image``, ``file``; empty for what is known of the model. ``fallbacks`` go on with a turn, in order, when
+    the provider is unavailable.
     """
 
     provider: str
@@ -206,6 +216,7 @@ class ModelProfile:
     max_attempts: int = 3
     context_window_tokens: int = 0
     accepts: tuple[str, ...] = ()
+    fallbacks: tuple[ModelFallback, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -455,6 +466,8 @@ class PinnedAgent:
     """The summarization workflow; None for an agent that does not summarize."""
     budget: Budget | None = None
     """The agent's budget for its lifetime; None for unlimited."""
+    fallbacks: tuple[PinnedProfile, ...] = ()
+    """The profiles that replace ``profile``, in order, when its provider is unavailable."""
     max_result_bytes: int = 0
     """The server's size above which the model gets a part of a tool's result. 0 in turns that an earlier
     version began: their model gets every result whole."""

@@ -292,6 +292,8 @@ def set_move(message: conversation_pb2.Move, value: Move) -> None:
     message.tool_calls.extend(map(tool_call_to_proto, value.invocations))
     message.tool_results.extend(map(tool_result_to_proto, _tool_results(value)))
     message.model = value.model
+    message.provider = value.provider
+    message.model_profile = value.model_profile
     message.stop_reason = enum_value(conversation_pb2.StopReason, "STOP_REASON", value.stop_reason)
     usage = message.usage
     usage.input_tokens = value.usage.input_tokens or 0

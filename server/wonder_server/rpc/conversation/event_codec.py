@@ -17,6 +17,7 @@ from wonder_server.core.conversation.model.event_payloads import (
     HookOutcome,
     Limit,
     MemoryRefusal,
+    ModelSwitch,
     OutputRejection,
     WorkflowRun,
 )
@@ -172,6 +173,18 @@ def _context_reduced(value: ContextReduction) -> event_pb2.ContextReduced:
     )
 
 
+def _model_switched(value: ModelSwitch) -> event_pb2.ModelSwitched:
+    return event_pb2.ModelSwitched(
+        from_model_profile=value.from_profile,
+        from_provider=value.from_provider,
+        from_model=value.from_model,
+        to_model_profile=value.to_profile,
+        to_provider=value.to_provider,
+        to_model=value.to_model,
+        error=fault_to_proto(value.fault),
+    )
+
+
 _PAYLOADS: dict[str, SetPayload] = {
     "conversation_started": _copied(_conversation),
     "conversation_updated": _copied(_conversation),
@@ -188,6 +201,7 @@ _PAYLOADS: dict[str, SetPayload] = {
     "move_recorded": set_move,
     "limit_reached": _copied(_limit_reached),
     "output_rejected": _copied(_output_rejected),
+    "model_switched": _copied(_model_switched),
     "context_reduced": _copied(_context_reduced),
     "context_assembly_completed": _hook,
     "context_assembly_failed": _hook,

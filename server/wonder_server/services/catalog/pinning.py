@@ -126,8 +126,11 @@ class Pins:
         called = await self._agents(await load_dependencies(index, self._catalog, [(persona, library)]))
         pinned = pinning.pin_agent(agent, persona, library, index, called, self._resolve_profile)
         if self._add_model_facts is not None:
-            profile = replace(pinned.profile, spec=await self._add_model_facts(pinned.profile.spec))
-            pinned = replace(pinned, profile=profile)
+            profile, *fallbacks = [
+                replace(each, spec=await self._add_model_facts(each.spec))
+                for each in (pinned.profile, *pinned.fallbacks)
+            ]
+            pinned = replace(pinned, profile=profile, fallbacks=tuple(fallbacks))
         if persona.context_window.strategy is WindowStrategy.SUMMARIZE:
             pinned = replace(pinned, summary=await self._resolve_workflow(SUMMARY_WORKFLOW, ""))
         return replace(pinned, persona_ref=reference, max_result_bytes=self._max_result_bytes)

@@ -95,14 +95,6 @@ class TurnPrinter:
                 self._result("←", outcome, one_line(value.to_dict() if value else None))
             case v1.Event(tool_failed=v1.ToolOutcome(tool_result=v1.ToolResult(error=error)) as outcome):
                 self._result("✗", outcome, error.message if error else "failed")
-            case v1.Event(context_reduced=v1.ContextReduced(messages_left_out=left_out)):
-                self._terminal.note(
-                    f"{left_out} older messages were omitted to fit the model's context window"
-                )
-            case v1.Event(output_rejected=v1.OutputRejected(problems=problems, repairing=True)):
-                self._terminal.note(
-                    f"The answer does not satisfy the schema; asked again: {' '.join(problems)}"
-                )
             case v1.Event(limit_reached=v1.LimitReached(limit=v1.Fault(message=message))):
                 # Not a note, which is cut to one line: the message ends with the consequence.
                 self._terminal.line(f"  {message}", "dim")
@@ -113,6 +105,24 @@ class TurnPrinter:
             case v1.Event(turn_failed=v1.Turn(error=error) as turn):
                 self._terminal.line(error.message if error else "The turn failed.", "red")
                 self._end(turn, "failed")
+            case _:
+                self._notice(event)
+
+    def _notice(self, event: v1.Event) -> None:
+        """Print what happened to the request or the answer of the turn."""
+        match event:
+            case v1.Event(context_reduced=v1.ContextReduced(messages_left_out=left_out)):
+                self._terminal.note(
+                    f"{left_out} older messages were omitted to fit the model's context window"
+                )
+            case v1.Event(
+                model_switched=v1.ModelSwitched(from_provider=former, to_provider=other, to_model=model)
+            ):
+                self._terminal.note(f"{former} is unavailable; {other}/{model} goes on")
+            case v1.Event(output_rejected=v1.OutputRejected(problems=problems, repairing=True)):
+                self._terminal.note(
+                    f"The answer does not satisfy the schema; asked again: {' '.join(problems)}"
+                )
             case _:
                 pass
 

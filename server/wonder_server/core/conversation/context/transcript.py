@@ -106,6 +106,12 @@ def transcript_of(
     return transcript
 
 
+def transcript_of_move(move: Move) -> list[JsonDict]:
+    """Return a move of an active turn as the model's message and the results of its calls."""
+    results = [_result(entry, is_reported=entry.is_async, has_ended=False) for entry in move.invocations]
+    return _written(_exchange(move, "", results), move.reasoning)
+
+
 def _message(turn: Turn, message: Message, view: View, first: int) -> list[JsonDict]:
     """Return a message of a turn; nothing for one that the agent does not see."""
     # Providers reject messages of white space, which models produce at times.

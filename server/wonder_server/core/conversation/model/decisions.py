@@ -13,6 +13,7 @@ from wonder_server.core.conversation.model.event_payloads import (
     HookOutcome,
     Limit,
     MemoryRefusal,
+    ModelSwitch,
     OutputRejection,
     WorkflowRun,
 )
@@ -185,6 +186,14 @@ class RejectOutput(Value, frozen=True, kw_only=True):
     rejection: OutputRejection
 
 
+class SwitchModel(Value, frozen=True, kw_only=True):
+    """Go on with another model, since the provider of the present one is unavailable."""
+
+    turn_id: str
+    work: TurnWork
+    switch: ModelSwitch
+
+
 class ReduceContext(Value, frozen=True, kw_only=True):
     """Record that the request was reduced to fit the model."""
 
@@ -321,6 +330,7 @@ Decision = (
     | ResumeFromTool
     | LimitReached
     | RejectOutput
+    | SwitchModel
     | ReduceContext
     | HistorySummarized
     | RetryOperation

@@ -32,6 +32,22 @@ class ContextReduction(Value, frozen=True, kw_only=True):
     tokens_after: int
 
 
+class ModelSwitch(Value, frozen=True, kw_only=True):
+    """A switch of a turn to another model: the payload of the event ``model.switched``.
+
+    ``from_profile`` and ``to_profile`` are pinned model profiles, ``library/name@revision``. ``fault`` is the
+    failure of the last call of the former model.
+    """
+
+    from_profile: str
+    from_provider: str
+    from_model: str
+    to_profile: str
+    to_provider: str
+    to_model: str
+    fault: Fault
+
+
 class OutputRejection(Value, frozen=True, kw_only=True):
     """An answer that does not satisfy the output schema: the payload of the event ``output.rejected``.
 

@@ -336,7 +336,8 @@ class Move(Value, frozen=True, kw_only=True):
     """One iteration of the agent loop: the model's answer, its tool calls, their results.
 
     ``reported`` are the asynchronous invocations of earlier moves whose results this move's request
-    contained. ``completed_ms`` is the time of the last result, without asynchronous ones.
+    contained. ``completed_ms`` is the time of the last result, without asynchronous ones. ``provider`` and
+    ``model_profile`` (``library/name@revision``) are those that answered; "" before `TURN_RULES` 4.
     """
 
     id: str
@@ -353,6 +354,8 @@ class Move(Value, frozen=True, kw_only=True):
     usage: Usage = field(default_factory=Usage)
     created_ms: int = 0
     completed_ms: int = 0
+    provider: str = ""
+    model_profile: str = ""
 
 
 class OperationKind(StrEnum):
@@ -432,7 +435,7 @@ TURN_RULES = 4
     1   requests have a stable beginning, tool calls in their history, and grow by what others say meanwhile
     2   turns count cached and reasoning tokens
     3   tool calls name the pinned revision of their tool
-    4   replies in the history say what they answer
+    4   replies in the history say what they answer; moves name the provider and the profile that answered
 """
 
 
@@ -441,11 +444,18 @@ class TurnWork(Value, frozen=True, kw_only=True):
 
     ``rules`` is the version of the planner's rules that the turn follows (`TURN_RULES`), so that a turn of an
     earlier build goes on and replays as that build decided; 0 before rules had versions.
+
+    After a switch to a fallback of the model profile (`planning.assembly`), ``foreign_moves`` is the number
+    of moves of other models, and the first answer continues the message ``message_id``, which had
+    ``dispatches``.
     """
 
     turn_id: str
     agent: PinnedAgent
     rules: int = 0
+    foreign_moves: int = 0
+    message_id: str = ""
+    dispatches: int = 0
 
 
 class Request(Value, frozen=True, kw_only=True):

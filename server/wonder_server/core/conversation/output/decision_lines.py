@@ -52,6 +52,7 @@ TYPES: Final[Mapping[type, str]] = {
     decisions.ResumeFromTool: "RESUME_FROM_TOOL",
     decisions.LimitReached: "LIMIT_REACHED",
     decisions.RejectOutput: "REJECT_OUTPUT",
+    decisions.SwitchModel: "SWITCH_MODEL",
     decisions.ReduceContext: "REDUCE_CONTEXT",
     decisions.HistorySummarized: "HISTORY_SUMMARIZED",
     decisions.RetryOperation: "RETRY_OPERATION",

@@ -167,6 +167,7 @@ HANDLERS: Final[Mapping[type, DecisionHandlers[ConversationState, Any]]] = decis
     DecisionHandlers(decisions.WorkflowEnded, record=record.workflow_ended),
     DecisionHandlers(decisions.LimitReached, record=record.limit_reached),
     DecisionHandlers(decisions.RejectOutput, record=record.output_rejected),
+    DecisionHandlers(decisions.SwitchModel, apply=state_changes.switch_model, record=record.model_switched),
     DecisionHandlers(decisions.ReduceContext, record=record.context_reduced),
     # Hooks.
     DecisionHandlers(

@@ -34,6 +34,7 @@ from wonder_server.core.conversation.model.decisions import (
     ResumeFromTool,
     StartConversation,
     StartTurn,
+    SwitchModel,
     WorkflowEnded,
     WorkflowStarted,
 )
@@ -172,6 +173,13 @@ def workflow_started(state: ConversationState, decision: WorkflowStarted) -> Cha
 def workflow_ended(state: ConversationState, decision: WorkflowEnded) -> Changes:
     name = "workflow_completed" if decision.run.fault is None else "workflow_failed"
     return (Emit(name, decision.run, decision.turn_id),)
+
+
+def model_switched(_: ConversationState, decision: SwitchModel) -> Changes:
+    return (
+        Put("works", decision.turn_id, decision.work, live=True),
+        Emit("model.switched", decision.switch, decision.turn_id),
+    )
 
 
 def context_reduced(state: ConversationState, decision: ReduceContext) -> Changes:

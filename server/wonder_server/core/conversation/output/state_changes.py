@@ -22,6 +22,7 @@ from wonder_server.core.conversation.model.decisions import (
     ReleaseTurn,
     ResumeFromTool,
     StartTurn,
+    SwitchModel,
 )
 from wonder_server.core.conversation.model.lifecycle_decisions import EraseRecord
 from wonder_server.core.conversation.model.state import RECENT_TURNS, ConversationState
@@ -114,6 +115,10 @@ def put_operation(state: ConversationState, decision: WithOperation) -> None:
 def dispatch_model(state: ConversationState, decision: DispatchModel) -> None:
     state.operations[decision.operation.id] = decision.operation
     state.requests[decision.request.turn_id] = decision.request
+
+
+def switch_model(state: ConversationState, decision: SwitchModel) -> None:
+    state.turn_work[decision.turn_id] = decision.work
 
 
 def cancel_operation(state: ConversationState, decision: CancelOperation) -> None:

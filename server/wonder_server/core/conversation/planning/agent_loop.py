@@ -65,6 +65,9 @@ from wonder_server.core.schema.truncation import utf8_size
 _REQUESTING = (OperationKind.ASSEMBLY, OperationKind.MODEL)
 """Operations of a turn whose end leads to a decision about the next request."""
 
+RULES_OF_NAMED_MODELS = 4
+"""Version of `TURN_RULES` from which on a move names the provider and the model profile that answered."""
+
 
 def model_answered(
     state: ConversationState, operation: Operation, event: ModelAnswered, now: int
@@ -97,6 +100,10 @@ def model_answered(
         created_ms=operation.created_ms,
         completed_ms=0 if calls_tools else now,
     )
+    work = state.turn_work[turn.id]
+    if work.rules >= RULES_OF_NAMED_MODELS:
+        profile = work.agent.profile
+        move = replace(move, provider=profile.spec.provider, model_profile=str(profile.pin))
     messages = _answer_message(conversation, turn, operation, event, now)
     answer = _Answer(operation, result, turn, move, messages)
     if calls_tools:

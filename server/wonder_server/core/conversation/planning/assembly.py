@@ -8,6 +8,11 @@ end, so that the caches of providers hold its beginning::
 An asynchronous result may arrive much later, while the turn waits for nothing else. It gets an assembly of
 its own: the workflow builds the request up to the turn's message from the present memories, history and work
 in progress, and `continued` adds the turn's moves to it, in the provider's format, as the model gave them.
+
+A turn whose provider is unavailable goes on with a fallback of its model profile, until it ends. Its context
+is assembled again, for the format and the window of the other model, and its moves so far are written in the
+neutral form: the own messages of a provider are valid only there. The next answer has the message id of the
+failed call and counts its dispatches on, so that readers of a stream drop the text that had arrived.
 """
 
 from __future__ import annotations
@@ -19,19 +24,26 @@ from wonder_server.core.conversation.context.dialects import Dialect, Request, d
 from wonder_server.core.conversation.context.history import select_history
 from wonder_server.core.conversation.context.meanwhile import Said, said_since
 from wonder_server.core.conversation.context.notices import said_notice
-from wonder_server.core.conversation.context.transcript import notice, running_result
+from wonder_server.core.conversation.context.transcript import notice, running_result, transcript_of_move
 from wonder_server.core.conversation.context.window import turn_first
-from wonder_server.core.conversation.model.decisions import DispatchWorkflow, MarkWaiting
-from wonder_server.core.conversation.model.event_payloads import HistoryTruncation
+from wonder_server.core.conversation.model.decisions import (
+    CancelOperation,
+    DispatchWorkflow,
+    MarkWaiting,
+    SwitchModel,
+)
+from wonder_server.core.conversation.model.event_payloads import HistoryTruncation, ModelSwitch
 from wonder_server.core.conversation.model.operations import Decisions, hook_operation
 from wonder_server.core.conversation.model.state import ConversationState
-from wonder_server.core.conversation.model.values import Move, OperationKind, Turn
+from wonder_server.core.conversation.model.values import Move, Operation, OperationKind, Turn
 from wonder_server.core.conversation.planning import async_tools
 from wonder_server.core.conversation.planning.model_requests import PreparedRequest
 from wonder_server.core.conversation.planning.summarization import truncation_input
 from wonder_server.core.definitions.specs import PinnedAgent
+from wonder_server.core.errors import Fault, Reason
 from wonder_server.core.frozen import replace
 from wonder_server.core.ids import Minter
+from wonder_server.core.model import explained
 
 
 def assemble_again(
@@ -87,7 +99,10 @@ def continued(
         if move.reported:
             still = async_tools.unknown(moves[: place + 1])
             body = dialect.notice(body, notice(move.reported, still))
-        body = _with_move(dialect, body, move)
+        if place < state.turn_work[turn.id].foreign_moves:
+            body = with_foreign_move(dialect, body, move)
+        else:
+            body = _with_move(dialect, body, move)
     body = _with_said(dialect, body, state, turn, said)
     prepared = PreparedRequest(body, rules, truncation, through=message_count(state))
     return _with_results(dialect, prepared, moves)
@@ -97,6 +112,12 @@ def _with_move(dialect: Dialect, body: Request, move: Move) -> Request:
     """Return the request with the model's message and the results of its calls."""
     results = [running_result(entry) if entry.is_async else entry.result for entry in move.invocations]
     return dialect.resume(body, move.raw, [each for each in results if each is not None])
+
+
+def with_foreign_move(dialect: Dialect, body: Request, move: Move) -> Request:
+    """Return the request with a move of another model, whose own message its provider alone understands."""
+    written = dialect.format.write_messages(transcript_of_move(move))
+    return {**body, dialect.messages: [*body[dialect.messages], *written]}
 
 
 def _with_said(dialect: Dialect, body: Request, state: ConversationState, turn: Turn, said: Said) -> Request:
@@ -112,3 +133,52 @@ def _with_results(dialect: Dialect, prepared: PreparedRequest, moves: Sequence[M
     body = dialect.notice(prepared.body, notice(news, async_tools.running(moves)))
     reports = tuple(entry.operation_id for entry in news)
     return dataclasses.replace(prepared, body=body, reports=reports)
+
+
+# --- fallbacks --------------------------------------------------------------------------------------
+
+_QUOTA = "quota"
+
+
+def switch_model(
+    state: ConversationState, operation: Operation, fault: Fault, ids: Minter, now: int
+) -> Decisions:
+    """Go on with the next fallback of the turn's profile after a model call has failed finally.
+
+    Returns no decisions if there is none, or if another provider would not help.
+    """
+    turn, work = state.turns[operation.turn_id], state.turn_work[operation.turn_id]
+    if not work.agent.fallbacks or not _is_worth_another(fault):
+        return ()
+    used, (following, *others) = work.agent.profile, work.agent.fallbacks
+    switched = replace(
+        work,
+        agent=dataclasses.replace(work.agent, profile=following, fallbacks=tuple(others)),
+        foreign_moves=len(state.moves[turn.id]),
+        message_id=operation.message_id,
+        dispatches=operation.dispatches,
+    )
+    switch = ModelSwitch(
+        from_profile=str(used.pin),
+        from_provider=used.spec.provider,
+        from_model=used.spec.model,
+        to_profile=str(following.pin),
+        to_provider=following.spec.provider,
+        to_model=following.spec.model,
+        fault=explained(fault, str(used.pin)),
+    )
+    return (
+        CancelOperation(operation=operation),
+        SwitchModel(turn_id=turn.id, work=switched, switch=switch),
+        *assemble_again(state, turn, switched.agent, ids, now),
+    )
+
+
+def _is_worth_another(fault: Fault) -> bool:
+    """Return True for a provider that is unreachable, silent, overloaded or out of quota.
+
+    A refused key or request fails the turn: its operator or author must learn of it.
+    """
+    if fault.reason in (Reason.MODEL_UNAVAILABLE, Reason.TIMEOUT):
+        return fault.transient
+    return fault.reason is Reason.MODEL_FAILED and fault.metadata.get("kind") == _QUOTA

@@ -73,7 +73,20 @@ def call_model(
         repair = Request(turn_id=turn.id, body=body, repair=True, through=prepared.through)
         return (*reduced, _dispatch_model(agent, repair, ids, now, ()))
     limited, request = _within_limits(state, turn, agent, prepared, body, now)
-    return (*reduced, *limited, _dispatch_model(agent, request, ids, now, prepared.reports))
+    dispatched = _dispatch_model(agent, request, ids, now, prepared.reports)
+    return (*reduced, *limited, _continuing_message(state, dispatched))
+
+
+def _continuing_message(state: ConversationState, dispatched: DispatchModel) -> DispatchModel:
+    """Return the first call after a switch to another model under the message of the failed call.
+
+    Its dispatches are counted on, so that readers of the stream begin the message again.
+    """
+    work = state.turn_work.get(dispatched.request.turn_id)
+    if work is None or not work.message_id or len(state.moves[work.turn_id]) != work.foreign_moves:
+        return dispatched
+    operation = replace(dispatched.operation, message_id=work.message_id, dispatches=work.dispatches + 1)
+    return replace(dispatched, operation=operation)
 
 
 def request_of(output: JsonValue, turn: Turn, agent: PinnedAgent) -> JsonDict | Fault:

@@ -209,8 +209,10 @@ __all__ = (
     "MessageOrder",
     "MessageRestarted",
     "MessageRole",
+    "ModelFallback",
     "ModelFormat",
     "ModelProfileSpec",
+    "ModelSwitched",
     "Move",
     "NetworkPolicy",
     "Node",
@@ -5477,6 +5479,13 @@ class Event(betterproto2.Message):
     `context.reduced`: messages were omitted or summarized, so that the request fits the model.
     """
 
+    model_switched: "ModelSwitched | None" = betterproto2.field(
+        29, betterproto2.TYPE_MESSAGE, optional=True, group="payload"
+    )
+    """
+    `model.switched`: the provider of the turn's model is unavailable, so a fallback of its profile goes on.
+    """
+
     context_assembly_completed: "HookOutcome | None" = betterproto2.field(
         30, betterproto2.TYPE_MESSAGE, optional=True, group="payload"
     )
@@ -8746,6 +8755,31 @@ default_message_pool.register_message("wonder.v1", "MessageRestarted", MessageRe
 
 
 @dataclass(eq=False, repr=False)
+class ModelFallback(betterproto2.Message):
+    """
+    A model to use when that of a profile is unavailable: `model_profile_id`, or `provider` and `model`.
+    """
+
+    model_profile_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+    """
+    Model profile, by reference: its own parameters, timeouts and attempts apply. Empty: `provider` and `model`.
+    """
+
+    provider: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+    """
+    Provider, other than `auto`. It has the timeouts and attempts of the profile that lists it, and no parameters.
+    """
+
+    model: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
+    """
+    Model of the provider. Required with `provider`.
+    """
+
+
+default_message_pool.register_message("wonder.v1", "ModelFallback", ModelFallback)
+
+
+@dataclass(eq=False, repr=False)
 class ModelProfileSpec(betterproto2.Message):
     """
     A model with its request format, parameters and timeouts.
@@ -8808,8 +8842,60 @@ class ModelProfileSpec(betterproto2.Message):
     it in words; text files are given as text to every model. Empty: what is known of the model, else text.
     """
 
+    fallbacks: "list[ModelFallback]" = betterproto2.field(11, betterproto2.TYPE_MESSAGE, repeated=True)
+    """
+    Models that go on with a turn, in order, after the attempts at this one have failed because its provider is
+    unreachable, silent, overloaded or out of quota. The fallbacks of a fallback follow it. At most 8, also in total.
+    A fallback that leads back to its own profile is refused. Empty: the turn fails.
+    """
+
 
 default_message_pool.register_message("wonder.v1", "ModelProfileSpec", ModelProfileSpec)
+
+
+@dataclass(eq=False, repr=False)
+class ModelSwitched(betterproto2.Message):
+    """
+    A switch of a turn to a fallback of its model profile. It holds until the end of the turn.
+    """
+
+    from_model_profile: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+    """
+    Model profile that failed, pinned, such as `acme/fast@3`.
+    """
+
+    from_provider: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+    """
+    Provider that failed.
+    """
+
+    from_model: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
+    """
+    Model that failed, as the profile names it.
+    """
+
+    to_model_profile: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
+    """
+    Model profile that goes on, pinned. For a fallback that names a provider and a model: the profile that lists it.
+    """
+
+    to_provider: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
+    """
+    Provider that goes on.
+    """
+
+    to_model: "str" = betterproto2.field(6, betterproto2.TYPE_STRING)
+    """
+    Model that goes on, as the profile or the fallback names it.
+    """
+
+    error: "Fault | None" = betterproto2.field(7, betterproto2.TYPE_MESSAGE, optional=True)
+    """
+    Error of the last call of the model that failed.
+    """
+
+
+default_message_pool.register_message("wonder.v1", "ModelSwitched", ModelSwitched)
 
 
 @dataclass(eq=False, repr=False)
@@ -8895,6 +8981,16 @@ class Move(betterproto2.Message):
     )
     """
     Time at which the last result of its synchronous tools arrived; unset until then.
+    """
+
+    provider: "str" = betterproto2.field(15, betterproto2.TYPE_STRING)
+    """
+    Provider that answered. Empty in records of earlier versions.
+    """
+
+    model_profile: "str" = betterproto2.field(16, betterproto2.TYPE_STRING)
+    """
+    Model profile that answered, pinned, such as `acme/fast@3`. Empty in records of earlier versions.
     """
 
 
