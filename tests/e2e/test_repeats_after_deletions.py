@@ -189,7 +189,8 @@ async def test_what_was_made_in_a_project_keeps_its_answer_after_the_projects_de
         await client.library.CreateProject(
             library.CreateProjectRequest(project=library_pb2.Project(name="temporary"))
         )
-        await client.agent("tmp", "wonder/std/assistant")
+        member = library_pb2.Agent(name="tmp", persona_id="wonder/std/assistant", project_ids=["temporary"])
+        await client.library.CreateAgent(library.CreateAgentRequest(agent=member))
         start = coordinator.StartRunRequest(
             workflow_id="e2e/notes/wait",
             context=task_pb2.ExecutionContext(project_id="temporary", agent_id="tmp"),
@@ -198,7 +199,16 @@ async def test_what_was_made_in_a_project_keeps_its_answer_after_the_projects_de
         change = library.UpdateProjectRequest(
             project=library_pb2.Project(id="temporary", description="new"), request_id="change"
         )
+        create = pb.CreateConversationRequest(
+            conversation=conversation_pb2.Conversation(project_id="temporary", title="one"),
+            request_id="create",
+        )
+        call = pb.CallAgentRequest(
+            agent_id="tmp", project_id="temporary", input={"string_value": "hi"}, request_id="call"
+        )
         asks: dict[str, Ask] = {
+            "create": lambda client: client.conversations.CreateConversation(create),
+            "call": lambda client: client.conversations.CallAgent(call),
             "start": lambda client: client.coordinator.StartRun(start),
             "change": lambda client: client.library.UpdateProject(change),
             "upload": lambda client: send_file(client, b"hello"),
