@@ -222,5 +222,7 @@ async def test_the_command_puts_lists_gets_and_sends_files(
     code, out = await wonder("chat", "-a", agent, "-m", "What is this?", "--file", str(path))
     assert code == 0 and b"A cat." in out
     assert "data:image/png;base64," in str(scripted.requests[0])
-    assert (await wonder("files", "delete", file_id))[0] == 0
+    assert (await wonder("files", "delete", file_id))[0] == 2
+    assert await wonder("files", "get", file_id) == (0, content)
+    assert (await wonder("files", "delete", file_id, "--yes"))[0] == 0
     assert (await wonder("files", "get", file_id))[0] == 1

@@ -49,6 +49,12 @@ def test_descriptions_are_wrapped(parser: argparse.ArgumentParser) -> None:
     assert max(map(len, (parser.description or "").splitlines()), default=0) <= 100
 
 
+def test_every_deletion_needs_yes_without_a_terminal() -> None:
+    deletions = [each for each in EVERY if each.prog.split()[-1] in ("delete", "forget")]
+    helps = {each.prog: dict(texts(each)).get(f"{each.prog} yes") for each in deletions}
+    assert len(helps) >= 6 and set(helps.values()) == {"Skip the confirmation; required without a terminal."}
+
+
 VERBS = [parser.prog.removeprefix("wonder ") for parser in EVERY if parser.prog.count(" ") == 2]
 
 

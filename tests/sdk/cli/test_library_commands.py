@@ -211,6 +211,7 @@ async def test_a_declined_deletion_says_that_nothing_was_deleted(
     address: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert await wonder("project", "create", "shop") == 0
+    monkeypatch.setattr(Terminal, "can_ask", True)
     monkeypatch.setattr(Terminal, "confirm", lambda self, question: False)
     out(capsys)
     for argv in (("project", "delete", "shop"), ("agent", "delete", "assistant")):
@@ -249,10 +250,13 @@ async def test_agents_and_projects_can_be_deleted(address: str, capsys: pytest.C
     capsys.readouterr()
     assert await wonder("project", "delete", "shop", "--yes") == 1
     assert "RESOURCE_IN_USE" in capsys.readouterr().err
-    assert await wonder("agent", "delete", "bot") == 0
+    for argv in (("agent", "delete", "bot"), ("project", "delete", "shop")):
+        assert await wonder(*argv) == 2
+        assert "Add --yes to delete." in capsys.readouterr().err
+    assert await wonder("agent", "delete", "bot", "--yes") == 0
     assert await wonder("project", "delete", "shop", "--yes") == 0
     assert out(capsys) == "agent bot deleted\nproject shop deleted\n"
-    assert await wonder("agent", "delete", "bot") == 1
+    assert await wonder("agent", "delete", "bot", "--yes") == 1
     assert "AGENT_NOT_FOUND" in capsys.readouterr().err
 
 

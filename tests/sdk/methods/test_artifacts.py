@@ -181,7 +181,9 @@ async def test_documents_with_the_command(
     assert await output(capsys, "artifact", "merge", "more", "--check") == ["more can be merged into main"]
     assert await output(capsys, "artifact", "merge", "more") == ["more merged into main"]
     questions: list[str] = []
+    await output(capsys, "artifact", "delete", "c", code=2)
     with monkeypatch.context() as patch:
+        patch.setattr(Terminal, "can_ask", True)
         patch.setattr(Terminal, "confirm", lambda self, question: bool(questions.append(question)))
         assert await output(capsys, "artifact", "delete", "c", code=1) == ["nothing was deleted"]
         assert questions == ["Delete c in default, branch main?"]

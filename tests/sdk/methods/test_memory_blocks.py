@@ -53,4 +53,6 @@ async def test_the_command_manages_blocks(address: str, capsys: pytest.CaptureFi
     assert "There is no such block. Is it about a user? Use --subject." in capsys.readouterr().err
     assert await wonder("blocks", "set", "rules", "x" * 2_001) == 1
     assert "Set another maximum with --max-characters." in capsys.readouterr().err
+    assert await wonder("blocks", "delete", "rules") == 2
+    assert "Add --yes to delete." in capsys.readouterr().err
     assert await said("delete", "rules", "--yes") == "rules deleted"

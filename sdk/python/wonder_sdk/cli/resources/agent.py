@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from wonder_sdk.cli.shared import connection, listing
+from wonder_sdk.cli.shared import connection, deletion, listing
 from wonder_sdk.cli.shared.parser import add_examples
 from wonder_sdk.cli.shared.terminal import Terminal
 from wonder_sdk.cli.shared.text_summary import counted
@@ -64,7 +64,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "delete", help="Delete an agent.", description="Delete an agent and its memories."
     )
     delete.add_argument("name", help="Name or id of the agent.")
-    connection.add_yes(delete)
+    deletion.add_yes(delete)
     connection.connect(delete, run_delete)
     lists = verbs.add_parser("list", help="List the agents.", description="List the agents of the server.")
     connection.connect(lists, run_list)
@@ -151,15 +151,14 @@ def run_list(arguments: argparse.Namespace, client: sync.Client) -> int:
 
 
 def run_delete(arguments: argparse.Namespace, client: sync.Client) -> int:
-    """Delete the agent after confirmation. Exit code 1 if declined."""
+    """Delete the agent after confirmation; see `deletion.refusal`."""
     from wonder_sdk import v1
 
-    agent, terminal = _get(client, arguments.name), Terminal()
-    if not arguments.yes and not terminal.confirm(f"Delete {agent.name} and its memories?"):
-        terminal.line("nothing was deleted")
-        return 1
+    agent = _get(client, arguments.name)
+    if code := deletion.refusal(arguments, f"{agent.name} and its memories"):
+        return code
     client.library.delete_agent(v1.DeleteAgentRequest(agent_id=agent.id))
-    terminal.line(f"agent {agent.name} deleted")
+    Terminal().line(f"agent {agent.name} deleted")
     return 0
 
 

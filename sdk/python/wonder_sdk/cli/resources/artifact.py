@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wonder_sdk.cli.resources import merges
-from wonder_sdk.cli.shared import connection, listing
+from wonder_sdk.cli.shared import connection, deletion, listing
 from wonder_sdk.cli.shared.parser import add_examples
 from wonder_sdk.cli.shared.terminal import Terminal
 
@@ -69,7 +69,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     delete = _verb(verbs, "delete", "Delete a document and keep its history.", run_delete)
     delete.add_argument("path", metavar="PATH", help="Path of the document.")
-    connection.add_yes(delete)
+    deletion.add_yes(delete)
     search = _verb(verbs, "search", "Find lines and paths that contain all words.", run_search)
     search.add_argument("words", nargs="+", metavar="WORD", help="Word to find.")
     search.add_argument(
@@ -134,15 +134,14 @@ def run_write(arguments: argparse.Namespace, client: sync.Client) -> int:
 
 
 def run_delete(arguments: argparse.Namespace, client: sync.Client) -> int:
-    """Delete the document after confirmation. Exit code 1 if declined."""
-    terminal, where = Terminal(), f"{arguments.project}, branch {arguments.branch or 'main'}"
-    if not arguments.yes and not terminal.confirm(f"Delete {arguments.path} in {where}?"):
-        terminal.line("nothing was deleted")
-        return 1
+    """Delete the document after confirmation; see `deletion.refusal`."""
+    where = f"{arguments.project}, branch {arguments.branch or 'main'}"
+    if code := deletion.refusal(arguments, f"{arguments.path} in {where}"):
+        return code
     client.delete_artifact(
         arguments.path, author=arguments.author, message=arguments.message, **_where(arguments)
     )
-    terminal.line(f"{arguments.path} deleted")
+    Terminal().line(f"{arguments.path} deleted")
     return 0
 
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wonder_sdk.cli.shared import connection, listing, uploads
+from wonder_sdk.cli.shared import connection, deletion, listing, uploads
 from wonder_sdk.cli.shared.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ examples:
   wonder files get file_01J9... -o cat.png
       Download a file. Without -o, print it to a pipe.
   wonder files delete file_01J9...
-      Delete a file. Messages keep its description.
+      Delete a file; --yes skips the confirmation. Messages keep its description.
 
 To send a file to an agent: wonder chat -m "What is this?" --file cat.png
 """
@@ -59,6 +59,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     connection.connect(listed, _list)
     delete = _command(commands, "delete", "Delete a file.", "wonder files delete file_01J9...")
     delete.add_argument("file", metavar="ID", help="Delete this file.")
+    deletion.add_yes(delete)
     connection.connect(delete, _delete)
 
 
@@ -123,6 +124,8 @@ def _list(arguments: argparse.Namespace, client: sync.Client) -> int:
 
 
 def _delete(arguments: argparse.Namespace, client: sync.Client) -> int:
-    """Delete one file."""
+    """Delete one file after confirmation; see `deletion.refusal`."""
+    if code := deletion.refusal(arguments, f"{arguments.file} for good"):
+        return code
     client.delete_file(arguments.file)
     return 0

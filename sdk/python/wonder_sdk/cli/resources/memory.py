@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from functools import partial
 from typing import TYPE_CHECKING
 
 from wonder_sdk.cli.resources import memory_blocks
-from wonder_sdk.cli.shared import connection, listing
+from wonder_sdk.cli.shared import connection, deletion, listing
 from wonder_sdk.cli.shared.parser import add_examples
 from wonder_sdk.cli.shared.terminal import Terminal
 
@@ -76,9 +75,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     add.add_argument("--subject", default="", metavar="USER", help="Store whom it is about, by user id.")
     forget = _verb(verbs, "forget", "Delete memories for good.", run_forget)
     forget.add_argument("memories", metavar="ID", nargs="+", help="Id of a memory, mem_….")
-    forget.add_argument(
-        "-y", "--yes", action="store_true", help="Skip the confirmation; required without a terminal."
-    )
+    deletion.add_yes(forget)
     memory_blocks.register(verbs)
     add_examples(verbs, _EXAMPLES)
 
@@ -179,15 +176,11 @@ def run_add(arguments: argparse.Namespace, client: sync.Client) -> int:
 
 
 def run_forget(arguments: argparse.Namespace, client: sync.Client) -> int:
-    """Delete the memories after confirmation. Exit code 1 if declined."""
+    """Delete the memories after confirmation; see `deletion.refusal`."""
     terminal, ids = Terminal(), arguments.memories
     what = ids[0] if len(ids) == 1 else f"{len(ids)} memories"
-    if not arguments.yes and not terminal.can_ask:
-        print("wonder: There is no terminal to confirm on. Add --yes to delete for good.", file=sys.stderr)
-        return 2
-    if not arguments.yes and not terminal.confirm(f"Delete {what} of {arguments.agent} for good?"):
-        terminal.line("nothing was deleted")
-        return 1
+    if code := deletion.refusal(arguments, f"{what} of {arguments.agent} for good"):
+        return code
     for memory_id in ids:
         client.forget(memory_id, agent=arguments.agent)
         if not arguments.json:

@@ -7,7 +7,7 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING
 
-from wonder_sdk.cli.shared import connection, listing
+from wonder_sdk.cli.shared import connection, deletion, listing
 from wonder_sdk.cli.shared.parser import add_examples
 from wonder_sdk.cli.shared.terminal import Terminal
 
@@ -75,7 +75,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     changes.add_argument("label", metavar="LABEL", help="Label of the block.")
     delete = _verb(verbs, "delete", "Delete a memory block.", run_delete)
     delete.add_argument("label", metavar="LABEL", help="Label of the block.")
-    connection.add_yes(delete)
+    deletion.add_yes(delete)
     add_examples(verbs, _EXAMPLES)
 
 
@@ -169,14 +169,12 @@ def run_changes(arguments: argparse.Namespace, client: sync.Client) -> int:
 
 
 def run_delete(arguments: argparse.Namespace, client: sync.Client) -> int:
-    """Delete the block after confirmation. Exit code 1 if declined."""
-    terminal = Terminal()
-    if not arguments.yes and not terminal.confirm(f"Delete {arguments.label} of {arguments.agent} for good?"):
-        terminal.line("nothing was deleted")
-        return 1
+    """Delete the block after confirmation; see `deletion.refusal`."""
+    if code := deletion.refusal(arguments, f"{arguments.label} of {arguments.agent} for good"):
+        return code
     client.delete_memory_block(arguments.label, agent=arguments.agent, subject=arguments.subject or "")
     if not arguments.json:
-        terminal.line(f"{arguments.label} deleted")
+        Terminal().line(f"{arguments.label} deleted")
     return 0
 
 

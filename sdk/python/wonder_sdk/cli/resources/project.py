@@ -7,7 +7,7 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING
 
-from wonder_sdk.cli.shared import connection, listing
+from wonder_sdk.cli.shared import connection, deletion, listing
 from wonder_sdk.cli.shared.parser import add_examples
 from wonder_sdk.cli.shared.terminal import Terminal
 
@@ -57,7 +57,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     _verb(verbs, "show", "Show a project and its network access.", run_show)
     delete = _verb(verbs, "delete", "Delete a project and its artifacts.", run_delete)
-    connection.add_yes(delete)
+    deletion.add_yes(delete)
     allow = _verb(verbs, "allow", "Allow a project to reach more hosts.", run_allow)
     allow.add_argument("entries", nargs="*", metavar="HOST[:PORT]", help="Host, address or range to allow.")
     allow.add_argument("--only", action="store_true", help="Block public addresses that are not allowed.")
@@ -114,15 +114,14 @@ def run_create(arguments: argparse.Namespace, client: sync.Client) -> int:
 
 
 def run_delete(arguments: argparse.Namespace, client: sync.Client) -> int:
-    """Delete the project after confirmation. Exit code 1 if declined."""
+    """Delete the project after confirmation; see `deletion.refusal`."""
     from wonder_sdk import v1
 
-    project, terminal = _get(client, arguments.project), Terminal()
-    if not arguments.yes and not terminal.confirm(f"Delete {project.name} and its artifacts?"):
-        terminal.line("nothing was deleted")
-        return 1
+    project = _get(client, arguments.project)
+    if code := deletion.refusal(arguments, f"{project.name} and its artifacts"):
+        return code
     client.library.delete_project(v1.DeleteProjectRequest(project_id=project.id))
-    terminal.line(f"project {project.name} deleted")
+    Terminal().line(f"project {project.name} deleted")
     return 0
 
 
