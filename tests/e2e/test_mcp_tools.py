@@ -43,15 +43,11 @@ def remove(file: Path) -> None:
     file.unlink()
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def listing(provider: Provider, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Server]:
-    """Start a server that asks for the tools of its MCP server in each turn."""
-    folder = tmp_path_factory.mktemp("listing")
-    servers = {
-        "lister": {"command": sys.executable, "args": [listing_mcp_server.__file__, str(folder / "pages")]}
-    }
-    environment = {
-        "WONDER_MCP_SERVERS": json.dumps(servers),
+def environment(provider: Provider, file: Path) -> dict[str, str]:
+    """Return the settings of a server that asks for the tools of its MCP server in each turn."""
+    arguments = [listing_mcp_server.__file__, str(file)]
+    return {
+        "WONDER_MCP_SERVERS": json.dumps({"lister": {"command": sys.executable, "args": arguments}}),
         "WONDER_MCP_TOOLS_MAX_AGE_SECONDS": "0",
         "OPENAI_API_KEY": "k",
         "ANTHROPIC_API_KEY": "k",
@@ -60,7 +56,13 @@ async def listing(provider: Provider, tmp_path_factory: pytest.TempPathFactory) 
         "WONDER_ANTHROPIC_BASE_URL": provider.url,
         "WONDER_GEMINI_BASE_URL": provider.url,
     }
-    async with serving(folder / "data", environment=environment) as running:
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def listing(provider: Provider, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Server]:
+    """Start a server that asks for the tools of its MCP server in each turn."""
+    folder = tmp_path_factory.mktemp("listing")
+    async with serving(folder / "data", environment=environment(provider, folder / "pages")) as running:
         yield running
     assert not [line for line in running.log if line.get("level") == "error"]
     await assert_replays(folder / "data")
@@ -193,3 +195,27 @@ async def test_five_thousand_tools_are_a_thousand(caller: Client, provider: Prov
     while (shown := (await preview(caller, conv)).tool_sources[0]).tool_count != 1_000:
         pass  # A turn does not wait long for a slow list.
     assert "5,000 tools match, and the agent may have 1,000 more" in shown.notices[0]
+
+
+async def test_a_turn_keeps_its_tools_through_a_kill(provider: Provider, tmp_path: Path) -> None:
+    file = tmp_path / "pages"
+    write(file, tool("say"))
+    data = tmp_path / "data"
+    scripts = Script(calls=(call("say", text="hi"),)), Script(stall="headers"), Script(text="Done.")
+    async with serving(data, environment=environment(provider, file)) as server:
+        async with server.client() as client:
+            scripted = Scripted(client, provider, "openai")
+            sources = [{"mcp": "lister"}]
+            agent = await scripted.agent(*scripts, tools=(), persona={"tool_sources": sources})
+            conv = await client.open(agent)
+            await until(client, conv, "say")
+            turn = (await client.say(conv, "Say hi.")).turn.id
+            await provider.wait_until(lambda: len(scripted.requests) == 2)
+        await server.kill()
+    remove(file)
+    async with serving(data, environment=environment(provider, file)) as server, server.client() as client:
+        await client.settled(conv, turn)
+        (move, _) = await client.moves(turn, conv)
+    assert move.tool_results[0].success
+    assert [offered(request) for request in scripted.requests] == [["say"]] * 3
+    await assert_replays(data)

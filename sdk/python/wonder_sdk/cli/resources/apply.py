@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from wonder_sdk.definitions.definition_files import DefinitionFilesError, Folder
 
 _CONFIRM_SECONDS = 5.0
+_PLACES = ("definitions", "agents", "projects")
+"""Fields of a request that have places in the files."""
+
 _PLACE = re.compile(r"(.+?):(\d+): ")
 _EXAMPLES = """\
 examples:
@@ -157,7 +160,7 @@ def _server_faults(arguments: argparse.Namespace, problem: DefinitionFilesError)
 
 
 def _apply(arguments: argparse.Namespace, client: sync.Client, folder: Folder, library: str) -> int:
-    from wonder_sdk import InvalidArgumentError, v1
+    from wonder_sdk import WonderError, v1
 
     terminal = Terminal()
 
@@ -176,8 +179,8 @@ def _apply(arguments: argparse.Namespace, client: sync.Client, folder: Folder, l
 
     try:
         planned = send(validate_only=True)
-    except InvalidArgumentError as problem:
-        if not problem.violations:
+    except WonderError as problem:
+        if not any(each.field.partition("[")[0] in _PLACES for each in problem.violations):
             raise
         print("\n".join(folder.explain(problem.violations)), file=sys.stderr)
         return 1
