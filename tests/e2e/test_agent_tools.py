@@ -13,9 +13,10 @@ from tests.e2e.client import Client, View
 from tests.e2e.scripted import Scripted
 from tests.fakes.provider import Provider, Script
 from tests.rpc.rpc_kit import rejected
-from wonder.v1 import common_pb2, event_pb2
+from wonder.v1 import common_pb2, errors_pb2, event_pb2
 from wonder.v1 import conversation_pb2 as conversation
 from wonder.v1 import conversation_service_pb2 as pb
+from wonder.v1 import library_service_pb2 as library
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -98,6 +99,87 @@ async def test_a_delegate_that_declines_says_why(pair: Pair) -> None:
     assert error.code == conversation.TOOL_ERROR_CODE_AGENT_DECLINED and not error.retriable
     assert "enough context" in error.message
     assert "AGENT_DECLINED" in json.dumps(pair.host.requests[1])
+
+
+async def test_a_delegate_declines_with_the_tool_that_only_delegates_have(pair: Pair) -> None:
+    name = await pair.begin(
+        Script(text="Let me see.", calls=(call("decline", reason="I have no access to it."), call("other")))
+    )
+    turn, view = await pair.turn(
+        "Ask.",
+        Script(calls=(call(name, message="Review."), call("decline", reason="me too"))),
+        Script(text="Sorry."),
+    )
+    assert turn.status == COMPLETED and turn.issues.tool_failures == 2
+    errors = {
+        e.tool_failed.tool_call.tool_name: e.tool_failed.tool_result.error
+        for e in view.events
+        if e.name == "tool.failed"
+    }
+    declined = errors[name]
+    assert declined.code == conversation.TOOL_ERROR_CODE_AGENT_DECLINED and not declined.retriable
+    assert declined.message.endswith(" declined: I have no access to it.")
+    assert "I have no access to it." in json.dumps(pair.host.requests[1])
+    # The caller itself was not called, so that it cannot decline.
+    assert errors["decline"].code == conversation.TOOL_ERROR_CODE_NOT_FOUND
+    assert "decline" in json.dumps(pair.guest.requests[0]["tools"])
+    assert '"name": "decline"' not in json.dumps(pair.host.requests[0]["tools"])
+    _, delegated = await pair.called(view)
+    assert delegated.status == conversation.TURN_STATUS_FAILED
+    assert delegated.error.reason == errors_pb2.ERROR_REASON_AGENT_DECLINED
+    (move,) = await pair.client.moves(delegated.id, delegated.conversation_id)
+    assert [each.success for each in move.tool_results] == [True, False]
+
+
+async def test_an_agent_calls_only_agents_with_which_it_shares_a_project(pair: Pair) -> None:
+    name = await pair.begin(Script(text="Yes."))
+    project = f"apart-{pair.guest_name}"
+    library_stub = pair.client.library
+    await library_stub.CreateProject(library.CreateProjectRequest(project={"name": project}))
+    guest = (await library_stub.GetAgent(library.GetAgentRequest(agent_id=pair.guest_name))).agent
+    change = library.UpdateAgentRequest(agent={"id": guest.id, "project_ids": [project]})
+    change.update_mask.paths.append("project_ids")
+    await library_stub.UpdateAgent(change)
+    scripts = (Script(calls=(call(name, message="?"),)), Script(text="Sorry."))
+    for mode in ({}, {"invocation_mode": "loop_in"}):
+        scripts = (Script(calls=(call(name, message="?", **mode),)), Script(text="Sorry."))
+        turn, view = await pair.turn("Ask.", *scripts)
+        assert turn.status == COMPLETED
+        refused = error_of(view)
+        assert refused.code == conversation.TOOL_ERROR_CODE_PERMISSION_DENIED
+        assert "shares a project" in refused.message and not refused.retriable
+    assert pair.guest.requests == []
+    # In both projects it may be called, but a conversation in a project that it lacks stays closed to it.
+    host = (await library_stub.GetAgent(library.GetAgentRequest(agent_id=turn.agent_id))).agent
+    change = library.UpdateAgentRequest(agent={"id": host.id, "project_ids": [*host.project_ids, project]})
+    change.update_mask.paths.append("project_ids")
+    await library_stub.UpdateAgent(change)
+    pair.host.provider.script(pair.host.model, *scripts)
+    turn, view = await pair.client.turn(pair.conv, "Again.")
+    (refused,) = (
+        e.tool_failed.tool_result.error
+        for e in view.events
+        if e.name == "tool.failed" and e.turn_id == turn.id
+    )
+    assert "project of this conversation" in refused.message
+    assert refused.code == conversation.TOOL_ERROR_CODE_PERMISSION_DENIED
+    # A delegate works in its own project, not in that of its caller.
+    pair.host.provider.script(
+        pair.host.model, Script(calls=(call(name, message="?"),)), Script(text="Thanks.")
+    )
+    turn, view = await pair.client.turn(pair.conv, "Alone.")
+    assert turn.status == COMPLETED and turn.issues.tool_failures == 0
+    (ended,) = (
+        e.agent_call_completed
+        for e in view.events
+        if e.name == "agent_call_completed" and e.turn_id == turn.id
+    )
+    delegated = (await pair.client.conversations.GetTurn(pb.GetTurnRequest(turn_id=ended.turn_id))).turn
+    wanted = pb.GetConversationRequest(conversation_id=delegated.conversation_id)
+    made = (await pair.client.conversations.GetConversation(wanted)).conversation
+    caller = pb.GetConversationRequest(conversation_id=pair.conv)
+    own = (await pair.client.conversations.GetConversation(caller)).conversation
+    assert made.project_id and made.project_id != own.project_id
 
 
 async def test_the_model_receives_the_failure_of_a_delegate(pair: Pair) -> None:

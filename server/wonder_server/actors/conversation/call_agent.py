@@ -12,7 +12,12 @@ from dataclasses import dataclass, field
 
 from wonder_server.actors.access import EntryAccess
 from wonder_server.actors.conversation.conversations import Conversations
-from wonder_server.actors.dispatch.agent_calls import Delegation, delegate_conversation, input_text
+from wonder_server.actors.dispatch.agent_calls import (
+    Delegation,
+    check_shared_project,
+    delegate_conversation,
+    input_text,
+)
 from wonder_server.actors.streaming.items import Closed
 from wonder_server.actors.usage.budget_enforcement import AgentBudgets
 from wonder_server.core import ids
@@ -224,6 +229,9 @@ class AgentCallService:
         return await self._conversations.lookup.turn(outcome.answer["turn_id"], call_request.conversation_id)
 
     async def _send(self, call_request: AgentCallRequest, agent: PinnedAgent, content: str) -> Send:
+        if call_request.caller.agent_id:
+            caller = await self._agents.pin_agent(call_request.caller.agent_id)
+            check_shared_project(caller.project_ids, agent)
         send = Send(
             seed=ids.random_id("seed", self._clock.now_ms()),
             agent=agent,

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Final
@@ -137,8 +137,9 @@ class AgentCalls:
             )
         content = input_text(command.input)
         agent = await self._agents.of(working_principal(scope.principal)).pin_agent(command.agent_id)
+        await self._check_projects(scope, agent)
         if command.mode == "loop_in":
-            await self._check_joinable(command.conversation_id)
+            await self._check_joinable(command.conversation_id, agent)
         else:
             # An existing conversation does not change. Both inputs take one commit.
             created = self._new_conversation(command, agent)
@@ -266,20 +267,36 @@ class AgentCalls:
         )
 
     def _new_conversation(self, command: CallAgent, agent: PinnedAgent) -> Create:
+        # Called by an agent, it sees documents and repositories of its own projects only. A run that no agent
+        # has started chooses the project of the agents that it calls.
+        belongs = not command.scope.agent_id or command.scope.project_id in agent.project_ids
         return delegate_conversation(
             command.conversation_id,
             agent,
             Delegation(
                 # Archiving and deletion of the caller find the conversation by it.
                 called_by=command.parent.actor_id,
-                project_id=command.scope.project_id,
-                branch=branch_of(command.scope),
+                project_id=command.scope.project_id if belongs else "",
+                branch=branch_of(command.scope) if belongs else "",
                 principal=command.scope.principal,
             ),
             self._clock.now_ms(),
         )
 
-    async def _check_joinable(self, conversation_id: str) -> None:
+    async def _check_projects(self, scope: Scope, agent: PinnedAgent) -> None:
+        """Check that the calling agent sees the called one: they share a project. Work of no agent may call
+        every agent. Errors: PERMISSION_DENIED.
+        """
+        if not scope.agent_id:
+            return
+        try:
+            projects = (await self._agents.of(SERVER).pin_agent(scope.agent_id)).project_ids
+        except WonderError:
+            # The calling agent was deleted meanwhile; its work continues in the project where it began.
+            projects = (scope.project_id,)
+        check_shared_project(projects, agent)
+
+    async def _check_joinable(self, conversation_id: str, agent: PinnedAgent) -> None:
         known = ids.is_id("conv", conversation_id) and await self._records.get(
             "conversations", conversation_id, conversation_id
         )
@@ -287,6 +304,15 @@ class AgentCalls:
             raise not_found(Reason.CONVERSATION_NOT_FOUND, conversation_id)
         if not self._directory.owns(conversation_id):
             raise owner_moved(ids.shard_of(conversation_id))
+        if known.project_id and known.project_id not in agent.project_ids:
+            raise error(
+                Reason.PERMISSION_DENIED,
+                f"The agent `{agent.name}` does not belong to the project of this conversation, and cannot "
+                "join it.",
+                field="agent_id",
+                agent_id=agent.agent_id,
+                project_id=known.project_id,
+            )
 
     async def _budget(self, scope: Scope) -> Budget | None:
         """Return the turn's budget: the remainder of its caller's turn, conversation and lifetime budgets."""
@@ -320,6 +346,18 @@ class AgentCalls:
         else:
             self._directory.report_success(parent.actor_id, parent.operation_id, result.output)
         return True
+
+
+def check_shared_project(project_ids: Collection[str], agent: PinnedAgent) -> None:
+    """Raise PERMISSION_DENIED if an agent of these projects must not call ``agent``."""
+    if not set(project_ids) & set(agent.project_ids):
+        raise error(
+            Reason.PERMISSION_DENIED,
+            f"The agent `{agent.name}` belongs to no project of the calling agent. An agent calls only "
+            "agents with which it shares a project.",
+            field="agent_id",
+            agent_id=agent.agent_id,
+        )
 
 
 def _called_by_turn(command: CallAgent) -> bool:

@@ -95,7 +95,7 @@ def response_to_proto(turn: Turn) -> pb.CallAgentResponse:
     answer = pb.CallAgentResponse(turn=codec.turn_to_proto(turn))
     fault = turn.fault
     if fault is not None:
-        declined = "declined" in fault.metadata
+        declined = "declined" in fault.metadata  # by its tool, or by a refusal of its model
         answer.error.CopyFrom(
             conversation_pb2.ToolError(
                 code=conversation_pb2.TOOL_ERROR_CODE_AGENT_DECLINED

@@ -1,11 +1,32 @@
-"""Permissions of an agent's tools: kinds of action, and the depth of agent calls (C7, C8)."""
+"""Permissions of an agent's tools: kinds of action, the depth of agent calls, and `decline` (C7, C8)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
+from wonder_server.core.conversation.model.state import ConversationState
 from wonder_server.core.conversation.model.values import Turn
-from wonder_server.core.definitions.specs import PinnedTask, PinnedTool, PinnedWorkflow
+from wonder_server.core.definitions.specs import PinnedAgent, PinnedTask, PinnedTool, PinnedWorkflow
+from wonder_server.core.json_types import JsonDict
+
+RULES_OF_DECLINES: Final = 4
+"""Version of `TURN_RULES` from which on called agents can decline."""
+
+DECLINE: Final = "decline"
+DECLINE_DEFINITION: Final[JsonDict] = {
+    "id": "",
+    "name": DECLINE,
+    "description": "Decline the task, if you cannot or must not do it. This ends your work. Your caller gets "
+    "the reason instead of an answer.",
+    "input_schema": {
+        "type": "object",
+        "properties": {"reason": {"type": "string", "description": "Why, and what would be needed instead."}},
+        "required": ["reason"],
+    },
+    "target_type": "platform",
+    "async": False,
+}
 
 
 def forbidden_action(tool: PinnedTool, allowed: Sequence[str]) -> str:
@@ -56,3 +77,18 @@ def _workflow_kinds(workflow: PinnedWorkflow) -> Iterator[str]:
 def _matches(kind: str, pattern: str) -> bool:
     family = pattern.removesuffix("*")
     return kind.startswith(family) if family != pattern else kind == pattern
+
+
+def may_decline(state: ConversationState, turn: Turn, agent: PinnedAgent) -> bool:
+    """Return True if the turn is offered the tool `decline`: in delegated turns that a tool, a node or, by
+    CallAgent, an agent has started.
+
+    The planner ends the turn itself; no operation is dispatched. A tool of the persona with the same name
+    takes its place.
+    """
+    work, conversation = state.turn_work.get(turn.id), state.conversation
+    if work is None or work.rules < RULES_OF_DECLINES or conversation is None or not conversation.called_by:
+        return False
+    if turn.parent is None and turn.caller.type != "agent":
+        return False
+    return all(tool.spec.name != DECLINE for tool in agent.tools)

@@ -435,7 +435,8 @@ TURN_RULES = 4
     1   requests have a stable beginning, tool calls in their history, and grow by what others say meanwhile
     2   turns count cached and reasoning tokens
     3   tool calls name the pinned revision of their tool
-    4   replies in the history say what they answer; moves name the provider and the profile that answered
+    4   replies in the history say what they answer; moves name the provider and the profile that answered;
+        called agents are offered the tool `decline`
 """
 
 

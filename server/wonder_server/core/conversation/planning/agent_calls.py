@@ -8,22 +8,36 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Sequence
+from typing import Final
 
 from wonder_server.core.actor.commands import Answer, Parent
 from wonder_server.core.content.parts import readable
 from wonder_server.core.conversation.context.output_requests import output_schema_of
+from wonder_server.core.conversation.context.permissions import DECLINE
 from wonder_server.core.conversation.model.decisions import AdoptTurn, AppendMessage, RepeatAnswer
 from wonder_server.core.conversation.model.inputs import Send
 from wonder_server.core.conversation.model.operations import Decisions
 from wonder_server.core.conversation.model.state import ConversationState
 from wonder_server.core.conversation.model.turn_progress import TurnProgress, progress_of
 from wonder_server.core.conversation.model.usage import as_usage
-from wonder_server.core.conversation.model.values import Role, Turn, TurnStatus
+from wonder_server.core.conversation.model.values import (
+    Invocation,
+    Move,
+    Role,
+    ToolErrorCode,
+    ToolResult,
+    Turn,
+    TurnStatus,
+)
 from wonder_server.core.conversation.planning.output_checks import output_text
 from wonder_server.core.errors import Fault, Reason
 from wonder_server.core.frozen import replace
 from wonder_server.core.json_types import JsonDict
-from wonder_server.core.model import ModelResult
+from wonder_server.core.model import ModelResult, ToolCall
+
+MAX_REASON: Final = 1000
+"""Characters of the reason that the caller gets."""
 
 
 def called_turn(state: ConversationState, operation_id: str) -> Turn | None:
@@ -68,6 +82,36 @@ def declined(state: ConversationState, turn: Turn, result: ModelResult) -> Fault
         reason=Reason.MODEL_FAILED,
         message=f"The agent `{turn.agent_name}` declined{text}",
         metadata={"declined": "true"},
+    )
+
+
+def decline_of(turn: Turn, calls: Sequence[ToolCall]) -> tuple[ToolCall, Fault] | None:
+    """Return the first call that declines, with the fault that ends the turn; None without one."""
+    call = next((call for call in calls if call.name == DECLINE), None)
+    if call is None:
+        return None
+    given = (call.arguments or {}).get("reason")
+    reason = given.strip()[:MAX_REASON] if isinstance(given, str) else ""
+    text = f": {reason}" if reason else "."
+    message = f"The agent `{turn.agent_name}` declined{text}"
+    return call, Fault(reason=Reason.AGENT_DECLINED, message=message, metadata={"declined": "true"})
+
+
+def declining_move(move: Move, calls: Sequence[ToolCall], call: ToolCall, now: int) -> Move:
+    """Return the move that ends the turn: the call that declines succeeded, and no other was carried out."""
+    invocations = tuple(
+        Invocation(call=each, result=replace(_decline_result(each, each is call), created_ms=now))
+        for each in calls
+    )
+    return replace(move, invocations=invocations, completed_ms=now)
+
+
+def _decline_result(call: ToolCall, declines: bool) -> ToolResult:
+    if declines:
+        return ToolResult(tool_call_id=call.id, success=True, result={"declined": True})
+    message = "Not carried out: the agent declined its task."
+    return ToolResult(
+        tool_call_id=call.id, success=False, code=ToolErrorCode.PERMISSION_DENIED, message=message
     )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from wonder_server.core.conversation.context.output_requests import ask_for_repair, output_schema_of
+from wonder_server.core.conversation.context.permissions import may_decline
 from wonder_server.core.conversation.model import agent_tools
 from wonder_server.core.conversation.model.agent_tools import LOOP_IN
 from wonder_server.core.conversation.model.decisions import (
@@ -51,7 +52,12 @@ from wonder_server.core.conversation.model.values import (
     TurnStatus,
 )
 from wonder_server.core.conversation.planning import assembly, async_tools, limits, output_checks, tool_calls
-from wonder_server.core.conversation.planning.agent_calls import declined, with_output
+from wonder_server.core.conversation.planning.agent_calls import (
+    decline_of,
+    declined,
+    declining_move,
+    with_output,
+)
 from wonder_server.core.conversation.planning.large_results import bounded
 from wonder_server.core.conversation.planning.model_requests import PreparedRequest, call_model
 from wonder_server.core.definitions.specs import PinnedAgent
@@ -106,6 +112,10 @@ def model_answered(
         move = replace(move, provider=profile.spec.provider, model_profile=str(profile.pin))
     messages = _answer_message(conversation, turn, operation, event, now)
     answer = _Answer(operation, result, turn, move, messages)
+    if result.tool_calls and may_decline(state, turn, agent):
+        decisions = _declined(state, answer, now)
+        if decisions:
+            return decisions
     if calls_tools:
         return _call_tools(state, answer, ids, now)
     recorded = (RecordMove(turn=progress_of(turn), move=move, operation_id=operation.id), *messages)
@@ -160,6 +170,20 @@ def _answered(
     if output.value is not None:
         return _complete(replace(turn, output=output.value), agent, ids, now)
     return _reject_output(state, answer, output.problems, ids, now)
+
+
+def _declined(state: ConversationState, answer: _Answer, now: int) -> Decisions:
+    """Fail the turn of a called agent that declines; nothing if it does not."""
+    turn, calls = answer.turn, answer.result.tool_calls
+    declining = decline_of(turn, calls)
+    if declining is None:
+        return ()
+    call, fault = declining
+    move = declining_move(answer.move, calls, call, now)
+    operation_id = answer.operation.id
+    recorded = RecordMove(turn=progress_of(turn), move=move, operation_id=operation_id)
+    cancelled = cancel_pending(state, turn.id, now, except_id=operation_id)
+    return (recorded, *answer.messages, *cancelled, *fail_turn(turn, fault, now))
 
 
 def _reject_output(

@@ -1000,6 +1000,12 @@ class ErrorReason(betterproto2.Enum):
     not valid." {provider, model, status} FAILED_PRECONDITION; usually recorded on a turn.
     """
 
+    AGENT_DECLINED = 153
+    """
+    An agent that was called declined the task with the tool `decline`. "The agent `reviewer` declined: I have no access to
+    this code." {declined} FAILED_PRECONDITION; recorded on a turn.
+    """
+
     TASK_FAILED = 143
     """
     A task failed. "Step `fetch` failed: the server answered 404." {task, step_id} FAILED_PRECONDITION; usually
@@ -1123,6 +1129,7 @@ class ErrorReason(betterproto2.Enum):
             140: "ERROR_REASON_CONTEXT_ASSEMBLY_FAILED",
             141: "ERROR_REASON_MEMORY_EXTRACTION_FAILED",
             142: "ERROR_REASON_MODEL_FAILED",
+            153: "ERROR_REASON_AGENT_DECLINED",
             143: "ERROR_REASON_TASK_FAILED",
             144: "ERROR_REASON_RUN_FAILED",
             145: "ERROR_REASON_ASSERTION_FAILED",
@@ -1186,6 +1193,7 @@ class ErrorReason(betterproto2.Enum):
             "ERROR_REASON_CONTEXT_ASSEMBLY_FAILED": 140,
             "ERROR_REASON_MEMORY_EXTRACTION_FAILED": 141,
             "ERROR_REASON_MODEL_FAILED": 142,
+            "ERROR_REASON_AGENT_DECLINED": 153,
             "ERROR_REASON_TASK_FAILED": 143,
             "ERROR_REASON_RUN_FAILED": 144,
             "ERROR_REASON_ASSERTION_FAILED": 145,
