@@ -25,7 +25,7 @@ from tests.views import ForAll
 from wonder_server.actors.access import ActorAccess
 from wonder_server.actors.archive.archiver import Archiver
 from wonder_server.actors.conversation.call_agent import AgentCallService
-from wonder_server.actors.conversation.conversations import Conversations
+from wonder_server.actors.conversation.conversations import ConversationLimits, Conversations
 from wonder_server.actors.conversation.deletions import Deletions
 from wonder_server.actors.conversation.expiry_sweeper import ExpirySweeper
 from wonder_server.actors.conversation.lifecycle import ConversationLifecycle
@@ -256,7 +256,7 @@ class Node:
             access=access,
             agents=library,
             archive=self.archiver,
-            expire_after_ms=self._faults.expire_after_ms,
+            limits=ConversationLimits(expire_after_ms=self._faults.expire_after_ms),
             budgets=budgets,
         )
         self.calls = AgentCallService(

@@ -13,6 +13,7 @@ from wonder_sdk._proto.wonder import v1
 from wonder_sdk.conversation.chat import Chat
 from wonder_sdk.conversation.event_cursor import DeltaKind, EventCursor, Item
 from wonder_sdk.conversation.subscriptions import subscribe
+from wonder_sdk.errors import RequestError
 from wonder_sdk.json_types import JsonDict
 from wonder_sdk.methods.artifacts import ArtifactMethods
 from wonder_sdk.methods.files import FileMethods
@@ -97,9 +98,13 @@ class Client(WorkflowMethods, MemoryMethods, MessageMethods, TurnMethods, Artifa
         project: str = "",
         external_ref: str = "",
         metadata: JsonDict | None = None,
+        concurrent_turns: str = "",
         request_id: str = "",
     ) -> str:
         """Create a conversation of one user and one agent (by id or name), and return its id.
+
+        ``concurrent_turns`` is the policy for messages while the agent works: ``parallel``, ``queue``,
+        ``interrupt`` or ``steer``; "" for that of the agent's persona.
 
         The default ``user`` is ``user``. With a token there is none by default: the token's name takes part
         from its first message. "" means no user.
@@ -118,6 +123,7 @@ class Client(WorkflowMethods, MemoryMethods, MessageMethods, TurnMethods, Artifa
                     participants=participants,
                     external_ref=external_ref,
                     metadata=to_struct(metadata or None, "metadata"),
+                    concurrent_turns=_policy(concurrent_turns),
                 ),
                 request_id=request_id,
                 return_existing=bool(external_ref),
@@ -191,3 +197,11 @@ class Client(WorkflowMethods, MemoryMethods, MessageMethods, TurnMethods, Artifa
         request = (b"\n" + bytes([len(asked)]) + asked).decode() if asked else ""
         answer: bytes = await self._check_health(request, timeout=timeout)
         return {b"\x08\x01": "SERVING", b"\x08\x02": "NOT_SERVING"}.get(answer, "UNKNOWN")
+
+
+def _policy(name: str) -> v1.ConcurrentTurns:
+    try:
+        return v1.ConcurrentTurns[name.upper() or "UNSPECIFIED"]
+    except KeyError:
+        problem = f"concurrent_turns is {name!r}. Use parallel, queue, interrupt or steer."
+        raise RequestError(problem, "conversation.concurrent_turns") from None

@@ -310,6 +310,7 @@ class Client:
     remember = _blocking(asynchronous.Client.remember)
     recall = _blocking(asynchronous.Client.recall)
     list_memories = _blocking_iterator(asynchronous.Client.list_memories)
+    post = _blocking(asynchronous.Client.post)
     search_messages = _blocking_iterator(asynchronous.Client.search_messages)
     decisions = _blocking_iterator(asynchronous.Client.decisions)
     get_memory = _blocking(asynchronous.Client.get_memory)

@@ -28,6 +28,7 @@ TAGS: Final[Mapping[type, str]] = {
     # Inputs of conversations
     conversation_inputs.Create: "Create",
     conversation_inputs.Send: "Send",
+    conversation_inputs.Post: "Post",
     conversation_inputs.CancelTurn: "CancelTurn",
     conversation_inputs.CancelCall: "CancelCall",
     conversation_inputs.ModelAnswered: "ModelAnswered",
@@ -63,6 +64,10 @@ TAGS: Final[Mapping[type, str]] = {
     lifecycle_decisions.SetStaleArchive: "NoteSpent",
     lifecycle_decisions.EraseRecord: "RemoveRecord",
     conversation_decisions.StartTurn: "StartTurn",
+    conversation_decisions.BeginTurn: "BeginTurn",
+    conversation_decisions.SteerTurn: "SteerTurn",
+    conversation_decisions.MoveMessage: "MoveMessage",
+    conversation_decisions.PostMessage: "PostMessage",
     conversation_decisions.AppendMessage: "AppendMessage",
     conversation_decisions.DispatchWorkflow: "DispatchWorkflow",
     conversation_decisions.ContextAssembled: "ContextAssembled",
@@ -150,6 +155,8 @@ _EVENT_NAMES: Final[Mapping[str, str]] = {
 
 _EVENT_KINDS: Final[Mapping[tuple[str, str], str]] = {
     ("conversation", "conversation_turn"): "turn_started",
+    # "turn_started" is the stored kind of the line above.
+    ("conversation", "turn_started"): "queued_turn_started",
     ("run", "workflow_started"): "run_started",
     ("run", "workflow_completed"): "run_ended",
     ("run", "workflow_failed"): "run_ended",

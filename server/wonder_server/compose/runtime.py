@@ -12,7 +12,7 @@ from wonder_server.actors.access import ActorAccess, ActorDirectory, EntryAccess
 from wonder_server.actors.archive.archiver import Archive, Archiver, ScopedArchive
 from wonder_server.actors.conversation.call_agent import AgentCallService
 from wonder_server.actors.conversation.context_preview import ContextPreviews
-from wonder_server.actors.conversation.conversations import Conversations
+from wonder_server.actors.conversation.conversations import ConversationLimits, Conversations
 from wonder_server.actors.conversation.deletions import Deletions
 from wonder_server.actors.conversation.expiry_sweeper import ExpirySweeper
 from wonder_server.actors.conversation.hook_failures import HookFailures
@@ -217,9 +217,12 @@ def _build_entry_points(
             access=access,
             agents=library,
             archive=archive,
-            expire_after_ms=settings.conversation_ttl_seconds * 1_000,
             budgets=actors.budgets,
             files=MessageFiles(views.catalog, settings.max_message_files),
+            limits=ConversationLimits(
+                expire_after_ms=settings.conversation_ttl_seconds * 1_000,
+                max_waiting=settings.max_waiting_messages,
+            ),
         )
         return EntryPoints(
             conversations=conversations,

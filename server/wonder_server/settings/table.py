@@ -343,6 +343,11 @@ class Settings:
         Group.SIZES, 16 * 2**20, number(4096, 64 * 2**20),
         "Maximum size of a model's answer, in bytes. The server does not read the rest of a longer one.",
     )  # fmt: skip
+    max_waiting_messages: int = _setting(
+        Group.SIZES, 32, number(1, 1000),
+        "Maximum number of messages to one agent that wait in a conversation whose concurrent_turns is "
+        "`queue` or `steer`. A further message is refused with LIMIT_EXCEEDED.",
+    )  # fmt: skip
 
     max_file_bytes: int = _setting(
         Group.FILES, 20 * 2**20, number(1024, 2**30), "Maximum size of a file of a project, in bytes.",

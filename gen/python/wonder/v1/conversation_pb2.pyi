@@ -4,6 +4,7 @@ import datetime
 from google.protobuf import struct_pb2 as _struct_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from wonder.v1 import common_pb2 as _common_pb2
+from wonder.v1 import definition_pb2 as _definition_pb2
 from wonder.v1 import errors_pb2 as _errors_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
@@ -36,6 +37,7 @@ class TurnStatus(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     TURN_STATUS_COMPLETED: _ClassVar[TurnStatus]
     TURN_STATUS_FAILED: _ClassVar[TurnStatus]
     TURN_STATUS_CANCELLED: _ClassVar[TurnStatus]
+    TURN_STATUS_QUEUED: _ClassVar[TurnStatus]
 
 class OperationKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -88,6 +90,7 @@ TURN_STATUS_ACTIVE: TurnStatus
 TURN_STATUS_COMPLETED: TurnStatus
 TURN_STATUS_FAILED: TurnStatus
 TURN_STATUS_CANCELLED: TurnStatus
+TURN_STATUS_QUEUED: TurnStatus
 OPERATION_KIND_UNSPECIFIED: OperationKind
 OPERATION_KIND_CONTEXT_ASSEMBLY: OperationKind
 OPERATION_KIND_MODEL: OperationKind
@@ -116,7 +119,7 @@ TOOL_ERROR_CODE_AGENT_DECLINED: ToolErrorCode
 TOOL_ERROR_CODE_INTERNAL_ERROR: ToolErrorCode
 
 class Conversation(_message.Message):
-    __slots__ = ("id", "project_id", "title", "participants", "status", "external_ref", "metadata", "last_sequence", "turn_count", "active_turn_ids", "usage", "budget", "expire_time", "archive_time", "branch", "create_time", "update_time", "etag", "created_by", "updated_by", "former_external_ref")
+    __slots__ = ("id", "project_id", "title", "participants", "status", "external_ref", "metadata", "last_sequence", "turn_count", "active_turn_ids", "usage", "budget", "expire_time", "archive_time", "branch", "create_time", "update_time", "etag", "created_by", "updated_by", "former_external_ref", "concurrent_turns")
     ID_FIELD_NUMBER: _ClassVar[int]
     PROJECT_ID_FIELD_NUMBER: _ClassVar[int]
     TITLE_FIELD_NUMBER: _ClassVar[int]
@@ -138,6 +141,7 @@ class Conversation(_message.Message):
     CREATED_BY_FIELD_NUMBER: _ClassVar[int]
     UPDATED_BY_FIELD_NUMBER: _ClassVar[int]
     FORMER_EXTERNAL_REF_FIELD_NUMBER: _ClassVar[int]
+    CONCURRENT_TURNS_FIELD_NUMBER: _ClassVar[int]
     id: str
     project_id: str
     title: str
@@ -159,7 +163,8 @@ class Conversation(_message.Message):
     created_by: _common_pb2.Principal
     updated_by: _common_pb2.Principal
     former_external_ref: str
-    def __init__(self, id: _Optional[str] = ..., project_id: _Optional[str] = ..., title: _Optional[str] = ..., participants: _Optional[_Iterable[_Union[Participant, _Mapping]]] = ..., status: _Optional[_Union[ConversationStatus, str]] = ..., external_ref: _Optional[str] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., last_sequence: _Optional[int] = ..., turn_count: _Optional[int] = ..., active_turn_ids: _Optional[_Iterable[str]] = ..., usage: _Optional[_Union[_common_pb2.Usage, _Mapping]] = ..., budget: _Optional[_Union[_common_pb2.Budget, _Mapping]] = ..., expire_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., archive_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., branch: _Optional[str] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., update_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., etag: _Optional[str] = ..., created_by: _Optional[_Union[_common_pb2.Principal, _Mapping]] = ..., updated_by: _Optional[_Union[_common_pb2.Principal, _Mapping]] = ..., former_external_ref: _Optional[str] = ...) -> None: ...
+    concurrent_turns: _definition_pb2.ConcurrentTurns
+    def __init__(self, id: _Optional[str] = ..., project_id: _Optional[str] = ..., title: _Optional[str] = ..., participants: _Optional[_Iterable[_Union[Participant, _Mapping]]] = ..., status: _Optional[_Union[ConversationStatus, str]] = ..., external_ref: _Optional[str] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., last_sequence: _Optional[int] = ..., turn_count: _Optional[int] = ..., active_turn_ids: _Optional[_Iterable[str]] = ..., usage: _Optional[_Union[_common_pb2.Usage, _Mapping]] = ..., budget: _Optional[_Union[_common_pb2.Budget, _Mapping]] = ..., expire_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., archive_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., branch: _Optional[str] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., update_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., etag: _Optional[str] = ..., created_by: _Optional[_Union[_common_pb2.Principal, _Mapping]] = ..., updated_by: _Optional[_Union[_common_pb2.Principal, _Mapping]] = ..., former_external_ref: _Optional[str] = ..., concurrent_turns: _Optional[_Union[_definition_pb2.ConcurrentTurns, str]] = ...) -> None: ...
 
 class Participant(_message.Message):
     __slots__ = ("user", "agent", "origin", "added_by", "join_time")
@@ -192,7 +197,7 @@ class AgentParticipant(_message.Message):
     def __init__(self, agent_id: _Optional[str] = ..., name: _Optional[str] = ...) -> None: ...
 
 class Turn(_message.Message):
-    __slots__ = ("id", "conversation_id", "ordinal", "caller", "agent_id", "input", "reply_to_message_id", "status", "error", "issues", "context_assembly_run_id", "memory_extraction_run_id", "persona", "usage", "move_count", "operations", "output", "metadata", "create_time", "complete_time", "trace_id", "principal", "cancelled_by")
+    __slots__ = ("id", "conversation_id", "ordinal", "caller", "agent_id", "input", "reply_to_message_id", "status", "error", "issues", "context_assembly_run_id", "memory_extraction_run_id", "persona", "usage", "move_count", "operations", "output", "metadata", "create_time", "complete_time", "trace_id", "principal", "cancelled_by", "start_time")
     ID_FIELD_NUMBER: _ClassVar[int]
     CONVERSATION_ID_FIELD_NUMBER: _ClassVar[int]
     ORDINAL_FIELD_NUMBER: _ClassVar[int]
@@ -216,6 +221,7 @@ class Turn(_message.Message):
     TRACE_ID_FIELD_NUMBER: _ClassVar[int]
     PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
     CANCELLED_BY_FIELD_NUMBER: _ClassVar[int]
+    START_TIME_FIELD_NUMBER: _ClassVar[int]
     id: str
     conversation_id: str
     ordinal: int
@@ -239,7 +245,8 @@ class Turn(_message.Message):
     trace_id: str
     principal: _common_pb2.Principal
     cancelled_by: _common_pb2.Principal
-    def __init__(self, id: _Optional[str] = ..., conversation_id: _Optional[str] = ..., ordinal: _Optional[int] = ..., caller: _Optional[_Union[_common_pb2.Caller, _Mapping]] = ..., agent_id: _Optional[str] = ..., input: _Optional[_Union[_struct_pb2.Value, _Mapping]] = ..., reply_to_message_id: _Optional[str] = ..., status: _Optional[_Union[TurnStatus, str]] = ..., error: _Optional[_Union[_errors_pb2.Fault, _Mapping]] = ..., issues: _Optional[_Union[TurnIssues, _Mapping]] = ..., context_assembly_run_id: _Optional[str] = ..., memory_extraction_run_id: _Optional[str] = ..., persona: _Optional[str] = ..., usage: _Optional[_Union[_common_pb2.Usage, _Mapping]] = ..., move_count: _Optional[int] = ..., operations: _Optional[_Iterable[_Union[Operation, _Mapping]]] = ..., output: _Optional[_Union[_struct_pb2.Value, _Mapping]] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., complete_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., trace_id: _Optional[str] = ..., principal: _Optional[_Union[_common_pb2.Principal, _Mapping]] = ..., cancelled_by: _Optional[_Union[_common_pb2.Principal, _Mapping]] = ...) -> None: ...
+    start_time: _timestamp_pb2.Timestamp
+    def __init__(self, id: _Optional[str] = ..., conversation_id: _Optional[str] = ..., ordinal: _Optional[int] = ..., caller: _Optional[_Union[_common_pb2.Caller, _Mapping]] = ..., agent_id: _Optional[str] = ..., input: _Optional[_Union[_struct_pb2.Value, _Mapping]] = ..., reply_to_message_id: _Optional[str] = ..., status: _Optional[_Union[TurnStatus, str]] = ..., error: _Optional[_Union[_errors_pb2.Fault, _Mapping]] = ..., issues: _Optional[_Union[TurnIssues, _Mapping]] = ..., context_assembly_run_id: _Optional[str] = ..., memory_extraction_run_id: _Optional[str] = ..., persona: _Optional[str] = ..., usage: _Optional[_Union[_common_pb2.Usage, _Mapping]] = ..., move_count: _Optional[int] = ..., operations: _Optional[_Iterable[_Union[Operation, _Mapping]]] = ..., output: _Optional[_Union[_struct_pb2.Value, _Mapping]] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., complete_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., trace_id: _Optional[str] = ..., principal: _Optional[_Union[_common_pb2.Principal, _Mapping]] = ..., cancelled_by: _Optional[_Union[_common_pb2.Principal, _Mapping]] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
 
 class TurnIssues(_message.Message):
     __slots__ = ("memory_extraction_failed", "tool_failures")

@@ -301,7 +301,7 @@ class ConverseAttach(_message.Message):
     def __init__(self, conversation_id: _Optional[str] = ..., after_sequence: _Optional[int] = ..., tail_only: _Optional[bool] = ..., group_events: _Optional[bool] = ..., delta_kinds: _Optional[_Iterable[_Union[DeltaKind, str]]] = ...) -> None: ...
 
 class ConverseSend(_message.Message):
-    __slots__ = ("content", "reply_to_message_id", "request_id", "agent_id", "user_id", "metadata", "parts")
+    __slots__ = ("content", "reply_to_message_id", "request_id", "agent_id", "user_id", "metadata", "parts", "start_turn")
     CONTENT_FIELD_NUMBER: _ClassVar[int]
     REPLY_TO_MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
@@ -309,6 +309,7 @@ class ConverseSend(_message.Message):
     USER_ID_FIELD_NUMBER: _ClassVar[int]
     METADATA_FIELD_NUMBER: _ClassVar[int]
     PARTS_FIELD_NUMBER: _ClassVar[int]
+    START_TURN_FIELD_NUMBER: _ClassVar[int]
     content: str
     reply_to_message_id: str
     request_id: str
@@ -316,7 +317,8 @@ class ConverseSend(_message.Message):
     user_id: str
     metadata: _struct_pb2.Struct
     parts: _containers.RepeatedCompositeFieldContainer[_conversation_pb2.ContentPart]
-    def __init__(self, content: _Optional[str] = ..., reply_to_message_id: _Optional[str] = ..., request_id: _Optional[str] = ..., agent_id: _Optional[str] = ..., user_id: _Optional[str] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., parts: _Optional[_Iterable[_Union[_conversation_pb2.ContentPart, _Mapping]]] = ...) -> None: ...
+    start_turn: bool
+    def __init__(self, content: _Optional[str] = ..., reply_to_message_id: _Optional[str] = ..., request_id: _Optional[str] = ..., agent_id: _Optional[str] = ..., user_id: _Optional[str] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., parts: _Optional[_Iterable[_Union[_conversation_pb2.ContentPart, _Mapping]]] = ..., start_turn: _Optional[bool] = ...) -> None: ...
 
 class ConverseCancel(_message.Message):
     __slots__ = ("turn_id", "request_id")

@@ -23,6 +23,14 @@ class DefinitionKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     DEFINITION_KIND_ACTION: _ClassVar[DefinitionKind]
     DEFINITION_KIND_MODEL_PROFILE: _ClassVar[DefinitionKind]
 
+class ConcurrentTurns(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    CONCURRENT_TURNS_UNSPECIFIED: _ClassVar[ConcurrentTurns]
+    CONCURRENT_TURNS_PARALLEL: _ClassVar[ConcurrentTurns]
+    CONCURRENT_TURNS_QUEUE: _ClassVar[ConcurrentTurns]
+    CONCURRENT_TURNS_INTERRUPT: _ClassVar[ConcurrentTurns]
+    CONCURRENT_TURNS_STEER: _ClassVar[ConcurrentTurns]
+
 class ContextWindowStrategy(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     CONTEXT_WINDOW_STRATEGY_UNSPECIFIED: _ClassVar[ContextWindowStrategy]
@@ -93,6 +101,11 @@ DEFINITION_KIND_WORKFLOW: DefinitionKind
 DEFINITION_KIND_TASK: DefinitionKind
 DEFINITION_KIND_ACTION: DefinitionKind
 DEFINITION_KIND_MODEL_PROFILE: DefinitionKind
+CONCURRENT_TURNS_UNSPECIFIED: ConcurrentTurns
+CONCURRENT_TURNS_PARALLEL: ConcurrentTurns
+CONCURRENT_TURNS_QUEUE: ConcurrentTurns
+CONCURRENT_TURNS_INTERRUPT: ConcurrentTurns
+CONCURRENT_TURNS_STEER: ConcurrentTurns
 CONTEXT_WINDOW_STRATEGY_UNSPECIFIED: ContextWindowStrategy
 CONTEXT_WINDOW_STRATEGY_SLIDING_WINDOW: ContextWindowStrategy
 CONTEXT_WINDOW_STRATEGY_SUMMARIZE: ContextWindowStrategy
@@ -181,7 +194,7 @@ class Definition(_message.Message):
     def __init__(self, id: _Optional[str] = ..., library_id: _Optional[str] = ..., library: _Optional[str] = ..., kind: _Optional[_Union[DefinitionKind, str]] = ..., name: _Optional[str] = ..., description: _Optional[str] = ..., revision: _Optional[int] = ..., content_hash: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., update_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., etag: _Optional[str] = ..., updated_by: _Optional[_Union[_common_pb2.Principal, _Mapping]] = ..., persona: _Optional[_Union[PersonaSpec, _Mapping]] = ..., tool: _Optional[_Union[ToolSpec, _Mapping]] = ..., workflow: _Optional[_Union[WorkflowSpec, _Mapping]] = ..., task: _Optional[_Union[TaskSpec, _Mapping]] = ..., action: _Optional[_Union[ActionSpec, _Mapping]] = ..., model_profile: _Optional[_Union[ModelProfileSpec, _Mapping]] = ...) -> None: ...
 
 class PersonaSpec(_message.Message):
-    __slots__ = ("system_prompt", "instructions", "model_profile_id", "context_assembly_workflow_id", "memory_extraction_workflow_id", "recent_turns_limit", "tool_ids", "constraints", "context_window", "retention", "output_schema", "show_reasoning", "tool_sources")
+    __slots__ = ("system_prompt", "instructions", "model_profile_id", "context_assembly_workflow_id", "memory_extraction_workflow_id", "recent_turns_limit", "tool_ids", "constraints", "context_window", "retention", "output_schema", "show_reasoning", "tool_sources", "concurrent_turns")
     SYSTEM_PROMPT_FIELD_NUMBER: _ClassVar[int]
     INSTRUCTIONS_FIELD_NUMBER: _ClassVar[int]
     MODEL_PROFILE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -195,6 +208,7 @@ class PersonaSpec(_message.Message):
     OUTPUT_SCHEMA_FIELD_NUMBER: _ClassVar[int]
     SHOW_REASONING_FIELD_NUMBER: _ClassVar[int]
     TOOL_SOURCES_FIELD_NUMBER: _ClassVar[int]
+    CONCURRENT_TURNS_FIELD_NUMBER: _ClassVar[int]
     system_prompt: str
     instructions: _containers.RepeatedScalarFieldContainer[str]
     model_profile_id: str
@@ -208,7 +222,8 @@ class PersonaSpec(_message.Message):
     output_schema: _struct_pb2.Struct
     show_reasoning: bool
     tool_sources: _containers.RepeatedCompositeFieldContainer[ToolSource]
-    def __init__(self, system_prompt: _Optional[str] = ..., instructions: _Optional[_Iterable[str]] = ..., model_profile_id: _Optional[str] = ..., context_assembly_workflow_id: _Optional[str] = ..., memory_extraction_workflow_id: _Optional[str] = ..., recent_turns_limit: _Optional[int] = ..., tool_ids: _Optional[_Iterable[str]] = ..., constraints: _Optional[_Union[Constraints, _Mapping]] = ..., context_window: _Optional[_Union[ContextWindow, _Mapping]] = ..., retention: _Optional[_Iterable[_Union[RetentionRule, _Mapping]]] = ..., output_schema: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., show_reasoning: _Optional[bool] = ..., tool_sources: _Optional[_Iterable[_Union[ToolSource, _Mapping]]] = ...) -> None: ...
+    concurrent_turns: ConcurrentTurns
+    def __init__(self, system_prompt: _Optional[str] = ..., instructions: _Optional[_Iterable[str]] = ..., model_profile_id: _Optional[str] = ..., context_assembly_workflow_id: _Optional[str] = ..., memory_extraction_workflow_id: _Optional[str] = ..., recent_turns_limit: _Optional[int] = ..., tool_ids: _Optional[_Iterable[str]] = ..., constraints: _Optional[_Union[Constraints, _Mapping]] = ..., context_window: _Optional[_Union[ContextWindow, _Mapping]] = ..., retention: _Optional[_Iterable[_Union[RetentionRule, _Mapping]]] = ..., output_schema: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., show_reasoning: _Optional[bool] = ..., tool_sources: _Optional[_Iterable[_Union[ToolSource, _Mapping]]] = ..., concurrent_turns: _Optional[_Union[ConcurrentTurns, str]] = ...) -> None: ...
 
 class ToolSource(_message.Message):
     __slots__ = ("mcp", "include", "exclude", "timeout_ms")

@@ -14,7 +14,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Event(_message.Message):
-    __slots__ = ("sequence", "conversation_id", "turn_id", "create_time", "name", "conversation_started", "conversation_updated", "conversation_ended", "conversation_reset", "participant_joined", "participant_left", "conversation_turn", "turn_completed", "turn_failed", "turn_cancelled", "message_appended", "move_recorded", "limit_reached", "output_rejected", "context_reduced", "model_switched", "context_assembly_completed", "context_assembly_failed", "memory_extraction_completed", "memory_extraction_failed", "memory_operations_refused", "tool_dispatched", "tool_completed", "tool_failed", "workflow_started", "workflow_completed", "workflow_failed", "agent_call_started", "agent_call_completed", "branch_merged")
+    __slots__ = ("sequence", "conversation_id", "turn_id", "create_time", "name", "conversation_started", "conversation_updated", "conversation_ended", "conversation_reset", "participant_joined", "participant_left", "conversation_turn", "turn_started", "turn_completed", "turn_failed", "turn_cancelled", "message_appended", "message_moved", "move_recorded", "limit_reached", "output_rejected", "context_reduced", "model_switched", "context_assembly_completed", "context_assembly_failed", "memory_extraction_completed", "memory_extraction_failed", "memory_operations_refused", "tool_dispatched", "tool_completed", "tool_failed", "workflow_started", "workflow_completed", "workflow_failed", "agent_call_started", "agent_call_completed", "branch_merged")
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     CONVERSATION_ID_FIELD_NUMBER: _ClassVar[int]
     TURN_ID_FIELD_NUMBER: _ClassVar[int]
@@ -27,10 +27,12 @@ class Event(_message.Message):
     PARTICIPANT_JOINED_FIELD_NUMBER: _ClassVar[int]
     PARTICIPANT_LEFT_FIELD_NUMBER: _ClassVar[int]
     CONVERSATION_TURN_FIELD_NUMBER: _ClassVar[int]
+    TURN_STARTED_FIELD_NUMBER: _ClassVar[int]
     TURN_COMPLETED_FIELD_NUMBER: _ClassVar[int]
     TURN_FAILED_FIELD_NUMBER: _ClassVar[int]
     TURN_CANCELLED_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_APPENDED_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_MOVED_FIELD_NUMBER: _ClassVar[int]
     MOVE_RECORDED_FIELD_NUMBER: _ClassVar[int]
     LIMIT_REACHED_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_REJECTED_FIELD_NUMBER: _ClassVar[int]
@@ -62,10 +64,12 @@ class Event(_message.Message):
     participant_joined: _conversation_pb2.Participant
     participant_left: _conversation_pb2.Participant
     conversation_turn: _conversation_pb2.Turn
+    turn_started: _conversation_pb2.Turn
     turn_completed: _conversation_pb2.Turn
     turn_failed: _conversation_pb2.Turn
     turn_cancelled: _conversation_pb2.Turn
     message_appended: _conversation_pb2.Message
+    message_moved: _conversation_pb2.Message
     move_recorded: _conversation_pb2.Move
     limit_reached: LimitReached
     output_rejected: OutputRejected
@@ -85,7 +89,7 @@ class Event(_message.Message):
     agent_call_started: AgentCallProgress
     agent_call_completed: AgentCallProgress
     branch_merged: BranchMerged
-    def __init__(self, sequence: _Optional[int] = ..., conversation_id: _Optional[str] = ..., turn_id: _Optional[str] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., name: _Optional[str] = ..., conversation_started: _Optional[_Union[_conversation_pb2.Conversation, _Mapping]] = ..., conversation_updated: _Optional[_Union[_conversation_pb2.Conversation, _Mapping]] = ..., conversation_ended: _Optional[_Union[_conversation_pb2.Conversation, _Mapping]] = ..., conversation_reset: _Optional[_Union[ConversationReset, _Mapping]] = ..., participant_joined: _Optional[_Union[_conversation_pb2.Participant, _Mapping]] = ..., participant_left: _Optional[_Union[_conversation_pb2.Participant, _Mapping]] = ..., conversation_turn: _Optional[_Union[_conversation_pb2.Turn, _Mapping]] = ..., turn_completed: _Optional[_Union[_conversation_pb2.Turn, _Mapping]] = ..., turn_failed: _Optional[_Union[_conversation_pb2.Turn, _Mapping]] = ..., turn_cancelled: _Optional[_Union[_conversation_pb2.Turn, _Mapping]] = ..., message_appended: _Optional[_Union[_conversation_pb2.Message, _Mapping]] = ..., move_recorded: _Optional[_Union[_conversation_pb2.Move, _Mapping]] = ..., limit_reached: _Optional[_Union[LimitReached, _Mapping]] = ..., output_rejected: _Optional[_Union[OutputRejected, _Mapping]] = ..., context_reduced: _Optional[_Union[ContextReduced, _Mapping]] = ..., model_switched: _Optional[_Union[ModelSwitched, _Mapping]] = ..., context_assembly_completed: _Optional[_Union[HookOutcome, _Mapping]] = ..., context_assembly_failed: _Optional[_Union[HookOutcome, _Mapping]] = ..., memory_extraction_completed: _Optional[_Union[HookOutcome, _Mapping]] = ..., memory_extraction_failed: _Optional[_Union[HookOutcome, _Mapping]] = ..., memory_operations_refused: _Optional[_Union[MemoryOperationsRefused, _Mapping]] = ..., tool_dispatched: _Optional[_Union[ToolDispatched, _Mapping]] = ..., tool_completed: _Optional[_Union[ToolOutcome, _Mapping]] = ..., tool_failed: _Optional[_Union[ToolOutcome, _Mapping]] = ..., workflow_started: _Optional[_Union[WorkflowProgress, _Mapping]] = ..., workflow_completed: _Optional[_Union[WorkflowProgress, _Mapping]] = ..., workflow_failed: _Optional[_Union[WorkflowProgress, _Mapping]] = ..., agent_call_started: _Optional[_Union[AgentCallProgress, _Mapping]] = ..., agent_call_completed: _Optional[_Union[AgentCallProgress, _Mapping]] = ..., branch_merged: _Optional[_Union[BranchMerged, _Mapping]] = ...) -> None: ...
+    def __init__(self, sequence: _Optional[int] = ..., conversation_id: _Optional[str] = ..., turn_id: _Optional[str] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., name: _Optional[str] = ..., conversation_started: _Optional[_Union[_conversation_pb2.Conversation, _Mapping]] = ..., conversation_updated: _Optional[_Union[_conversation_pb2.Conversation, _Mapping]] = ..., conversation_ended: _Optional[_Union[_conversation_pb2.Conversation, _Mapping]] = ..., conversation_reset: _Optional[_Union[ConversationReset, _Mapping]] = ..., participant_joined: _Optional[_Union[_conversation_pb2.Participant, _Mapping]] = ..., participant_left: _Optional[_Union[_conversation_pb2.Participant, _Mapping]] = ..., conversation_turn: _Optional[_Union[_conversation_pb2.Turn, _Mapping]] = ..., turn_started: _Optional[_Union[_conversation_pb2.Turn, _Mapping]] = ..., turn_completed: _Optional[_Union[_conversation_pb2.Turn, _Mapping]] = ..., turn_failed: _Optional[_Union[_conversation_pb2.Turn, _Mapping]] = ..., turn_cancelled: _Optional[_Union[_conversation_pb2.Turn, _Mapping]] = ..., message_appended: _Optional[_Union[_conversation_pb2.Message, _Mapping]] = ..., message_moved: _Optional[_Union[_conversation_pb2.Message, _Mapping]] = ..., move_recorded: _Optional[_Union[_conversation_pb2.Move, _Mapping]] = ..., limit_reached: _Optional[_Union[LimitReached, _Mapping]] = ..., output_rejected: _Optional[_Union[OutputRejected, _Mapping]] = ..., context_reduced: _Optional[_Union[ContextReduced, _Mapping]] = ..., model_switched: _Optional[_Union[ModelSwitched, _Mapping]] = ..., context_assembly_completed: _Optional[_Union[HookOutcome, _Mapping]] = ..., context_assembly_failed: _Optional[_Union[HookOutcome, _Mapping]] = ..., memory_extraction_completed: _Optional[_Union[HookOutcome, _Mapping]] = ..., memory_extraction_failed: _Optional[_Union[HookOutcome, _Mapping]] = ..., memory_operations_refused: _Optional[_Union[MemoryOperationsRefused, _Mapping]] = ..., tool_dispatched: _Optional[_Union[ToolDispatched, _Mapping]] = ..., tool_completed: _Optional[_Union[ToolOutcome, _Mapping]] = ..., tool_failed: _Optional[_Union[ToolOutcome, _Mapping]] = ..., workflow_started: _Optional[_Union[WorkflowProgress, _Mapping]] = ..., workflow_completed: _Optional[_Union[WorkflowProgress, _Mapping]] = ..., workflow_failed: _Optional[_Union[WorkflowProgress, _Mapping]] = ..., agent_call_started: _Optional[_Union[AgentCallProgress, _Mapping]] = ..., agent_call_completed: _Optional[_Union[AgentCallProgress, _Mapping]] = ..., branch_merged: _Optional[_Union[BranchMerged, _Mapping]] = ...) -> None: ...
 
 class ConversationReset(_message.Message):
     __slots__ = ("keep_system_message", "last_turn_ordinal")

@@ -8,8 +8,10 @@ from typing import TypedDict, Unpack
 
 from wonder_sdk._proto import stubs
 from wonder_sdk._proto.wonder import v1
+from wonder_sdk.json_types import JsonDict
 from wonder_sdk.methods.options import check_options
 from wonder_sdk.methods.paging import pages
+from wonder_sdk.values import to_struct
 
 
 class MessageFilters(TypedDict, total=False):
@@ -33,6 +35,37 @@ class MessageMethods:
     """Methods of `Client` for messages, and for the record of decisions."""
 
     conversations: stubs.ConversationServiceStub
+
+    async def post(
+        self,
+        conversation_id: str,
+        content: str,
+        *,
+        user: str = "",
+        reply_to: str = "",
+        metadata: JsonDict | None = None,
+        request_id: str = "",
+    ) -> v1.Message:
+        """Append a message without starting a turn, and return it. Later turns see it.
+
+        Raises NotFoundError for an unknown conversation or message.
+        """
+        response = await self.conversations.send_message(
+            v1.SendMessageRequest(
+                conversation_id=conversation_id,
+                send=v1.ConverseSend(
+                    content=content,
+                    user_id=user,
+                    reply_to_message_id=reply_to,
+                    metadata=to_struct(metadata or None, "metadata"),
+                    request_id=request_id,
+                    start_turn=False,
+                ),
+            )
+        )
+        if response.message is None:
+            raise ValueError("the server answered without a message")
+        return response.message
 
     async def search_messages(
         self, words: str, *, best_first: bool = False, **filters: Unpack[MessageFilters]

@@ -10,9 +10,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from wonder_server.actors.access import EntryAccess
 from wonder_server.actors.archive.archiver import Archive, NullArchive
@@ -27,8 +28,8 @@ from wonder_server.actors.streaming.items import PartKind
 from wonder_server.actors.usage.budget_enforcement import AgentBudgets
 from wonder_server.core import ids
 from wonder_server.core.actor.queries import ReadConversation
-from wonder_server.core.conversation.model.decisions import AppendMessage, StartTurn
-from wonder_server.core.conversation.model.inputs import CancelTurn, Send
+from wonder_server.core.conversation.model.decisions import AppendMessage, PostMessage, StartTurn, SteerTurn
+from wonder_server.core.conversation.model.inputs import CancelTurn, Post, Send
 from wonder_server.core.conversation.model.speakers import AGENT, quote_of
 from wonder_server.core.conversation.model.state import ConversationState
 from wonder_server.core.conversation.model.values import (
@@ -64,11 +65,12 @@ class SendRequest:
     metadata: JsonDict
     trace_id: str = ""
     parts: tuple[PartRequest, ...] = ()
+    start_turn: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendResult:
-    """The result of an accepted message.
+    """The result of an accepted message. A posted one has the turn of its record.
 
     ``sequence`` is the number of its first event. ``turn`` and ``message`` are None for a repeated request.
     """
@@ -80,6 +82,15 @@ class SendResult:
     message: Message | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConversationLimits:
+    """``expire_after_ms`` is the expiry of conversations that set none, 0 for never. ``max_waiting`` as in
+    `inputs.Send`."""
+
+    expire_after_ms: int = 0
+    max_waiting: int = 32
+
+
 class Conversations:
     """Sends messages, cancels turns and attaches readers. `lifecycle` changes whole conversations."""
 
@@ -89,12 +100,11 @@ class Conversations:
         access: EntryAccess,
         agents: AgentPinning,
         archive: Archive | None = None,
-        expire_after_ms: int = 0,
+        limits: ConversationLimits = ConversationLimits(),
         budgets: AgentBudgets | None = None,
         files: MessageFiles | None = None,
     ) -> None:
-        """Build the entry point. ``expire_after_ms`` is the expiry of conversations that set none, 0 for
-        never."""
+        self._max_waiting = limits.max_waiting
         self._archive = archive or NullArchive()
         self._budgets = budgets or AgentBudgets()
         self._files = files or MessageFiles(NoFiles())
@@ -103,7 +113,7 @@ class Conversations:
         self._agents = agents
         self._clock = access.clock
         self.lookup = ConversationLookup(access)
-        self.creator = ConversationCreator(access, self.lookup, agents, expire_after_ms)
+        self.creator = ConversationCreator(access, self.lookup, agents, limits.expire_after_ms)
 
     # --- the conversation -----------------------------------------------------------------------
 
@@ -217,6 +227,32 @@ class Conversations:
             quote=quote,
             rules=TURN_RULES,
             parts=parts,
+            max_waiting=self._max_waiting,
+        )
+
+    async def _prepare_post(self, conversation_id: str, send_request: SendRequest) -> Post:
+        """Return the input that appends this message without a turn. Errors: as `prepare_send`, and
+        FIELD_INVALID if the request names an agent."""
+        if send_request.agent_id:
+            message = "agent_id is set, but start_turn is false: no agent answers. Set one of the two."
+            raise error(Reason.FIELD_INVALID, message, field="agent_id")
+        if not send_request.parts:
+            check_content(send_request.content)
+        async with self.on_disk(conversation_id):
+            conversation = await self.open(conversation_id)
+            quote = await self._quote(conversation_id, send_request.reply_to_message_id)
+        content, parts = await self._files.resolve(
+            conversation.project_id, send_request.content, send_request.parts
+        )
+        return Post(
+            seed=ids.random_id("seed", self._clock.now_ms()),
+            caller=Caller(user_id=send_request.user_id or _only_user(conversation)),
+            content=content,
+            reply_to_message_id=send_request.reply_to_message_id,
+            metadata=send_request.metadata,
+            principal=send_request.origin.principal.text,
+            quote=quote,
+            parts=parts,
         )
 
     async def state(self, conversation_id: str) -> ConversationState:
@@ -228,14 +264,16 @@ class Conversations:
         return state
 
     async def send(self, conversation_id: str, send_request: SendRequest) -> SendResult:
-        """Start a turn. The turn and its message are on disk when this returns.
+        """Start a turn, or only append the message. All of it is on disk when this returns.
 
         Errors: CONVERSATION_NOT_FOUND, CONVERSATION_NOT_ACTIVE, NO_AGENT, AGENT_NOT_FOUND,
         MESSAGE_NOT_FOUND, FILE_NOT_FOUND, FIELD_INVALID, PAYLOAD_TOO_LARGE, LIMIT_EXCEEDED, BUDGET_EXHAUSTED,
         REQUEST_ID_REUSED.
         """
 
-        async def build() -> Send:
+        async def build() -> Send | Post:
+            if not send_request.start_turn:
+                return await self._prepare_post(conversation_id, send_request)
             return await self._budgets.check_turn(await self.prepare_send(conversation_id, send_request))
 
         identity = content_key(
@@ -247,6 +285,7 @@ class Conversations:
             user=send_request.user_id,
             metadata=send_request.metadata,
             **({"parts": _fingerprint(send_request.parts)} if send_request.parts else {}),
+            **({} if send_request.start_turn else {"post": True}),
         )
         caller = send_request.origin.principal.caller
         outcome = await self.ask_once(conversation_id, build, identity, caller=caller)
@@ -256,7 +295,7 @@ class Conversations:
             message_id=outcome.answer["message_id"],
             sequence=int(outcome.answer["first_sequence"]),
             turn=next((d.turn for d in decisions if isinstance(d, StartTurn)), None),
-            message=next((d.message for d in decisions if isinstance(d, AppendMessage)), None),
+            message=next((d.message for d in decisions if _is_own_message(d, outcome.answer)), None),
         )
 
     async def cancel(self, conversation_id: str, turn_id: str, origin: Origin) -> tuple[Turn, int]:
@@ -360,6 +399,17 @@ class Conversations:
         if not isinstance(found, Conversation) or found.deleted_ms or found.archive_key:
             return None
         return found
+
+
+_Appending = AppendMessage | PostMessage | SteerTurn
+
+
+def _is_own_message(decision: object, answer: Mapping[str, str]) -> TypeGuard[_Appending]:
+    """Return True for the decision that appends the message of the request; a message that it interrupts may
+    come before."""
+    if not isinstance(decision, _Appending):
+        return False
+    return decision.message.id == answer["message_id"]
 
 
 def _fingerprint(parts: Sequence[PartRequest]) -> list[list[str]]:

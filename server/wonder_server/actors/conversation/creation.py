@@ -211,4 +211,5 @@ def _key(draft: Conversation, given_project_id: str, origin: Origin) -> Idempote
         metadata=draft.metadata,
         **({"budget": stored_text("Budget", draft.budget)} if draft.budget != NO_BUDGET else {}),
         **({"expire_ms": draft.expire_ms} if draft.expire_ms else {}),
+        **({"concurrent_turns": draft.concurrent_turns} if draft.concurrent_turns else {}),
     )

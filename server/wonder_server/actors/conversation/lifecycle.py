@@ -13,6 +13,7 @@ from typing import Final
 from wonder_server.actors.access import EntryAccess
 from wonder_server.actors.conversation.conversations import Conversations
 from wonder_server.actors.conversation.deletions import Deletions, is_damage
+from wonder_server.core.conversation.model.exchange import PromptSnapshot
 from wonder_server.core.conversation.model.inputs import Send
 from wonder_server.core.conversation.model.lifecycle_inputs import (
     BeginDeletion,
@@ -30,7 +31,6 @@ from wonder_server.core.conversation.model.values import (
     BranchMerge,
     Conversation,
     Participant,
-    PromptSnapshot,
 )
 from wonder_server.core.errors import Reason, WonderError
 from wonder_server.core.frozen import replace, stored_text

@@ -11,11 +11,13 @@ from collections.abc import Sequence
 
 from wonder_server.actors.streaming.hub import StreamHub
 from wonder_server.core.conversation.model.decisions import CompleteTurn, EndTurnByCancel, FailTurn
-from wonder_server.core.conversation.model.inputs import CancelCall, CancelTurn, TimerFired
+from wonder_server.core.conversation.model.inputs import CancelCall, CancelTurn, Send, TimerFired
 from wonder_server.core.conversation.model.lifecycle_inputs import Complete, Leave
 from wonder_server.core.conversation.model.state import ConversationState
 from wonder_server.core.conversation.model.values import OperationKind
 from wonder_server.core.conversation.planning.agent_calls import called_turn
+from wonder_server.core.conversation.planning.concurrency import policy_for
+from wonder_server.core.definitions.specs import ConcurrentTurns
 from wonder_server.core.frozen import replace
 
 _TURN_ENDS = (EndTurnByCancel, FailTurn, CompleteTurn)
@@ -41,6 +43,8 @@ class PartialTexts:
             case CancelTurn() | CancelCall() | TimerFired():
                 turn_id = _turn_of(state, event)
                 return replace(event, partial_text=self._streams.partial_texts(actor_id).get(turn_id, ""))
+            case Send() if _interrupts(state, event):
+                return replace(event, partial_texts=self._streams.partial_texts(actor_id))
         return event
 
     def hold_ended(self, actor_id: str, decisions: Sequence[object]) -> None:
@@ -48,6 +52,11 @@ class PartialTexts:
         for decision in decisions:
             if isinstance(decision, _TURN_ENDS):
                 self._streams.hold_text(actor_id, decision.turn.id)
+
+
+def _interrupts(state: object, event: Send) -> bool:
+    conversation = state.conversation if isinstance(state, ConversationState) else None
+    return policy_for(conversation, event) is ConcurrentTurns.INTERRUPT
 
 
 def _turn_of(state: object, event: CancelTurn | CancelCall | TimerFired) -> str:

@@ -99,7 +99,9 @@ def ended_ids(event: Event) -> set[str]:
 
 _TEXT_FIELDS = {
     "message_appended": "content",
+    "message_moved": "content",
     "conversation_turn": "input",
+    "turn_started": "input",
     "turn_completed": "input",
     "turn_failed": "input",
     "turn_cancelled": "input",

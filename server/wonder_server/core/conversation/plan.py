@@ -54,6 +54,7 @@ from wonder_server.core.conversation.model.inputs import (
     Input,
     ModelAnswered,
     ModelUsageReported,
+    Post,
     Restarted,
     Send,
     Succeeded,
@@ -83,6 +84,7 @@ from wonder_server.core.conversation.model.values import (
     Turn,
     TurnStatus,
 )
+from wonder_server.core.conversation.output.provisional import provisional
 from wonder_server.core.conversation.planning import assembly, tool_calls
 from wonder_server.core.conversation.planning.abandoned_calls import charge_abandoned_calls
 from wonder_server.core.conversation.planning.agent_calls import called_turn
@@ -92,6 +94,7 @@ from wonder_server.core.conversation.planning.agent_loop import (
     tool_ended,
     waits_for_results,
 )
+from wonder_server.core.conversation.planning.concurrency import begin_waiting, receive
 from wonder_server.core.conversation.planning.extraction import extracted, extraction_failed, memory_written
 from wonder_server.core.conversation.planning.lifecycle import plan_lifecycle
 from wonder_server.core.conversation.planning.limits import clamp_timers, handle_turn_timeout
@@ -101,7 +104,7 @@ from wonder_server.core.conversation.planning.model_requests import (
     retry_shortened,
     retry_wrap_up,
 )
-from wonder_server.core.conversation.planning.start_turn import refuse, start_turn
+from wonder_server.core.conversation.planning.start_turn import post, refuse
 from wonder_server.core.conversation.planning.summarization import (
     history_truncation,
     summarized,
@@ -115,7 +118,8 @@ from wonder_server.core.model import explained
 
 def plan(state: ConversationState, event: Input, now_ms: int) -> Decisions:
     """Return the decisions for ``event``. Pure; never raises."""
-    return clamp_timers(state, charge_abandoned_calls(state, _plan(state, event, now_ms)))
+    decided = begin_waiting(state, _plan(state, event, now_ms), now_ms, provisional)
+    return clamp_timers(state, charge_abandoned_calls(state, decided))
 
 
 def _plan(state: ConversationState, event: Input, now_ms: int) -> Decisions:
@@ -125,7 +129,9 @@ def _plan(state: ConversationState, event: Input, now_ms: int) -> Decisions:
             operation = state.operations.get(event.operation_id)
             return () if operation is None else _plan_operation(state, operation, event, now_ms)
         case Send():
-            return start_turn(state, event, now_ms)
+            return receive(state, event, now_ms, provisional)
+        case Post():
+            return post(state, event, now_ms)
         case Create():
             return _create(state, event)
         case CancelTurn():
@@ -192,7 +198,7 @@ def _cancel(state: ConversationState, event: CancelTurn, now: int) -> Decisions:
     if turn is None:
         missing = not_found(Reason.TURN_NOT_FOUND, event.turn_id, place=" in this conversation")
         return (Refuse(fault=missing.fault),)
-    if turn.status is not TurnStatus.ACTIVE:
+    if turn.status not in (TurnStatus.ACTIVE, TurnStatus.QUEUED):
         return refuse(Reason.TURN_NOT_ACTIVE, f"The turn is already {turn.status.value}; nothing to cancel.")
     fault = Fault(reason=Reason.CANCELLED, message=event.reason or "The turn was cancelled.")
     return _end_by_cancel(state, replace(turn, cancelled_by=event.principal), fault, event.partial_text, now)

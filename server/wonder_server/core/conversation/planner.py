@@ -87,9 +87,13 @@ def answer(_: ConversationState, decided: Sequence[decisions.Decision]) -> dict[
     for decision in decided:
         # Compare classes: a match would test each of them for every decision of a turn.
         if type(decision) is decisions.AppendMessage:
-            ids.setdefault("message_id", decision.message.id)
+            # The partial message of a turn that the input interrupts comes before the input's own.
+            if decision.message.role is values.Role.USER or "message_id" not in ids:
+                ids["message_id"] = decision.message.id
         elif type(decision) is decisions.StartTurn or type(decision) is decisions.EndTurnByCancel:
             ids["turn_id"] = decision.turn.id
+        elif type(decision) is decisions.SteerTurn or type(decision) is decisions.PostMessage:
+            ids["turn_id"], ids["message_id"] = decision.message.turn_id, decision.message.id
         elif type(decision) is decisions.StartConversation:
             ids["conversation_id"] = decision.conversation.id
     return ids
@@ -184,10 +188,12 @@ CONVERSATION = Planner(
         "participant_joined": values.Participant,
         "participant_left": values.Participant,
         "conversation_turn": values.Turn,
+        "turn_started": values.Turn,
         "turn_completed": values.Turn,
         "turn_failed": values.Turn,
         "turn_cancelled": values.Turn,
         "message_appended": values.Message,
+        "message_moved": values.Message,
         "move_recorded": values.Move,
         "tool_dispatched": values.Operation,
         "tool_completed": values.Invocation,

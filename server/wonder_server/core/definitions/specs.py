@@ -100,6 +100,19 @@ class WindowStrategy(StrEnum):
     SUMMARIZE = "summarize"
 
 
+class ConcurrentTurns(StrEnum):
+    """Policy for a message to an agent whose turn in the conversation is not over.
+
+    ``parallel``: it starts a turn beside. ``queue``: its turn waits. ``interrupt``: it cancels the turn and
+    starts its own. ``steer``: the turn takes it.
+    """
+
+    PARALLEL = "parallel"
+    QUEUE = "queue"
+    INTERRUPT = "interrupt"
+    STEER = "steer"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextWindow:
     """Treatment of a conversation that exceeds ``threshold`` of the model's limit."""
@@ -145,7 +158,8 @@ class Persona:
     """The role of an agent: its prompt, model, hooks, tools and limits.
 
     ``output_schema`` is the JSON Schema of the final answer of each of its turns; empty for plain text.
-    ``show_reasoning``: clients may see the model's reasoning while it streams.
+    ``show_reasoning``: clients may see the model's reasoning while it streams. ``concurrent_turns`` is the
+    policy of conversations that set none.
     """
 
     system_prompt: str
@@ -161,6 +175,7 @@ class Persona:
     output_schema: JsonDict = field(default_factory=dict)
     show_reasoning: bool = False
     tool_sources: tuple[ToolSource, ...] = ()
+    concurrent_turns: ConcurrentTurns = ConcurrentTurns.PARALLEL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from wonder.v1 import common_pb2, conversation_pb2
+from wonder.v1 import common_pb2, conversation_pb2, definition_pb2
 from wonder_server.actors.conversation.message_parts import PartRequest
 from wonder_server.core.actor.trace import root_trace_id
 from wonder_server.core.content.parts import IMAGE, TEXT, ContentPart, Parts, content_tokens, with_texts
@@ -24,6 +24,7 @@ from wonder_server.rpc.shared.common_codec import (
     budget_from_proto,
     budget_to_proto,
     check_text_size,
+    enum_names,
     enum_value,
     metadata_from_proto,
     set_principal,
@@ -71,6 +72,10 @@ def conversation_to_proto(
         branch=branch,
         former_external_ref=value.former_external_ref,
     )
+    if value.concurrent_turns:
+        message.concurrent_turns = enum_value(
+            definition_pb2.ConcurrentTurns, "CONCURRENT_TURNS", value.concurrent_turns
+        )
     set_principal(message.created_by, value.created_by)
     set_principal(message.updated_by, value.updated_by)
     return message
@@ -110,7 +115,16 @@ def conversation_from_proto(message: conversation_pb2.Conversation, project_id: 
         metadata=metadata_from_proto(message.metadata, "conversation.metadata"),
         budget=budget_from_proto(message.budget, "conversation.budget"),
         expire_ms=from_timestamp(message.expire_time, "conversation.expire_time"),
+        concurrent_turns=concurrent_turns_from_proto(message, "conversation.concurrent_turns"),
     )
+
+
+def concurrent_turns_from_proto(message: conversation_pb2.Conversation, field: str) -> str:
+    """Decode a policy for concurrent turns; "" for none. Raises FIELD_INVALID."""
+    if not message.concurrent_turns:
+        return ""
+    names = enum_names(definition_pb2.ConcurrentTurns, "CONCURRENT_TURNS", [message.concurrent_turns], field)
+    return names[0]
 
 
 def participant_from_proto(person: conversation_pb2.Participant, field: str) -> Participant:
@@ -178,6 +192,8 @@ def set_turn(message: conversation_pb2.Turn, value: Turn) -> None:
     message.move_count = value.moves
     set_timestamp(message.create_time, value.created_ms)
     set_timestamp(message.complete_time, value.completed_ms)
+    if value.started_ms:
+        set_timestamp(message.start_time, value.started_ms)
     message.trace_id = value.trace_id or root_trace_id(value.id)
     message.input.string_value = value.input
     if isinstance(value.output, str):

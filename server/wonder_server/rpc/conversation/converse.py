@@ -41,6 +41,7 @@ class StreamMethods(LifecycleMethods):
             metadata=metadata_from_proto(send.metadata, "metadata"),
             trace_id=trace_id,
             parts=codec.parts_from_proto(send.parts),
+            start_turn=starts_turn(send),
         )
 
     async def subscribe(self, request: pb.SubscribeRequest, context: CallContext) -> None:
@@ -169,6 +170,11 @@ class StreamMethods(LifecycleMethods):
         )
         cancelled = pb.ConverseCancelled(request_id=request_id, turn_id=turn.id, sequence=sequence)
         attachment.subscription.push(_reply(pb.ConverseResponse(cancelled=cancelled)))
+
+
+def starts_turn(send: pb.ConverseSend) -> bool:
+    """Return False for a message that is only appended."""
+    return send.start_turn or not send.HasField("start_turn")
 
 
 def _sent_reply(request_id: str, result: SendResult) -> Reply:

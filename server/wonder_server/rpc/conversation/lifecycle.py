@@ -17,7 +17,7 @@ from wonder_server.rpc.shared.fields import required
 from wonder_server.rpc.shared.request_keys import call_origin
 from wonder_server.rpc.shared.times import from_timestamp
 
-UPDATABLE_PATHS = ("title", "external_ref", "metadata", "budget", "expire_time")
+UPDATABLE_PATHS = ("title", "external_ref", "metadata", "budget", "expire_time", "concurrent_turns")
 """Fields that UpdateConversation can change."""
 
 
@@ -134,4 +134,7 @@ def _update_from_proto(message: conversation_pb2.Conversation, mask: FieldMask) 
         else None,
         version=_version(message.etag),
         budget=budget_from_proto(message.budget, "conversation.budget") if "budget" in given else None,
+        concurrent_turns=codec.concurrent_turns_from_proto(message, "conversation.concurrent_turns")
+        if "concurrent_turns" in given
+        else None,
     )

@@ -18,6 +18,7 @@ from wonder_server.ports.access import ByPrincipal
 from wonder_server.ports.records import EventQuery, Query, RowValue
 from wonder_server.rpc.conversation import call_agent, codec, context_preview
 from wonder_server.rpc.conversation.branches import BranchMethods
+from wonder_server.rpc.conversation.converse import starts_turn
 from wonder_server.rpc.conversation.decisions import DecisionMethods
 from wonder_server.rpc.conversation.event_codec import event_to_proto
 from wonder_server.rpc.conversation.message_chunks import message_chunks
@@ -208,12 +209,16 @@ class ConversationServicer(TurnStreamMethods, BranchMethods, SearchMethods, Deci
         result = await self._conversations.send(
             conversation_id, self._send_request(request.send, trace_from_metadata(context))
         )
-        turn = result.turn or await self._conversations.lookup.turn(result.turn_id, conversation_id)
+        turn = result.turn
+        if turn is None and starts_turn(request.send):
+            turn = await self._conversations.lookup.turn(result.turn_id, conversation_id)
         message = result.message or await self._conversations.lookup.message(
             result.message_id, conversation_id
         )
         return pb.SendMessageResponse(
-            turn=codec.turn_to_proto(turn), message=codec.message_to_proto(message), sequence=result.sequence
+            turn=codec.turn_to_proto(turn) if turn is not None else None,
+            message=codec.message_to_proto(message),
+            sequence=result.sequence,
         )
 
     async def call_agent(self, request: pb.CallAgentRequest, context: CallContext) -> pb.CallAgentResponse:

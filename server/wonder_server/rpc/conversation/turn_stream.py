@@ -19,7 +19,7 @@ from wonder_server.core.frozen import replace
 from wonder_server.core.identity import Principal
 from wonder_server.ports.access import ByPrincipal
 from wonder_server.rpc.conversation import codec
-from wonder_server.rpc.conversation.converse import StreamMethods
+from wonder_server.rpc.conversation.converse import StreamMethods, starts_turn
 from wonder_server.rpc.conversation.parts import ConversationParts
 from wonder_server.rpc.conversation.stream import part_kinds, write_stream
 from wonder_server.rpc.shared.call_context import CallContext
@@ -114,6 +114,12 @@ def _check_fields(request: pb.StreamTurnRequest) -> None:
             Reason.FIELD_INVALID,
             "The request names no conversation. Set conversation_id or new_conversation.",
             field="conversation_id",
+        )
+    if not starts_turn(request.send):
+        raise error(
+            Reason.FIELD_INVALID,
+            "start_turn is false, so there is no turn to stream. Use SendMessage.",
+            field="send.start_turn",
         )
     if request.after_sequence < 0:
         raise error(

@@ -30,6 +30,7 @@ from wonder_server.core.conversation.context.window import (
     reset_ordinal,
     summary_of,
     turn_first,
+    waits_behind,
 )
 from wonder_server.core.conversation.model.event_payloads import HistoryTruncation
 from wonder_server.core.conversation.model.exchange import Exchange, exchanges_bytes
@@ -76,7 +77,7 @@ def past_turns(
         if len(found) == newest or other.ordinal <= after:
             break
         messages: Sequence[Message] = state.messages.get(other.id, ())
-        if not messages or other.ordinal >= turn.ordinal:
+        if not messages or waits_behind(other, turn):
             continue
         exchanges = exchanges_of_turn(state, other) if other.agent_id == agent.agent_id else ()
         if messages[0].ordinal <= covered or messages[-1].ordinal >= end:
@@ -115,7 +116,9 @@ def select_history(state: ConversationState, turn: Turn, agent: PinnedAgent) -> 
     limits = _Limits(state, turn, agent)
     # One turn beyond the limit tells that the history has a beginning.
     past = past_turns(state, turn, agent, covered_ordinal(state, agent), limits.turns + 1)
-    before = turn.history_start if turn.id in state.turns else _previous_start(state, turn)
+    known = state.turns.get(turn.id)
+    is_new = known is None or known.status is TurnStatus.QUEUED
+    before = _previous_start(state, turn) if is_new else turn.history_start
     start = next((at for at, each in enumerate(past) if each.turn.ordinal >= before), len(past))
     if not limits.start(past, 1) <= start <= limits.start(past, REGROW):
         start = limits.start(past, STEP)
@@ -149,6 +152,9 @@ def messages_to_summarize(state: ConversationState, turn: Turn, agent: PinnedAge
     kept = past[max(limits.start(past, STEP), limits.kept_start(past)) :]
     # Messages of concurrent turns interleave. A summary covers all messages up to an ordinal.
     end = min([each.messages[0].ordinal for each in kept], default=turn_first(state, turn))
+    if turn.history_end:
+        # The summary covers all messages up to an ordinal, and must not cover the turn's own.
+        end = min([end, *[message.ordinal for message in _waiting_messages(state, turn)]])
     messages = [message for each in past for message in each.messages if message.ordinal < end]
     return sorted(messages, key=lambda message: message.ordinal)
 
@@ -243,7 +249,10 @@ def _truncation(given: _Selection, start: int) -> HistoryTruncation | None:
     past, seen = given.past, given.past[start:]
     end = turn_first(given.state, given.turn)
     shown = sum([len(each.messages) for each in seen])
-    omitted = max(0, _message_count(given.state, given.agent, end) - given.summarized - shown)
+    unseen = 0
+    if given.turn.history_end:
+        unseen = sum([message.ordinal < end for message in _waiting_messages(given.state, given.turn)])
+    omitted = max(0, _message_count(given.state, given.agent, end) - given.summarized - shown - unseen)
     max_bytes = given.limits.max_bytes(seen)
     first_turn = (seen[0].turn.ordinal if seen else past[-1].turn.ordinal + 1) if start else 0
     if not (first_turn or omitted or max_bytes):
@@ -275,6 +284,14 @@ def _message_count(state: ConversationState, agent: PinnedAgent, end: int) -> in
         ]
         hidden = min(firsts, default=end) - 1
     return end - 1 - hidden - (summary.messages if summary is not None else 0)
+
+
+def _waiting_messages(state: ConversationState, turn: Turn) -> list[Message]:
+    """Return the messages that are not in the history of ``turn``, which was queued: its own, and those of
+    turns that wait behind it.
+    """
+    waiting = [other.id for other in state.turns.values() if waits_behind(other, turn)]
+    return [message for turn_id in waiting for message in state.messages.get(turn_id, ())]
 
 
 # --- entries ------------------------------------------------------------------------------------
@@ -323,7 +340,7 @@ def _shown_turns(
         if other.ordinal <= after:
             break
         messages: Sequence[Message] = state.messages.get(other.id, ())
-        if not messages or other.ordinal >= turn.ordinal:
+        if not messages or waits_behind(other, turn):
             continue
         if messages[-1].ordinal >= end:
             messages = [message for message in messages if message.ordinal < end]

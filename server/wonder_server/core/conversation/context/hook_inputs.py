@@ -17,8 +17,8 @@ from wonder_server.core.conversation.context.permissions import DECLINE_DEFINITI
 from wonder_server.core.conversation.context.resolved_agent import resolve_agent
 from wonder_server.core.conversation.context.window import (
     covered_ordinal,
+    last_known,
     summary_of,
-    turn_first,
     turns_of_earlier_builds,
 )
 from wonder_server.core.conversation.model.event_payloads import HistoryTruncation
@@ -183,7 +183,7 @@ def _meanwhile(state: ConversationState, turn: Turn, agent: PinnedAgent, through
     """Return the messages of other turns after the turn's own message, up to the ordinal ``through``."""
     if not through:
         return []
-    said = said_since(state, turn, agent, turn_first(state, turn))
+    said = said_since(state, turn, agent, last_known(state, turn))
     return [
         {
             "role": message.role.value,

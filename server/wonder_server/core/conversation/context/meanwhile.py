@@ -1,4 +1,6 @@
-"""Messages of other turns that are newer than a turn's own message or than its last request."""
+"""Messages that are newer than a turn's own message or than its last request: of other turns, and those that
+people sent to the turn itself (policy ``steer``).
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from typing import Final
 
 from wonder_server.core.conversation.model.speakers import AGENT
 from wonder_server.core.conversation.model.state import ConversationState
-from wonder_server.core.conversation.model.values import Message, Role, Turn, TurnStatus
+from wonder_server.core.conversation.model.values import Message, Role, Steer, Turn, TurnStatus
 from wonder_server.core.definitions.specs import PinnedAgent
 from wonder_server.core.request_formats.parts import is_blank
 
@@ -75,3 +77,16 @@ def _is_in_tool_call(state: ConversationState, turn: Turn, message: Message) -> 
 def _last_answer(messages: Iterable[Message]) -> str:
     """Return the id of the last message of an agent; "" without one."""
     return next((each.id for each in reversed([*messages]) if each.role is Role.AGENT), "")
+
+
+def steering_messages(state: ConversationState, turn: Turn, after: int) -> list[Message]:
+    """Return the messages after the ordinal ``after`` that people sent to the turn, without its first one."""
+    own = state.messages.get(turn.id, ())[1:]
+    return [each for each in own if each.role is Role.USER and each.ordinal > after]
+
+
+def untaken(state: ConversationState, turn_id: str) -> tuple[Steer, ...]:
+    """Return the messages to the turn that no request of it contains yet, oldest first."""
+    work, request = state.turn_work[turn_id], state.requests.get(turn_id)
+    through = request.through if request is not None else 0
+    return tuple([steer for steer in work.steers if steer.ordinal > through])

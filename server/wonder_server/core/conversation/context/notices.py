@@ -54,3 +54,13 @@ def _labelled(state: ConversationState, turn: Turn, message: Message) -> str:
         label += "(you, in another turn) "
     content = truncate_text(with_newlines(readable(message.content, message.parts)), MESSAGE_BYTES)
     return indent(content, " ", label)
+
+
+def steering_text(state: ConversationState, turn: Turn, message: Message) -> str:
+    """Return the text of such a message for the model. The label of another person than the turn's caller
+    precedes it.
+    """
+    content = with_newlines(readable(message.content, message.parts))
+    if message.author == turn.caller.user_id:
+        return content
+    return indent(content, " ", f"[{speaker_of(state, message)['label']}] ")

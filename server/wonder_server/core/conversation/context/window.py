@@ -22,8 +22,9 @@ from wonder_server.core.content.parts import content_tokens
 from wonder_server.core.conversation.context.dialects import dialect_of
 from wonder_server.core.conversation.context.resolved_agent import resolve_agent
 from wonder_server.core.conversation.model.event_payloads import HistoryTruncation
+from wonder_server.core.conversation.model.exchange import Summary
 from wonder_server.core.conversation.model.state import ConversationState
-from wonder_server.core.conversation.model.values import Message, Summary, Turn
+from wonder_server.core.conversation.model.values import Message, Turn, TurnStatus
 from wonder_server.core.definitions.specs import PinnedAgent, WindowStrategy
 from wonder_server.core.errors import Fault
 from wonder_server.core.json_types import JsonDict, JsonValue
@@ -116,10 +117,28 @@ def truncate_history(state: ConversationState, turn: Turn, agent: PinnedAgent) -
 
 
 def turn_first(state: ConversationState, turn: Turn) -> int:
-    """Return the ordinal of the turn's first message, which is beyond all earlier ones."""
+    """Return the ordinal of the turn's first message, which is beyond all earlier ones; for a turn that was
+    queued, the ordinal after its history.
+    """
+    if turn.history_end:
+        return turn.history_end + 1
     own = state.messages.get(turn.id)
     conversation = state.conversation
     return own[0].ordinal if own else (conversation.message_count + 1 if conversation is not None else 1)
+
+
+def last_known(state: ConversationState, turn: Turn) -> int:
+    """Return the ordinal of the newest message that the first assembly of the turn contains."""
+    return turn.history_end or turn_first(state, turn)
+
+
+def waits_behind(other: Turn, turn: Turn) -> bool:
+    """Return True if ``other`` is not in the history of ``turn``: it started later, or waits for the end of
+    ``turn``, which was queued itself.
+    """
+    if not turn.history_end:
+        return other.ordinal >= turn.ordinal
+    return other.id == turn.id or (other.status is TurnStatus.QUEUED and other.agent_id == turn.agent_id)
 
 
 def overhead_tokens(state: ConversationState, turn: Turn, agent: PinnedAgent) -> int:

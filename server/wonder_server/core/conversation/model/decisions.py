@@ -17,6 +17,7 @@ from wonder_server.core.conversation.model.event_payloads import (
     OutputRejection,
     WorkflowRun,
 )
+from wonder_server.core.conversation.model.exchange import Summary
 from wonder_server.core.conversation.model.lifecycle_decisions import LifecycleDecision
 from wonder_server.core.conversation.model.turn_progress import TurnProgress
 from wonder_server.core.conversation.model.values import (
@@ -26,7 +27,6 @@ from wonder_server.core.conversation.model.values import (
     Move,
     Operation,
     Request,
-    Summary,
     Turn,
     TurnWork,
 )
@@ -46,6 +46,36 @@ class StartTurn(Value, frozen=True, kw_only=True):
 
     turn: Turn
     work: TurnWork
+
+
+class BeginTurn(Value, frozen=True, kw_only=True):
+    """Start a queued turn at ``started_ms``. The other fields are those of `Turn`."""
+
+    turn: TurnProgress
+    started_ms: int
+    history_start: int = 0
+    history_end: int = 0
+
+
+class SteerTurn(Value, frozen=True, kw_only=True):
+    """Give a message to a running turn, whose next request contains it."""
+
+    work: TurnWork
+    message: Message
+
+
+class MoveMessage(Value, frozen=True, kw_only=True):
+    """Move a message to another turn, from ``from_turn_id``, which ended before a request contained it."""
+
+    message: Message
+    from_turn_id: str
+
+
+class PostMessage(Value, frozen=True, kw_only=True):
+    """Append a message without starting a turn. ``turn`` is its record, which names no agent."""
+
+    turn: Turn
+    message: Message
 
 
 class AppendMessage(Value, frozen=True, kw_only=True):
@@ -312,6 +342,10 @@ Decision = (
     StartConversation
     | LifecycleDecision
     | StartTurn
+    | BeginTurn
+    | SteerTurn
+    | MoveMessage
+    | PostMessage
     | AppendMessage
     | DispatchWorkflow
     | ContextAssembled

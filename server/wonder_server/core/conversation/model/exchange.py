@@ -1,10 +1,11 @@
-"""Moves with tool calls, as later requests have them."""
+"""Parts of earlier turns in later requests: moves with tool calls, summaries, and prompts of a reset."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from wonder_server.core.frozen import Value
 from wonder_server.core.json_types import JsonDict
 
 
@@ -27,3 +28,24 @@ class Exchange:
 def exchanges_bytes(exchanges: Sequence[Exchange]) -> int:
     """Return the size of the texts of exchanges."""
     return sum([exchange.size_bytes for exchange in exchanges])
+
+
+class Summary(Value, frozen=True, kw_only=True):
+    """A summary that replaces the first ``messages`` messages, up to ``last_ordinal``, for agents that
+    summarize.
+
+    It is valid until the conversation is reset after a turn later than ``after_turn``.
+    """
+
+    text: str
+    last_ordinal: int
+    messages: int
+    after_turn: int = 0
+
+
+class PromptSnapshot(Value, frozen=True, kw_only=True):
+    """An agent's system message at the time of a reset."""
+
+    agent_id: str
+    system_prompt: str
+    instructions: tuple[str, ...] = ()

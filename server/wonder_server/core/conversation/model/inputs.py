@@ -42,7 +42,8 @@ class Send(Value, frozen=True, kw_only=True):
     ``output_schema`` are those of `Turn`. ``max_depth`` is the caller's limit of nested agent calls.
     ``parts`` are those of the message; empty for a text.
     ``unaffordable`` is the reason why the agent's budget allows no further turn. ``rules`` are those of
-    `TurnWork`.
+    `TurnWork`. ``max_waiting`` is the number of messages that may wait for the agent. ``partial_texts`` as in
+    `lifecycle_inputs`, for a message that interrupts turns.
     """
 
     seed: str
@@ -63,6 +64,21 @@ class Send(Value, frozen=True, kw_only=True):
     output_schema: JsonDict = field(default_factory=dict)
     quote: Quote | None = None
     rules: int = 0
+    parts: Parts = ()
+    max_waiting: int = 0
+    partial_texts: dict[str, str] = field(default_factory=dict)
+
+
+class Post(Value, frozen=True, kw_only=True):
+    """A message that starts no turn. ``seed``, ``principal``, ``quote`` and ``parts`` as in `Send`."""
+
+    seed: str
+    caller: Caller
+    content: str
+    reply_to_message_id: str = ""
+    metadata: JsonDict = field(default_factory=dict)
+    principal: str = ""
+    quote: Quote | None = None
     parts: Parts = ()
 
 
@@ -185,4 +201,4 @@ class Restarted(Value, frozen=True, kw_only=True):
 Result = (
     ModelAnswered | ModelUsageReported | Succeeded | Failed | BudgetNearlyExhausted | TimerFired | Restarted
 )
-Input = Create | Send | CancelTurn | CancelCall | Result | LifecycleInput
+Input = Create | Send | Post | CancelTurn | CancelCall | Result | LifecycleInput

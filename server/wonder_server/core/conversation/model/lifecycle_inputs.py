@@ -8,7 +8,8 @@ authenticated caller that makes the change, as in `Scope`.
 from __future__ import annotations
 
 from wonder_server.core.budget import Budget
-from wonder_server.core.conversation.model.values import BranchMerge, Participant, PromptSnapshot
+from wonder_server.core.conversation.model.exchange import PromptSnapshot
+from wonder_server.core.conversation.model.values import BranchMerge, Participant
 from wonder_server.core.frozen import Value, field
 from wonder_server.core.json_types import JsonDict
 
@@ -31,7 +32,7 @@ class Leave(Value, frozen=True, kw_only=True):
 
 class Update(Value, frozen=True, kw_only=True):
     """Change the fields that are not None. ``expire_ms`` 0 removes the expiry; an empty budget removes the
-    budget.
+    budget, and an empty ``concurrent_turns`` the policy.
     """
 
     title: str | None = None
@@ -41,6 +42,7 @@ class Update(Value, frozen=True, kw_only=True):
     version: int = 0
     budget: Budget | None = None
     principal: str = ""
+    concurrent_turns: str | None = None
 
 
 class ReportMerge(Value, frozen=True, kw_only=True):

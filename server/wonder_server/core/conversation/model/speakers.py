@@ -96,7 +96,10 @@ def user_of(caller: Caller) -> str:
 
 def author_key(message: Message, turn: Turn) -> Key:
     """Return the kind and the id of the author of a message of ``turn``."""
-    return (AGENT, message.author) if message.role is Role.AGENT else caller_key(turn.caller)
+    if message.role is Role.AGENT:
+        return AGENT, message.author
+    # A turn may take messages of several users.
+    return (USER, message.author) if turn.caller.type == USER else caller_key(turn.caller)
 
 
 def author_name(message: Message, turn: Turn) -> str:

@@ -72,6 +72,12 @@ class ConversationState:
         active = [turn for turn in unfinished if turn.status is TurnStatus.ACTIVE]
         return sorted(active, key=lambda turn: turn.ordinal) if len(active) > 1 else active
 
+    def queued_turns(self) -> list[Turn]:
+        """Return the queued turns by ordinal."""
+        unfinished = [self.turns[turn_id] for turn_id in self.turn_work]
+        queued = [turn for turn in unfinished if turn.status is TurnStatus.QUEUED]
+        return sorted(queued, key=lambda turn: turn.ordinal)
+
     def add_message(self, message: Message) -> None:
         """Add a message of a turn in the state."""
         self.messages.setdefault(message.turn_id, []).append(message)

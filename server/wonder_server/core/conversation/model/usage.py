@@ -155,9 +155,14 @@ def charge(turn: Turn, spent: UsageDelta) -> AccountCharge:
     return AccountCharge(id=charge_id, agent_id=turn.agent_id, amount=amount)
 
 
+def began_ms(turn: Turn) -> int:
+    """Return the time at which work on the turn began: a queued turn waits before."""
+    return turn.started_ms or turn.created_ms
+
+
 def charge_of_time(turn: Turn, other: AccountCharge | None) -> AccountCharge:
     """Return the charge for the active time of an ended turn, combined with ``other``."""
-    amount = Account(busy_ms=max(0, turn.completed_ms - turn.created_ms))
+    amount = Account(busy_ms=max(0, turn.completed_ms - began_ms(turn)))
     if other is not None:
         amount = add_accounts((amount, other.amount))
     return AccountCharge(id=f"{turn.id}/time", agent_id=turn.agent_id, amount=amount)

@@ -11,6 +11,7 @@ from enum import StrEnum
 from wonder_server.core.actor.commands import MAX_DEPTH, Parent
 from wonder_server.core.budget import NO_BUDGET, Budget
 from wonder_server.core.content.parts import Parts
+from wonder_server.core.conversation.model.exchange import PromptSnapshot, Summary
 from wonder_server.core.definitions.specs import PinnedAgent
 from wonder_server.core.errors import Fault
 from wonder_server.core.frozen import Value, field
@@ -28,12 +29,15 @@ class ConversationStatus(StrEnum):
 
 
 class TurnStatus(StrEnum):
-    """Status of a turn. ``cancelled`` differs from ``failed``: its cause needs no investigation (B9)."""
+    """Status of a turn. ``cancelled`` differs from ``failed``: its cause needs no investigation (B9).
+    ``queued``: it starts when the earlier turns of its agent have ended.
+    """
 
     ACTIVE = "active"
     COMPLETED = "completed"
     FAILED = "failed"
     CANCELLED = "cancelled"
+    QUEUED = "queued"
 
 
 class Role(StrEnum):
@@ -88,6 +92,9 @@ class Conversation(Value, frozen=True, kw_only=True):
     ``created_by`` and ``updated_by`` are the principals that created the conversation and changed it last, as
     in `Scope`; "" in records of earlier versions. Messages are no changes.
 
+    ``concurrent_turns`` is the policy for messages while an agent works (`ConcurrentTurns`); "" for that of
+    the agent's persona.
+
     ``former_external_ref`` is the external reference that the conversation had until it expired and a new
     conversation took it; "" if it lost none.
 
@@ -134,27 +141,7 @@ class Conversation(Value, frozen=True, kw_only=True):
     cached_input_tokens: int = 0
     cache_write_input_tokens: int = 0
     reasoning_tokens: int = 0
-
-
-class Summary(Value, frozen=True, kw_only=True):
-    """A summary that replaces the first ``messages`` messages, up to ``last_ordinal``, for agents that
-    summarize.
-
-    It is valid until the conversation is reset after a turn later than ``after_turn``.
-    """
-
-    text: str
-    last_ordinal: int
-    messages: int
-    after_turn: int = 0
-
-
-class PromptSnapshot(Value, frozen=True, kw_only=True):
-    """An agent's system message at the time of a reset."""
-
-    agent_id: str
-    system_prompt: str
-    instructions: tuple[str, ...] = ()
+    concurrent_turns: str = ""
 
 
 class HistoryReset(Value, frozen=True, kw_only=True):
@@ -219,6 +206,10 @@ class Turn(Value, frozen=True, kw_only=True):
     caller said about itself. ``cancelled_by`` is the principal that cancelled the turn; "" if the turn was
     not cancelled, or by an earlier version. ``itemized``: the usage counts cached and reasoning tokens, as
     turns of earlier rules do not (`TURN_RULES`).
+
+    ``started_ms`` is the start of a turn that was queued; 0 for any other, which starts at ``created_ms``.
+    ``history_end`` is the ordinal of the last message in its history, which is newer than its own message; 0
+    for a turn whose history ends before its own message.
     """
 
     id: str
@@ -261,6 +252,8 @@ class Turn(Value, frozen=True, kw_only=True):
     reasoning_tokens: int = 0
     itemized: bool = False
     history_start: int = 0
+    started_ms: int = 0
+    history_end: int = 0
 
 
 class Message(Value, frozen=True, kw_only=True):
@@ -436,12 +429,31 @@ TURN_RULES = 4
     2   turns count cached and reasoning tokens
     3   tool calls name the pinned revision of their tool
     4   replies in the history say what they answer; moves name the provider and the profile that answered;
-        called agents are offered the tool `decline`
+        called agents are offered the tool `decline`; messages follow the policy for concurrent turns
 """
+
+
+class Steer(Value, frozen=True, kw_only=True):
+    """A message that a running turn takes: what a turn of its own would need if that turn ends before.
+
+    ``ordinal`` is that of the message; the other fields are those of the `Send`.
+    """
+
+    message_id: str
+    ordinal: int
+    agent: PinnedAgent
+    caller: Caller
+    metadata: JsonDict = field(default_factory=dict)
+    trace_id: str = ""
+    principal: str = ""
+    quote: Quote | None = None
 
 
 class TurnWork(Value, frozen=True, kw_only=True):
     """Data of an unfinished turn beyond its row: the agent, pinned at the start of the turn.
+
+    ``steers`` are the messages that people sent to the turn itself (`ConcurrentTurns`); requests up to their
+    ordinal contain them.
 
     ``rules`` is the version of the planner's rules that the turn follows (`TURN_RULES`), so that a turn of an
     earlier build goes on and replays as that build decided; 0 before rules had versions.
@@ -457,6 +469,7 @@ class TurnWork(Value, frozen=True, kw_only=True):
     foreign_moves: int = 0
     message_id: str = ""
     dispatches: int = 0
+    steers: tuple[Steer, ...] = ()
 
 
 class Request(Value, frozen=True, kw_only=True):

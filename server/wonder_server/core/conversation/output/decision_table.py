@@ -72,6 +72,10 @@ HANDLERS: Final[Mapping[type, DecisionHandlers[ConversationState, Any]]] = decis
     ),
     # Turns.
     DecisionHandlers(decisions.StartTurn, apply=state_changes.start_turn, record=record.turn_started),
+    DecisionHandlers(decisions.BeginTurn, apply=state_changes.begin_turn, record=record.turn_begun),
+    DecisionHandlers(decisions.SteerTurn, apply=state_changes.steer_turn, record=record.turn_steered),
+    DecisionHandlers(decisions.MoveMessage, apply=state_changes.move_message, record=record.message_moved),
+    DecisionHandlers(decisions.PostMessage, apply=state_changes.post_message, record=record.message_posted),
     DecisionHandlers(
         decisions.AppendMessage, apply=state_changes.append_message, record=record.message_appended
     ),

@@ -15,6 +15,7 @@ from wonder_server.core.conversation.model.decisions import (
     AppendMessage,
     AssemblyFailed,
     AsyncOperationCompleted,
+    BeginTurn,
     CancelOperation,
     ChargeTurn,
     CompleteTurn,
@@ -26,6 +27,8 @@ from wonder_server.core.conversation.model.decisions import (
     HistorySummarized,
     LimitReached,
     MemoryWritten,
+    MoveMessage,
+    PostMessage,
     RecordMove,
     ReduceContext,
     RefuseMemoryOperations,
@@ -34,6 +37,7 @@ from wonder_server.core.conversation.model.decisions import (
     ResumeFromTool,
     StartConversation,
     StartTurn,
+    SteerTurn,
     SwitchModel,
     WorkflowEnded,
     WorkflowStarted,
@@ -67,6 +71,36 @@ def turn_started(state: ConversationState, decision: StartTurn) -> Changes:
         put_turn(turn),
         Put("works", work.turn_id, work, live=True),
         Emit("conversation_turn", turn, turn.id),
+    )
+
+
+def turn_begun(state: ConversationState, decision: BeginTurn) -> Changes:
+    turn = state.turns[decision.turn.id]
+    return (*conversation_rows(state), put_turn(turn), Emit("turn.started", turn, turn.id))
+
+
+def turn_steered(state: ConversationState, decision: SteerTurn) -> Changes:
+    work, message = decision.work, decision.message
+    return (
+        *conversation_rows(state),
+        Put("works", work.turn_id, work, live=True),
+        put_message(message),
+        Emit("message.appended", message, message.turn_id, message.id),
+    )
+
+
+def message_moved(state: ConversationState, decision: MoveMessage) -> Changes:
+    message = decision.message
+    return (put_message(message), Emit("message.moved", message, message.turn_id, message.id))
+
+
+def message_posted(state: ConversationState, decision: PostMessage) -> Changes:
+    message = decision.message
+    return (
+        *conversation_rows(state),
+        put_turn(decision.turn),
+        put_message(message),
+        Emit("message.appended", message, message.turn_id, message.id),
     )
 
 

@@ -12,23 +12,33 @@ from wonder_server.core.conversation.context.transcript import exchanges_of
 from wonder_server.core.conversation.model.decisions import (
     AppendMessage,
     AsyncOperationCompleted,
+    BeginTurn,
     CancelOperation,
     ChargeTurn,
     ContextAssembled,
     DispatchModel,
     ExtractionEnded,
     HistorySummarized,
+    MoveMessage,
+    PostMessage,
     RecordMove,
     ReleaseTurn,
     ResumeFromTool,
     StartTurn,
+    SteerTurn,
     SwitchModel,
 )
 from wonder_server.core.conversation.model.lifecycle_decisions import EraseRecord
 from wonder_server.core.conversation.model.state import RECENT_TURNS, ConversationState
 from wonder_server.core.conversation.model.status import conversation_status
 from wonder_server.core.conversation.model.turn_progress import TurnProgress, with_progress
-from wonder_server.core.conversation.model.usage import add_usage, charge, charge_of_time, difference
+from wonder_server.core.conversation.model.usage import (
+    add_usage,
+    began_ms,
+    charge,
+    charge_of_time,
+    difference,
+)
 from wonder_server.core.conversation.model.values import Conversation, Move, Operation, Turn, TurnStatus
 from wonder_server.core.frozen import replace
 
@@ -103,6 +113,41 @@ def start_turn(state: ConversationState, decision: StartTurn) -> None:
     _evict_old_turns(state)
 
 
+def begin_turn(state: ConversationState, decision: BeginTurn) -> None:
+    _put_turn(state, decision.turn)
+    turn = replace(
+        state.turns[decision.turn.id],
+        started_ms=decision.started_ms,
+        history_start=decision.history_start,
+        history_end=decision.history_end,
+    )
+    state.turns[turn.id] = turn
+    _track_busy_time(state, turn)
+
+
+def steer_turn(state: ConversationState, decision: SteerTurn) -> None:
+    state.turn_work[decision.work.turn_id] = decision.work
+    state.add_message(decision.message)
+    _count(state, decision.message.created_ms, messages=1)
+
+
+def move_message(state: ConversationState, decision: MoveMessage) -> None:
+    message = decision.message
+    left = state.messages.get(decision.from_turn_id, [])
+    # A new list: past turns and entries of assemblies hold the old one.
+    state.messages[decision.from_turn_id] = [each for each in left if each.id != message.id]
+    state.messages.setdefault(message.turn_id, []).append(message)
+
+
+def post_message(state: ConversationState, decision: PostMessage) -> None:
+    turn = decision.turn
+    state.turns[turn.id] = turn
+    state.messages.setdefault(turn.id, [])
+    state.add_message(decision.message)
+    _count(state, turn.created_ms, turns=1, messages=1)
+    _evict_old_turns(state)
+
+
 def append_message(state: ConversationState, decision: AppendMessage) -> None:
     state.add_message(decision.message)
     _count(state, decision.message.created_ms, messages=1)
@@ -152,8 +197,10 @@ def put_turn(state: ConversationState, decision: WithProgress) -> None:
 
 
 def end_turn(state: ConversationState, decision: WithProgress) -> None:
+    was_queued = state.turns[decision.turn.id].status is TurnStatus.QUEUED
     _put_turn(state, decision.turn)
-    _track_busy_time(state, state.turns[decision.turn.id])
+    if not was_queued:
+        _track_busy_time(state, state.turns[decision.turn.id])
 
 
 def summarize_history(state: ConversationState, decision: HistorySummarized) -> None:
@@ -198,6 +245,8 @@ def _track_busy_time(state: ConversationState, turn: Turn) -> None:
 
     ``turn`` has just started or ended.
     """
+    if turn.status is TurnStatus.QUEUED:
+        return
     conversation, work = state.conversation, state.turn_work.get(turn.id)
     budget = work.agent.budget if work is not None else None
     if budget is not None and budget.max_duration_ms and turn.status is not TurnStatus.ACTIVE:
@@ -206,7 +255,7 @@ def _track_busy_time(state: ConversationState, turn: Turn) -> None:
         return
     since = conversation.busy_since_ms
     if turn.status is TurnStatus.ACTIVE:
-        state.conversation = replace(conversation, busy_since_ms=since or turn.created_ms)
+        state.conversation = replace(conversation, busy_since_ms=since or began_ms(turn))
     elif since and not state.active_turns():
         busy = conversation.busy_ms + max(0, turn.completed_ms - since)
         state.conversation = replace(conversation, busy_ms=busy, busy_since_ms=0)

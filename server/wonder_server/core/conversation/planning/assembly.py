@@ -22,10 +22,10 @@ from collections.abc import Sequence
 
 from wonder_server.core.conversation.context.dialects import Dialect, Request, dialect_of
 from wonder_server.core.conversation.context.history import select_history
-from wonder_server.core.conversation.context.meanwhile import Said, said_since
-from wonder_server.core.conversation.context.notices import said_notice
+from wonder_server.core.conversation.context.meanwhile import Said, said_since, steering_messages
+from wonder_server.core.conversation.context.notices import said_notice, steering_text
 from wonder_server.core.conversation.context.transcript import notice, running_result, transcript_of_move
-from wonder_server.core.conversation.context.window import turn_first
+from wonder_server.core.conversation.context.window import last_known
 from wonder_server.core.conversation.model.decisions import (
     CancelOperation,
     DispatchWorkflow,
@@ -35,7 +35,7 @@ from wonder_server.core.conversation.model.decisions import (
 from wonder_server.core.conversation.model.event_payloads import HistoryTruncation, ModelSwitch
 from wonder_server.core.conversation.model.operations import Decisions, hook_operation
 from wonder_server.core.conversation.model.state import ConversationState
-from wonder_server.core.conversation.model.values import Move, Operation, OperationKind, Turn
+from wonder_server.core.conversation.model.values import Message, Move, Operation, OperationKind, Turn
 from wonder_server.core.conversation.planning import async_tools
 from wonder_server.core.conversation.planning.model_requests import PreparedRequest
 from wonder_server.core.conversation.planning.summarization import truncation_input
@@ -74,6 +74,7 @@ def extended(
         return _with_results(dialect, PreparedRequest(body, rules), moves)
     said = said_since(state, turn, agent, request.through)
     body = _with_said(dialect, body, state, turn, said)
+    body = _with_steering(dialect, body, state, turn, steering_messages(state, turn, request.through))
     return _with_results(dialect, PreparedRequest(body, rules, through=message_count(state)), moves)
 
 
@@ -91,11 +92,14 @@ def continued(
     if not rules:
         return PreparedRequest(body, rules, truncation)
     dialect, moves = dialect_of(agent.profile.spec.format), state.moves[turn.id]
-    said = said_since(state, turn, agent, turn_first(state, turn))
+    said = said_since(state, turn, agent, last_known(state, turn))
+    steering = steering_messages(state, turn, 0)
     for place, move in enumerate(moves):
         earlier = [each for each in said.messages if each.created_ms <= move.created_ms]
         body = _with_said(dialect, body, state, turn, Said(tuple(earlier), said.missing))
         said = Said(said.messages[len(earlier) :])
+        given = [each for each in steering if each.created_ms <= move.created_ms]
+        body, steering = _with_steering(dialect, body, state, turn, given), steering[len(given) :]
         if move.reported:
             still = async_tools.unknown(moves[: place + 1])
             body = dialect.notice(body, notice(move.reported, still))
@@ -104,6 +108,7 @@ def continued(
         else:
             body = _with_move(dialect, body, move)
     body = _with_said(dialect, body, state, turn, said)
+    body = _with_steering(dialect, body, state, turn, steering)
     prepared = PreparedRequest(body, rules, truncation, through=message_count(state))
     return _with_results(dialect, prepared, moves)
 
@@ -123,6 +128,15 @@ def with_foreign_move(dialect: Dialect, body: Request, move: Move) -> Request:
 def _with_said(dialect: Dialect, body: Request, state: ConversationState, turn: Turn, said: Said) -> Request:
     text = said_notice(state, turn, said)
     return dialect.notice(body, text) if text else body
+
+
+def _with_steering(
+    dialect: Dialect, body: Request, state: ConversationState, turn: Turn, messages: Sequence[Message]
+) -> Request:
+    """Return the request with messages that people sent to the turn itself."""
+    for message in messages:
+        body = dialect.notice(body, steering_text(state, turn, message))
+    return body
 
 
 def _with_results(dialect: Dialect, prepared: PreparedRequest, moves: Sequence[Move]) -> PreparedRequest:

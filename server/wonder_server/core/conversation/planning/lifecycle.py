@@ -219,7 +219,7 @@ def _leave(
     ended: list[Decision] = []
     if leaving.type == "agent":
         fault = Fault(reason=Reason.CANCELLED, message="The agent was removed from the conversation.")
-        turns = [turn for turn in state.active_turns() if turn.agent_id == leaving.id]
+        turns = [turn for turn in _unfinished(state) if turn.agent_id == leaving.id]
         turns = [replace(turn, cancelled_by=event.principal) for turn in turns]
         ended = cancel_turns(state, turns, fault, event.partial_texts, now)
     return (RemoveParticipant(conversation=remaining, participant=leaving), *ended)
@@ -230,7 +230,7 @@ def _update(
 ) -> Decisions:
     given: dict[str, object] = {
         name: getattr(event, name)
-        for name in ("title", "external_ref", "metadata", "expire_ms")
+        for name in ("title", "external_ref", "metadata", "expire_ms", "concurrent_turns")
         if getattr(event, name) is not None
     }
     if event.expire_ms is not None:
@@ -274,7 +274,7 @@ def _complete(
     if active and not event.cancel_turns:
         return _busy(active)
     fault = Fault(reason=Reason.CANCELLED, message="The conversation was completed.")
-    cancelled = [replace(turn, cancelled_by=event.principal) for turn in active]
+    cancelled = [replace(turn, cancelled_by=event.principal) for turn in _unfinished(state)]
     ended = cancel_turns(state, cancelled, fault, event.partial_texts, now)
     completed = replace(
         changed,
@@ -303,7 +303,7 @@ def _begin_deletion(
     state: ConversationState, conversation: Conversation, principal: str, now: int
 ) -> Decisions:
     fault = Fault(reason=Reason.CANCELLED, message="The conversation was deleted.")
-    active = [replace(turn, cancelled_by=principal) for turn in state.active_turns()]
+    active = [replace(turn, cancelled_by=principal) for turn in _unfinished(state)]
     ended = cancel_turns(state, active, fault, {}, now)
     turns = {turn.id for turn in active}
     # Operations of ended turns: memory extraction.
@@ -384,6 +384,10 @@ def _release_external_ref(
 def has_expired(conversation: Conversation, now_ms: int) -> bool:
     """Return True if the conversation is archived, or due for it."""
     return conversation.archived_ms > 0 or 0 < conversation.expire_ms <= now_ms
+
+
+def _unfinished(state: ConversationState) -> list[Turn]:
+    return [*state.active_turns(), *state.queued_turns()]
 
 
 # --- shared functions -------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from typing import TypeGuard, get_args
 from wonder_server.core.budget import NO_BUDGET, Account, Budget, tightest
 from wonder_server.core.conversation.context.resolved_agent import resolve_agent
 from wonder_server.core.conversation.model.decisions import (
+    BeginTurn,
     Decision,
     DispatchAgent,
     DispatchModel,
@@ -34,6 +35,7 @@ from wonder_server.core.conversation.model.usage import (
     Spender,
     UsageDelta,
     add_usage,
+    began_ms,
     difference,
     total_tokens,
 )
@@ -152,7 +154,7 @@ def exhausted(state: ConversationState, turn: Turn, fault: Fault, now: int, *, a
         spender = add_usage(state.conversation, spent)
     used = total_tokens(spender) if kind == "tokens" else spender.cost_micros
     if kind == "time":
-        used = now - turn.created_ms
+        used = now - began_ms(turn)
     elif whose == "agent":
         # The usage of the agent's other conversations is that of the last check.
         more = total_tokens(spent) if kind == "tokens" else spent.cost_micros
@@ -255,8 +257,12 @@ def _turn_and_agent(
     """Return the operation's turn and its agent. One of the decisions may start the turn."""
     turn = state.turns.get(operation.turn_id)
     if turn is not None:
+        if turn.status is TurnStatus.QUEUED:
+            (began,) = (each for each in decisions if type(each) is BeginTurn and each.turn.id == turn.id)
+            turn = replace(turn, started_ms=began.started_ms)
         return turn, state.turn_work[turn.id].agent
-    (start,) = (each for each in decisions if type(each) is StartTurn)
+    starts = (each for each in decisions if type(each) is StartTurn)
+    start = next(each for each in starts if each.turn.id == operation.turn_id)
     return start.turn, start.work.agent
 
 
@@ -279,11 +285,12 @@ def _time(conversation: Conversation | None, turn: Turn, agent: PinnedAgent) -> 
     own = turn_budget(turn, agent).max_duration_ms
     conversation_limit = _conversation_budget(conversation).max_duration_ms
     if not conversation_limit or conversation is None:
-        return own, turn.created_ms
-    busy_since = conversation.busy_since_ms or turn.created_ms
+        return own, began_ms(turn)
+    began = began_ms(turn)
+    busy_since = conversation.busy_since_ms or began
     ends = busy_since + conversation_limit - conversation.busy_ms
-    ends = min(ends, turn.created_ms + own) if own else ends
-    return max(1, ends - turn.created_ms), turn.created_ms
+    ends = min(ends, began + own) if own else ends
+    return max(1, ends - began), began
 
 
 def _is_tool(operation: Operation) -> bool:

@@ -9,14 +9,17 @@ from wonder_server.core.conversation.context.fitting import fit_request
 from wonder_server.core.conversation.context.output_requests import ask_for_output, output_schema_of
 from wonder_server.core.conversation.context.window import (
     RETRY_SHARE,
+    TrimmedRequest,
+    context_limit,
     is_too_long,
 )
 from wonder_server.core.conversation.model.decisions import (
     Decision,
     DispatchModel,
     LimitReached,
+    ReduceContext,
 )
-from wonder_server.core.conversation.model.event_payloads import HistoryTruncation, Limit
+from wonder_server.core.conversation.model.event_payloads import ContextReduction, HistoryTruncation, Limit
 from wonder_server.core.conversation.model.operations import Decisions
 from wonder_server.core.conversation.model.state import ConversationState
 from wonder_server.core.conversation.model.values import (
@@ -27,7 +30,6 @@ from wonder_server.core.conversation.model.values import (
     Turn,
 )
 from wonder_server.core.conversation.planning import limits
-from wonder_server.core.conversation.planning.context_reduction import reduction, within_window
 from wonder_server.core.definitions.specs import PinnedAgent
 from wonder_server.core.errors import Fault, Reason
 from wonder_server.core.frozen import replace
@@ -68,7 +70,7 @@ def call_model(
 
     The request forbids tools if a limit allows only this call.
     """
-    reduced, body = within_window(state, turn, agent, prepared.body, prepared.truncation)
+    reduced, body = _within_window(state, turn, agent, prepared.body, prepared.truncation)
     if prepared.repair:
         repair = Request(turn_id=turn.id, body=body, repair=True, through=prepared.through)
         return (*reduced, _dispatch_model(agent, repair, ids, now, ()))
@@ -136,7 +138,7 @@ def retry_shortened(
     if smaller is None:
         return ()
     request = replace(request, body=smaller.body, shortened=True)
-    return (reduction(turn, smaller, None), _dispatch_model(agent, request, ids, now, operation.reports))
+    return (_reduction(turn, smaller, None), _dispatch_model(agent, request, ids, now, operation.reports))
 
 
 def retry_wrap_up(state: ConversationState, operation: Operation, fault: Fault, now: int) -> Decisions:
@@ -208,3 +210,35 @@ def _dispatch_model(
         created_ms=now,
     )
     return DispatchModel(operation=operation, request=request)
+
+
+def _within_window(
+    state: ConversationState,
+    turn: Turn,
+    agent: PinnedAgent,
+    body: JsonDict,
+    truncation: HistoryTruncation | None,
+) -> tuple[Decisions, JsonDict]:
+    """Return the request within the model's context window, and the decision that records its reduction.
+
+    ``truncation`` is what the assembly omitted. What it omitted only for the number of turns is no reduction.
+    """
+    smaller = fit_request(state, turn, agent, body, context_limit(agent))
+    if smaller is None and (truncation is None or not (truncation.tokens or truncation.summarized)):
+        return (), body
+    if smaller is None:
+        tokens = json_tokens(body)
+        smaller = TrimmedRequest(body, 0, tokens, tokens)
+    return (_reduction(turn, smaller, truncation),), smaller.body
+
+
+def _reduction(turn: Turn, smaller: TrimmedRequest, truncation: HistoryTruncation | None) -> ReduceContext:
+    """Return the decision that records the reduction of a request."""
+    reduced = ContextReduction(
+        messages_left_out=smaller.omitted_messages
+        + (truncation.omitted_messages if truncation is not None else 0),
+        summarized=truncation is not None and truncation.summarized,
+        tokens_before=smaller.tokens_before + (truncation.tokens if truncation is not None else 0),
+        tokens_after=smaller.tokens_after,
+    )
+    return ReduceContext(turn_id=turn.id, reduction=reduced)

@@ -7,11 +7,12 @@ from wonder_server.core.conversation.model.decisions import (
     AppendMessage,
     DispatchWorkflow,
     MarkWaiting,
+    PostMessage,
     Refuse,
     RefuseCall,
     StartTurn,
 )
-from wonder_server.core.conversation.model.inputs import Send
+from wonder_server.core.conversation.model.inputs import Post, Send
 from wonder_server.core.conversation.model.lifecycle_decisions import AddParticipant
 from wonder_server.core.conversation.model.operations import Decisions
 from wonder_server.core.conversation.model.state import ConversationState
@@ -21,8 +22,10 @@ from wonder_server.core.conversation.model.values import (
     Conversation,
     Message,
     Participant,
+    Quote,
     Role,
     Turn,
+    TurnStatus,
     TurnWork,
 )
 from wonder_server.core.conversation.planning.agent_calls import check_repeated_call
@@ -45,7 +48,7 @@ def start_turn(state: ConversationState, event: Send, now: int) -> Decisions:
     if answered is not None:
         return answered
     conversation = state.conversation
-    refusal = _refusal(state, event)
+    refusal = refusal_of(state, event)
     if refusal is not None:
         return (
             Refuse(fault=refusal) if event.parent is None else RefuseCall(parent=event.parent, fault=refusal),
@@ -53,19 +56,8 @@ def start_turn(state: ConversationState, event: Send, now: int) -> Decisions:
     assert conversation is not None, "a message to a missing conversation is rejected"
     reactivated, conversation = reactivate(conversation, now)
     ids = Minter(event.seed, now)
-    turn = _turn(conversation, event, ids, now)
-    message = Message(
-        id=ids.new("msg"),
-        conversation_id=conversation.id,
-        turn_id=turn.id,
-        ordinal=conversation.message_count + 1,
-        role=Role.USER,
-        author=event.caller.user_id or event.caller.agent_id or event.caller.run_id,
-        content=event.content,
-        reply_to_message_id=event.reply_to_message_id,
-        created_ms=now,
-        parts=event.parts,
-    )
+    turn = new_turn(conversation, event, ids, now)
+    message = first_message(conversation, event, turn.id, ids.new("msg"), now)
     if event.rules:
         omitted = select_history(state, turn, event.agent)
         turn = replace(turn, history_start=omitted.first_turn if omitted is not None else 0)
@@ -74,7 +66,7 @@ def start_turn(state: ConversationState, event: Send, now: int) -> Decisions:
         first = earlier_first_hook(state, turn, event.agent, ids, now)
     return (
         *reactivated,
-        *_join(conversation, event, now),
+        *join(conversation, event, now),
         StartTurn(turn=turn, work=TurnWork(turn_id=turn.id, agent=event.agent, rules=event.rules)),
         AppendMessage(message=message),
         DispatchWorkflow(operation=first),
@@ -82,15 +74,64 @@ def start_turn(state: ConversationState, event: Send, now: int) -> Decisions:
     )
 
 
+def post(state: ConversationState, event: Post, now: int) -> Decisions:
+    """Append a message without a turn of an agent, or reject it. Its record is a turn without an agent."""
+    conversation = state.conversation
+    closed = _closed(conversation)
+    if conversation is None or closed is not None:
+        return () if closed is None else (Refuse(fault=closed),)
+    crowded = _crowded(conversation, event)
+    if crowded is not None:
+        return (Refuse(fault=crowded),)
+    reactivated, conversation = reactivate(conversation, now)
+    ids = Minter(event.seed, now)
+    turn = Turn(
+        id=ids.new("turn"),
+        conversation_id=conversation.id,
+        ordinal=conversation.turn_count + 1,
+        caller=event.caller,
+        agent_id="",
+        agent_name="",
+        persona="",
+        input=event.content,
+        reply_to_message_id=event.reply_to_message_id,
+        status=TurnStatus.COMPLETED,
+        metadata=event.metadata,
+        created_ms=now,
+        completed_ms=now,
+        principal=event.principal,
+        quote=visible_quote(conversation, event.quote),
+    )
+    message = first_message(conversation, event, turn.id, ids.new("msg"), now)
+    return (*reactivated, *join(conversation, event, now), PostMessage(turn=turn, message=message))
+
+
 def refuse(reason: Reason, message: str) -> Decisions:
     """Return the decision that rejects an input."""
     return (Refuse(fault=Fault(reason=reason, message=message)),)
 
 
-def _turn(conversation: Conversation, event: Send, ids: Minter, now: int) -> Turn:
-    agent, quote = event.agent, event.quote
-    # A reset may have come after the sender read the message.
-    quote = quote if quote is not None and quote.turn_ordinal > conversation.reset_ordinal else None
+def first_message(
+    conversation: Conversation, event: Send | Post, turn_id: str, message_id: str, now: int
+) -> Message:
+    """Return the message of the input, as the newest of the conversation."""
+    return Message(
+        id=message_id,
+        conversation_id=conversation.id,
+        turn_id=turn_id,
+        ordinal=conversation.message_count + 1,
+        role=Role.USER,
+        author=event.caller.user_id or event.caller.agent_id or event.caller.run_id,
+        content=event.content,
+        reply_to_message_id=event.reply_to_message_id,
+        created_ms=now,
+        parts=event.parts,
+    )
+
+
+def new_turn(conversation: Conversation, event: Send, ids: Minter, now: int) -> Turn:
+    """Return the turn that the message starts."""
+    agent = event.agent
     return Turn(
         id=ids.new("turn"),
         conversation_id=conversation.id,
@@ -112,22 +153,22 @@ def _turn(conversation: Conversation, event: Send, ids: Minter, now: int) -> Tur
         trace_id=event.trace_id,
         principal=event.principal,
         output_schema=event.output_schema,
-        quote=quote,
+        quote=visible_quote(conversation, event.quote),
         itemized=event.rules >= RULES_OF_ITEMIZED_USAGE,
     )
 
 
-def _refusal(state: ConversationState, event: Send) -> Fault | None:
+def visible_quote(conversation: Conversation, quote: Quote | None) -> Quote | None:
+    """Return the quote of a reply, unless a reset came after the sender read the message."""
+    return quote if quote is not None and quote.turn_ordinal > conversation.reset_ordinal else None
+
+
+def refusal_of(state: ConversationState, event: Send) -> Fault | None:
     """Return the reason why no turn can start now; None if one can."""
     conversation = state.conversation
-    missing = unavailable(conversation)
-    if conversation is None or missing is not None:
-        return missing
-    if conversation.status not in OPEN:
-        return Fault(
-            reason=Reason.CONVERSATION_NOT_ACTIVE,
-            message=f"The conversation is {conversation.status.value}; reopen it before you send to it.",
-        )
+    closed = _closed(conversation)
+    if conversation is None or closed is not None:
+        return closed
     if len(state.active_turns()) >= MAX_ACTIVE_TURNS:
         return Fault(
             reason=Reason.LIMIT_EXCEEDED,
@@ -145,6 +186,23 @@ def _refusal(state: ConversationState, event: Send) -> Fault | None:
             place=" among the participants of this conversation",
             next_step="Add it with AddParticipant.",
         ).fault
+    return _crowded(conversation, event)
+
+
+def _closed(conversation: Conversation | None) -> Fault | None:
+    """Return the reason why the conversation takes no message; None if it does."""
+    missing = unavailable(conversation)
+    if conversation is None or missing is not None:
+        return missing
+    if conversation.status not in OPEN:
+        return Fault(
+            reason=Reason.CONVERSATION_NOT_ACTIVE,
+            message=f"The conversation is {conversation.status.value}; reopen it before you send to it.",
+        )
+    return None
+
+
+def _crowded(conversation: Conversation, event: Send | Post) -> Fault | None:
     participant = _new_participant(conversation, event, 0)
     if participant is not None and len(conversation.participants) >= MAX_PARTICIPANTS:
         return Fault(
@@ -154,7 +212,8 @@ def _refusal(state: ConversationState, event: Send) -> Fault | None:
     return None
 
 
-def _join(conversation: Conversation, event: Send, now: int) -> Decisions:
+def join(conversation: Conversation, event: Send | Post, now: int) -> Decisions:
+    """Return the decision that adds the participant of the message; nothing if it takes part already."""
     participant = _new_participant(conversation, event, now)
     if participant is None:
         return ()
@@ -162,10 +221,11 @@ def _join(conversation: Conversation, event: Send, now: int) -> Decisions:
     return (AddParticipant(conversation=joined, participant=participant),)
 
 
-def _new_participant(conversation: Conversation, event: Send, now: int) -> Participant | None:
+def _new_participant(conversation: Conversation, event: Send | Post, now: int) -> Participant | None:
     """Return the participant that the message adds: a looped-in agent, or a user with a first message."""
-    caller, agent = event.caller, event.agent
-    if event.loop_in:
+    caller = event.caller
+    if isinstance(event, Send) and event.loop_in:
+        agent = event.agent
         if _participates(conversation, "agent", agent.agent_id):
             return None
         return Participant(

@@ -38,9 +38,10 @@ from wonder_server.core.conversation.model.decisions import (
     MarkWaiting,
 )
 from wonder_server.core.conversation.model.event_payloads import HistoryTruncation
+from wonder_server.core.conversation.model.exchange import Summary
 from wonder_server.core.conversation.model.operations import Decisions, charge_hook, hook_operation
 from wonder_server.core.conversation.model.state import ConversationState
-from wonder_server.core.conversation.model.values import Message, Operation, OperationKind, Summary, Turn
+from wonder_server.core.conversation.model.values import Message, Operation, OperationKind, Turn
 from wonder_server.core.definitions.specs import PinnedAgent
 from wonder_server.core.frozen import replace
 from wonder_server.core.ids import Minter

@@ -40,6 +40,7 @@ __all__ = (
     "CaughtUp",
     "CompleteConversationRequest",
     "CompleteConversationResponse",
+    "ConcurrentTurns",
     "Constraints",
     "ContentPart",
     "ContextBlock",
@@ -392,6 +393,63 @@ class AppliedResource(betterproto2.Enum):
             "APPLIED_RESOURCE_UNSPECIFIED": 0,
             "APPLIED_RESOURCE_AGENT": 1,
             "APPLIED_RESOURCE_PROJECT": 2,
+        }
+
+
+class ConcurrentTurns(betterproto2.Enum):
+    """
+    Policy for a message to an agent whose turn in the conversation is not over. It counts for each agent by itself, and
+    only for messages of people: a turn that CallAgent, a run or another turn started neither waits nor makes others wait.
+    """
+
+    UNSPECIFIED = 0
+    """
+    Unspecified.
+    """
+
+    PARALLEL = 1
+    """
+    The message starts a turn at once, beside the others.
+    """
+
+    QUEUE = 2
+    """
+    The turn of the message has TURN_STATUS_QUEUED until the agent's earlier turns have ended; then it starts, and sees
+    their answers. CancelTurn cancels it before. The server's setting `max_waiting_messages` (default 32) limits the
+    queue; a further message is LIMIT_EXCEEDED.
+    """
+
+    INTERRUPT = 3
+    """
+    The message cancels the agent's turns, as CancelTurn does, and starts its own. The error of a cancelled turn has
+    the metadata `interrupted: true`.
+    """
+
+    STEER = 4
+    """
+    The running turn takes the message: its next request to the model contains it. If the turn ends before, a turn
+    starts for the message, which moves to it; a cancelled turn starts none. A message with files, and those after it,
+    wait as with CONCURRENT_TURNS_QUEUE. `max_waiting_messages` limits the messages that no request contains yet.
+    """
+
+    @classmethod
+    def betterproto_value_to_renamed_proto_names(cls) -> dict[int, str]:
+        return {
+            0: "CONCURRENT_TURNS_UNSPECIFIED",
+            1: "CONCURRENT_TURNS_PARALLEL",
+            2: "CONCURRENT_TURNS_QUEUE",
+            3: "CONCURRENT_TURNS_INTERRUPT",
+            4: "CONCURRENT_TURNS_STEER",
+        }
+
+    @classmethod
+    def betterproto_renamed_proto_names_to_value(cls) -> dict[str, int]:
+        return {
+            "CONCURRENT_TURNS_UNSPECIFIED": 0,
+            "CONCURRENT_TURNS_PARALLEL": 1,
+            "CONCURRENT_TURNS_QUEUE": 2,
+            "CONCURRENT_TURNS_INTERRUPT": 3,
+            "CONCURRENT_TURNS_STEER": 4,
         }
 
 
@@ -2669,6 +2727,11 @@ class TurnStatus(betterproto2.Enum):
     Cancelled by a request.
     """
 
+    QUEUED = 5
+    """
+    It starts when the agent's earlier turns have ended; see CONCURRENT_TURNS_QUEUE.
+    """
+
     @classmethod
     def betterproto_value_to_renamed_proto_names(cls) -> dict[int, str]:
         return {
@@ -2677,6 +2740,7 @@ class TurnStatus(betterproto2.Enum):
             2: "TURN_STATUS_COMPLETED",
             3: "TURN_STATUS_FAILED",
             4: "TURN_STATUS_CANCELLED",
+            5: "TURN_STATUS_QUEUED",
         }
 
     @classmethod
@@ -2687,6 +2751,7 @@ class TurnStatus(betterproto2.Enum):
             "TURN_STATUS_COMPLETED": 2,
             "TURN_STATUS_FAILED": 3,
             "TURN_STATUS_CANCELLED": 4,
+            "TURN_STATUS_QUEUED": 5,
         }
 
 
@@ -4094,6 +4159,14 @@ class Conversation(betterproto2.Message):
     Set by the server.
     """
 
+    concurrent_turns: "ConcurrentTurns" = betterproto2.field(
+        22, betterproto2.TYPE_ENUM, default_factory=lambda: ConcurrentTurns(0)
+    )
+    """
+    Policy for messages that arrive while a turn of their agent is not over. A change applies to later messages. Unset:
+    the policy of the agent's persona.
+    """
+
 
 default_message_pool.register_message("wonder.v1", "Conversation", Conversation)
 
@@ -4466,6 +4539,12 @@ class ConverseSend(betterproto2.Message):
     Parts of the message, in order, at most 100, of which at most `max_message_files` are images and files. A model that
     cannot take a part gets a description of it in words. FILE_NOT_FOUND for a file that does not exist or belongs to
     another project. Empty: `content` is the message.
+    """
+
+    start_turn: "bool | None" = betterproto2.field(10, betterproto2.TYPE_BOOL, optional=True)
+    """
+    False: the message is appended and no agent answers; later turns see it. `agent_id` must then be empty, and the
+    conversation needs no agent. Default true.
     """
 
 
@@ -5426,7 +5505,14 @@ class Event(betterproto2.Message):
         20, betterproto2.TYPE_MESSAGE, optional=True, group="payload"
     )
     """
-    `conversation_turn`: a turn started.
+    `conversation_turn`: a turn started, or was queued (TURN_STATUS_QUEUED).
+    """
+
+    turn_started: "Turn | None" = betterproto2.field(
+        37, betterproto2.TYPE_MESSAGE, optional=True, group="payload"
+    )
+    """
+    `turn.started`: a queued turn started.
     """
 
     turn_completed: "Turn | None" = betterproto2.field(
@@ -5456,6 +5542,14 @@ class Event(betterproto2.Message):
     """
     `message.appended`: a message is complete. For a streamed message the event ends the deltas, and the text of the
     event is authoritative.
+    """
+
+    message_moved: "Message | None" = betterproto2.field(
+        36, betterproto2.TYPE_MESSAGE, optional=True, group="payload"
+    )
+    """
+    `message.moved`: a turn was given the message and ended before the model saw it (CONCURRENT_TURNS_STEER). It
+    belongs to the turn that starts for it now; its `turn_id` alone has changed.
     """
 
     move_recorded: "Move | None" = betterproto2.field(
@@ -8575,7 +8669,7 @@ default_message_pool.register_message("wonder.v1", "MergeResolution", MergeResol
 class Message(betterproto2.Message):
     """
     A message of a user or an agent. A turn has at most one message that started it, and any number of messages of the
-    agent.
+    agent and of messages that people sent to the running turn (CONCURRENT_TURNS_STEER).
     """
 
     id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
@@ -8590,7 +8684,7 @@ class Message(betterproto2.Message):
 
     turn_id: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
     """
-    Id of the turn to which it belongs.
+    Id of the turn to which it belongs. It changes with the event `message.moved`.
     """
 
     ordinal: "int" = betterproto2.field(4, betterproto2.TYPE_INT64)
@@ -9488,6 +9582,14 @@ class PersonaSpec(betterproto2.Message):
     """
     MCP servers whose tools the model can call, beside those of `tool_ids`. At most 20. The tools are fetched when a
     turn starts and stay the same until it ends.
+    """
+
+    concurrent_turns: "ConcurrentTurns" = betterproto2.field(
+        15, betterproto2.TYPE_ENUM, default_factory=lambda: ConcurrentTurns(0)
+    )
+    """
+    Policy for a message that arrives while a turn of the agent is not over, in conversations that set none. Default
+    CONCURRENT_TURNS_PARALLEL.
     """
 
 
@@ -10933,7 +11035,8 @@ class SendMessageResponse(betterproto2.Message):
 
     turn: "Turn | None" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    The turn that was started.
+    The turn that was started or queued, or that took the message (`Conversation.concurrent_turns`). Unset with
+    `start_turn: false`.
     """
 
     message: "Message | None" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, optional=True)
@@ -12256,7 +12359,7 @@ class Turn(betterproto2.Message):
 
     agent_id: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
     """
-    Agent whose turn it is.
+    Agent whose turn it is. Empty: the record of a message that was posted with `start_turn: false`.
     """
 
     input: "__google__protobuf__.Value | None" = betterproto2.field(
@@ -12368,6 +12471,13 @@ class Turn(betterproto2.Message):
     Authenticated caller that cancelled the turn, completed or deleted its conversation, or removed its agent from it;
     the server for a turn whose caller no longer waits. Unset if the turn was not cancelled, and in turns of earlier
     versions.
+    """
+
+    start_time: "datetime.datetime | None" = betterproto2.field(
+        26, betterproto2.TYPE_MESSAGE, unwrap=lambda: __google__protobuf__.Timestamp, optional=True
+    )
+    """
+    Time at which a queued turn started. Unset while it is queued, and for a turn that started at `create_time`.
     """
 
 
@@ -12494,8 +12604,8 @@ class UpdateConversationRequest(betterproto2.Message):
         2, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    Fields to change: `title`, `external_ref`, `metadata`, `budget` and `expire_time`. Empty: all fields that are set
-    in the request.
+    Fields to change: `title`, `external_ref`, `metadata`, `budget`, `expire_time` and `concurrent_turns`. Empty: all
+    fields that are set in the request.
     """
 
     request_id: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
