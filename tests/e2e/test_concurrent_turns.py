@@ -135,6 +135,31 @@ async def test_a_queued_turn_shows_its_state_and_can_be_cancelled(client: Client
     assert texts[-3:] == ["First.", "two", "three"]
 
 
+async def test_the_stream_of_a_queued_turn_resumes_until_its_end(client: Client, provider: Provider) -> None:
+    await prepared(client)
+    await client.apply("e2e/parallel", WAITING)
+    name = await Scripted(client, provider, "openai").agent(
+        Script(calls=(call("look_up", topic="flights"),)),
+        Script(text="First."),
+        Script(text="Second."),
+        tools=using("e2e/parallel/look_up"),
+    )
+    conv = await client.open(name, concurrent_turns=definition_pb2.CONCURRENT_TURNS_QUEUE)
+    async with client.listening(conv) as listener:
+        await client.say(conv, "one")
+        view = await listener.until(lambda v: "tool.dispatched" in v.names)
+        send = pb.ConverseSend(content="two", request_id="two")
+        request = pb.StreamTurnRequest(conversation_id=conv, send=send)
+        first = client.conversations.StreamTurn(request)
+        request.after_sequence = (await first.read()).accepted.sequence + 1
+        first.cancel()
+        again = aiter(client.conversations.StreamTurn(request))
+        assert (await anext(again)).HasField("accepted")
+        await found(client, dispatched(view, "look_up").operation.run_id, "two")
+        last = [word async for word in again][-1]
+    assert last.turn.status == conversation.TURN_STATUS_COMPLETED
+
+
 async def test_people_talk_to_each_other_and_later_turns_see_it(client: Client, provider: Provider) -> None:
     scripted = Scripted(client, provider, "openai")
     name = await scripted.agent(Script(text="Pizza it is."))

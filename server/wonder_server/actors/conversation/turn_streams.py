@@ -23,6 +23,8 @@ RESUME_AFTER_MS: Final = 1000
 _END_KINDS: Final = ("turn_completed", "turn_failed", "turn_cancelled")
 _END_NAMES: Final = ("turn.completed", "turn.failed", "turn.cancelled")
 
+_NOT_OVER = (TurnStatus.ACTIVE, TurnStatus.QUEUED)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnRequest:
@@ -107,7 +109,7 @@ class TurnStreams:
 
     async def _has_seen_end(self, accepted: AcceptedTurn) -> bool:
         """Return True if the cursor is at the event that ends the turn, or beyond."""
-        if accepted.after < accepted.sequence or (await self.turn(accepted)).status is TurnStatus.ACTIVE:
+        if accepted.after < accepted.sequence or (await self.turn(accepted)).status in _NOT_OVER:
             return False
         end = EventQuery(
             actor=accepted.conversation_id,
