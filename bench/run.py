@@ -27,7 +27,19 @@ from wonder_server.core.json_types import JsonDict
 
 NAMES = (
     *("streaming", "turns", "relay", "long", "models", "runs", "commits", "memory", "memory_writes", "shell"),
-    *("idle", "start", "active", "slow", "lists", "fair", "burst", "growth", "history", "shards"),
+    *(
+        "idle",
+        "start",
+        "active",
+        "slow",
+        "lists",
+        "fair",
+        "burst",
+        "growth",
+        "history",
+        "shards",
+        "approvals",
+    ),
 )
 
 SHOWN = "bench/results/latest.json"

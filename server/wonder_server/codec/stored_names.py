@@ -18,6 +18,7 @@ from functools import cache
 from types import NoneType
 from typing import Any, Final, get_args, get_type_hints
 
+from wonder_server.core.actor import gates
 from wonder_server.core.conversation.model import decisions as conversation_decisions
 from wonder_server.core.conversation.model import inputs as conversation_inputs
 from wonder_server.core.conversation.model import lifecycle_decisions, lifecycle_inputs
@@ -38,6 +39,7 @@ TAGS: Final[Mapping[type, str]] = {
     conversation_inputs.BudgetNearlyExhausted: "Frugal",
     conversation_inputs.TimerFired: "Woken",
     conversation_inputs.Restarted: "Restarted",
+    conversation_inputs.WaitsMeasured: "WaitsMeasured",
     lifecycle_inputs.Join: "Join",
     lifecycle_inputs.Leave: "Leave",
     lifecycle_inputs.Update: "Revise",
@@ -77,6 +79,10 @@ TAGS: Final[Mapping[type, str]] = {
     conversation_decisions.ChargeTurn: "ChargeTurn",
     conversation_decisions.DispatchTask: "DispatchTask",
     conversation_decisions.DispatchAgent: "DispatchAgent",
+    conversation_decisions.RequestApproval: "RequestApproval",
+    conversation_decisions.CloseApproval: "CloseApproval",
+    conversation_decisions.MeasureWaits: "MeasureWaits",
+    conversation_decisions.ExtendDeadline: "ExtendDeadline",
     conversation_decisions.AgentCallEnded: "AgentCallEnded",
     conversation_decisions.WorkflowStarted: "WorkflowBegan",
     conversation_decisions.WorkflowEnded: "WorkflowEnded",
@@ -113,7 +119,7 @@ TAGS: Final[Mapping[type, str]] = {
     run_inputs.NodeRestarted: "NodeRestarted",
     run_inputs.EventEmitted: "EventEmitted",
     run_inputs.ReceiveSignal: "ReceiveSignal",
-    run_inputs.ResolveGate: "ResolveGate",
+    gates.ResolveGate: "ResolveGate",
     run_inputs.CancelRun: "CancelRun",
     # Decisions of runs
     run_decisions.StartRun: "StartRun",

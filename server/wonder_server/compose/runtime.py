@@ -10,6 +10,7 @@ from typing import Any
 
 from wonder_server.actors.access import ActorAccess, ActorDirectory, EntryAccess, InternalAccess
 from wonder_server.actors.archive.archiver import Archive, Archiver, ScopedArchive
+from wonder_server.actors.conversation.approval_log import log_failed_approvals
 from wonder_server.actors.conversation.call_agent import AgentCallService
 from wonder_server.actors.conversation.context_preview import ContextPreviews
 from wonder_server.actors.conversation.conversations import ConversationLimits, Conversations
@@ -182,6 +183,7 @@ def _loop_ports(
         if not actor_id.startswith("run_"):  # Runs make a thousand decisions for one of a conversation.
             partial_texts.hold_ended(actor_id, decisions)
             failed_hooks.on_planned(actor_id, state, event, decisions)
+            log_failed_approvals(actor_id, decisions)
 
     return LoopPorts(
         journal_of=stores.internal.journals.of,

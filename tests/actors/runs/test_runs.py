@@ -16,8 +16,9 @@ from wonder_server.actors.runs.replay import ReplayResult
 from wonder_server.actors.runtime.actor import Outcome
 from wonder_server.adapters.in_memory.journal import MemoryShards
 from wonder_server.core.actor.commands import Scope
-from wonder_server.core.coordinator.model.inputs import ReceiveSignal, ResolveGate
-from wonder_server.core.coordinator.model.values import Gate, GateStatus, RunStatus
+from wonder_server.core.actor.gates import Gate, GateStatus, ResolveGate
+from wonder_server.core.coordinator.model.inputs import ReceiveSignal
+from wonder_server.core.coordinator.model.values import RunStatus
 from wonder_server.core.errors import Reason, WonderError
 from wonder_server.core.json_types import JsonDict
 from wonder_server.ports.records import Query

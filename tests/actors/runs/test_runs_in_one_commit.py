@@ -17,8 +17,9 @@ from wonder_server.actors.streaming.attachment import CaughtUp
 from wonder_server.adapters.in_memory.journal import MemoryShards
 from wonder_server.core.actor.changes import Erase
 from wonder_server.core.actor.commands import RunTask, Scope
+from wonder_server.core.actor.gates import GateStatus
 from wonder_server.core.coordinator.model.inputs import CancelRun, Start
-from wonder_server.core.coordinator.model.values import GateStatus, RunStatus
+from wonder_server.core.coordinator.model.values import RunStatus
 from wonder_server.core.errors import Reason, WonderError
 from wonder_server.core.json_types import JsonDict
 from wonder_server.ports.journal import Event

@@ -17,11 +17,12 @@ from tests.conformance.ports.journal_subjects import JOURNALS
 from wonder_server.actors.runtime import resumption
 from wonder_server.actors.runtime.resumption import Resumed
 from wonder_server.core import ids
+from wonder_server.core.actor.gates import ResolveGate
 from wonder_server.core.actor.queries import Forget
 from wonder_server.core.conversation.model.values import Operation, OperationKind, OperationStatus
 from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.coordinator.model import values
-from wonder_server.core.coordinator.model.inputs import ReceiveSignal, ResolveGate
+from wonder_server.core.coordinator.model.inputs import ReceiveSignal
 from wonder_server.core.coordinator.model.values import Run, RunStatus
 from wonder_server.core.coordinator.planner import RUN
 from wonder_server.core.errors import Fault, Reason, WonderError, error

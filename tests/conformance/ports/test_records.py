@@ -33,17 +33,10 @@ from wonder_server.adapters.sqlite.shard.queries import rows_sql
 from wonder_server.adapters.sqlite.shard.schema import MIGRATIONS
 from wonder_server.core.actor.changes import Emit, Put
 from wonder_server.core.actor.commands import Parent, Scope
+from wonder_server.core.actor.gates import Gate, GateStatus
 from wonder_server.core.conversation.model.values import Participant, Role
 from wonder_server.core.conversation.planner import CONVERSATION
-from wonder_server.core.coordinator.model.values import (
-    Gate,
-    GateStatus,
-    NodeExecution,
-    Run,
-    RunStatus,
-    Token,
-    TokenStatus,
-)
+from wonder_server.core.coordinator.model.values import NodeExecution, Run, RunStatus, Token, TokenStatus
 from wonder_server.core.coordinator.planner import RUN
 from wonder_server.core.history.text_query import TextQuery
 from wonder_server.ports.journal import Commit, Event

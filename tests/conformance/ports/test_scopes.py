@@ -1,8 +1,7 @@
 """Access scopes: a view of project A reads and changes nothing of project B, with any adapter.
 
-Each call is made for an id of project B and for an id that does not exist. Both must have the same outcome,
-down to the text of the error, and the server's own view must find what belongs to B.
-"""
+Each call is made for an id of B and for an unknown one. Both must have the same outcome, down to the text of
+the error, and the server's own view must find what belongs to B."""
 
 from __future__ import annotations
 
@@ -38,11 +37,12 @@ from wonder_server.compose.stores import InternalStores, StoreAdapters, Stores, 
 from wonder_server.core import ids
 from wonder_server.core.actor.changes import Emit, Put
 from wonder_server.core.actor.commands import Scope
+from wonder_server.core.actor.gates import Gate
 from wonder_server.core.budget import CHARGES, Account
 from wonder_server.core.conversation.model.inputs import CancelTurn
 from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.coordinator.model.inputs import CancelRun
-from wonder_server.core.coordinator.model.values import Gate, NodeExecution, Run
+from wonder_server.core.coordinator.model.values import NodeExecution, Run
 from wonder_server.core.coordinator.planner import RUN
 from wonder_server.core.definitions.document import DefinitionDraft
 from wonder_server.core.definitions.references import Reference

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from tests.replacing import replace
 from wonder_server.core.actor.commands import Parent
 from wonder_server.core.conversation.model import inputs
-from wonder_server.core.conversation.model.decisions import Decision, Refuse
+from wonder_server.core.conversation.model.decisions import Decision, MeasureWaits, Refuse
 from wonder_server.core.conversation.model.state import ConversationState
 from wonder_server.core.conversation.model.values import (
     TURN_RULES,
@@ -238,7 +238,11 @@ class Driven:
         """Advance the time to the operation's timer."""
         operation = self.pending(kind)
         self.now = max(self.now, operation.wake_ms)
-        return self.step(inputs.TimerFired(operation_id=operation.id), after_ms=0)
+        decisions = self.step(inputs.TimerFired(operation_id=operation.id), after_ms=0)
+        if any(isinstance(each, MeasureWaits) for each in decisions):
+            # The work has not waited for a person.
+            return self.step(inputs.WaitsMeasured(operation_id=operation.id, waited_ms=0), after_ms=0)
+        return decisions
 
     @property
     def turn(self) -> Turn:

@@ -13,6 +13,7 @@ from tests.core.conversation.conversation_kit import (
     BUSINESS,
     CONVERSATION_ID,
     NOW,
+    TOOLS,
     TRANSIENT,
     Driven,
     call,
@@ -21,12 +22,14 @@ from tests.core.conversation.conversation_kit import (
     run_without_waiting,
     send,
     text_answer,
+    tool,
 )
 from tests.replacing import replace
 from wonder_server.actors.runs.replay import replay
 from wonder_server.adapters.in_memory.journal import MemoryJournal
 from wonder_server.core.actor.changes import Emit
 from wonder_server.core.actor.commands import Answer
+from wonder_server.core.actor.gates import ResolveGate
 from wonder_server.core.budget import Budget
 from wonder_server.core.conversation.context.hook_inputs import assembly_input
 from wonder_server.core.conversation.model import inputs
@@ -61,6 +64,11 @@ OUTPUTS: tuple[Any, ...] = (
     {"request": {"messages": []}, "memory_operations": None},
     {"request": {"messages": [{"role": "user", "content": None}]}, "memory_operations": ["x"]},
 )
+GUARDED = (
+    *TOOLS,
+    tool("guarded", approval="always"),
+    tool("guarded_async", approval="input.q != 'free'", is_async=True),
+)
 RESULTS = (
     text_answer("an answer"),
     text_answer(""),
@@ -71,6 +79,8 @@ RESULTS = (
     text_answer("", call("slow"), call("slow"), call("slow_flow"), call("slow_peer")),
     text_answer("I am at it.", call("slow_peer"), call("find"), call("guest"), call("mirror")),
     text_answer("", call("slow", "c1")),
+    text_answer("", call("guarded"), call("find"), call("guarded", "c2", {"q": "y"})),
+    text_answer("", call("guarded_async"), call("guarded_async", "c2", {"q": "free"})),
     replace(text_answer("cut", call("slow"), call("find")), stop_reason="length"),
     replace(text_answer("I will not."), stop_reason="refusal"),
     replace(text_answer("dear", call("find")), usage=Usage(input_tokens=30, output_tokens=30, cost_micros=2)),
@@ -87,6 +97,8 @@ AGENTS: tuple[JsonDict, ...] = (
     {"max_tokens_per_turn": 40},
     {"max_cost_micros_per_turn": 1, "max_turn_ms": 5},
     {"max_turn_ms": 60_000},
+    {"tools": GUARDED},
+    {"tools": GUARDED, "max_turn_ms": 9, "max_moves": 3},
     {"context": 90},
     {"context": 90, "summarize": True},
     {"context": 60, "summarize": True, "max_turn_ms": 4, "max_tokens_per_turn": 9},
@@ -102,7 +114,7 @@ STEPS = st.lists(
     st.tuples(
         st.sampled_from(
             "send answer answer answer succeed succeed succeed fail refuse wake elapse restart cancel "
-            "create reload call call give_up".split()
+            "create reload call call give_up resolve resolve measure".split()
         ),
         st.integers(0, 30),
         st.integers(0, 30),
@@ -165,6 +177,8 @@ class Walk:
             assert self.state.pending(turn.id), "an active turn has nothing to wait for"
         for operation in self.state.operations.values():
             assert operation.turn_id in self.state.turn_work
+        waiting_calls = {op.gate_id for op in self.state.operations.values() if op.status == "approval"}
+        assert waiting_calls == set(self.state.gates), "a gate without its call, or a call without its gate"
         models = [op.turn_id for op in self.state.operations.values() if op.kind is OperationKind.MODEL]
         assert len(set(models)) == len(models), "two calls of the model in one turn"
         assert set(self.state.requests) <= set(self.state.turn_work) == set(self.state.moves)
@@ -223,7 +237,10 @@ class Walk:
             for operation_id in list(self.state.operations):
                 self.now += 1_000_000
                 self.step(inputs.TimerFired(operation_id=operation_id))
+                self.step(inputs.WaitsMeasured(operation_id=operation_id, waited_ms=0))
                 self.step(inputs.Failed(operation_id=operation_id, fault=BUSINESS))
+            for gate in list(self.state.gates.values()):
+                self.step(ResolveGate(gate_id=gate.id, approve=False, shown_hash=gate.shown_hash))
             if not self.state.operations:
                 return
         raise AssertionError("still busy")
@@ -240,6 +257,8 @@ def input_of(walk: Walk, name: str, which: int, variant: int) -> inputs.Input:
         if name == "elapse" and operation is not None:
             walk.now = max(walk.now, operation.wake_ms)
         return inputs.TimerFired(operation_id=operation_id)
+    if name == "resolve":
+        return _resolution(walk, which, variant)
     if name in ("send", "create", "call", "cancel", "give_up"):
         return _request_of(walk, name, which, variant)
     return _result_of(walk, name, operation_id, which, variant)
@@ -261,6 +280,21 @@ def _request_of(walk: Walk, name: str, which: int, variant: int) -> inputs.Input
             return send(f"seed {walk.now}", **AGENTS[variant % len(AGENTS)])
 
 
+def _resolution(walk: Walk, which: int, variant: int) -> inputs.Input:
+    gates = list(walk.state.gates.values())
+    if not gates:
+        return ResolveGate(gate_id="gate_0", approve=True, shown_hash="")
+    gate = gates[which % len(gates)]
+    answers = (None, None, {"q": "edited"}, {"q": 7})
+    return ResolveGate(
+        gate_id=gate.id,
+        approve=variant % 3 > 0,
+        shown_hash=gate.shown_hash,
+        answer=answers[variant % len(answers)],
+        comment="no" if variant % 2 else "",
+    )
+
+
 def _result_of(walk: Walk, name: str, operation_id: str, which: int, variant: int) -> inputs.Input:
     match name:
         case "answer":
@@ -269,6 +303,10 @@ def _result_of(walk: Walk, name: str, operation_id: str, which: int, variant: in
             return inputs.ModelAnswered(operation_id=operation_id, result=RESULTS[variant % len(RESULTS)])
         case "succeed":
             return inputs.Succeeded(operation_id=operation_id, output=OUTPUTS[variant % len(OUTPUTS)])
+        case "measure":
+            return inputs.WaitsMeasured(
+                operation_id=operation_id, waited_ms=1_000 * variant, waits=which % 2 == 1
+            )
         case "fail":
             return inputs.Failed(operation_id=operation_id, fault=TRANSIENT)
         case "refuse":

@@ -17,6 +17,7 @@ from wonder_server.actors.runs.replay import replay
 from wonder_server.adapters.in_memory.journal import MemoryJournal
 from wonder_server.core.actor.changes import Emit, Put
 from wonder_server.core.actor.commands import CallAgent, Parent, RunTask, RunWorkflow, Scope
+from wonder_server.core.actor.gates import Gate
 from wonder_server.core.coordinator.model import inputs
 from wonder_server.core.coordinator.model.decisions import (
     AnswerAgain,
@@ -28,7 +29,6 @@ from wonder_server.core.coordinator.model.decisions import (
 )
 from wonder_server.core.coordinator.model.state import RunState
 from wonder_server.core.coordinator.model.values import (
-    Gate,
     NodeExecution,
     Operation,
     OperationKind,

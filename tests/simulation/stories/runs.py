@@ -17,8 +17,9 @@ from tests.simulation.stories.story import Task
 from wonder_server.actors.runs.forks import ForkRequest
 from wonder_server.actors.runs.runs import StartRunRequest
 from wonder_server.core.actor.commands import Scope
-from wonder_server.core.coordinator.model.inputs import ReceiveSignal, ResolveGate
-from wonder_server.core.coordinator.model.values import Gate, NodeExecution
+from wonder_server.core.actor.gates import Gate, ResolveGate
+from wonder_server.core.coordinator.model.inputs import ReceiveSignal
+from wonder_server.core.coordinator.model.values import NodeExecution
 from wonder_server.core.coordinator.output.record import RUN_ENDED
 from wonder_server.core.errors import Reason
 from wonder_server.ports.journal import Event

@@ -257,7 +257,7 @@ class TurnIssues(_message.Message):
     def __init__(self, memory_extraction_failed: _Optional[bool] = ..., tool_failures: _Optional[int] = ...) -> None: ...
 
 class Operation(_message.Message):
-    __slots__ = ("id", "turn_id", "kind", "is_async", "tool_call_id", "tool_name", "target", "run_id", "attempt", "create_time", "deadline")
+    __slots__ = ("id", "turn_id", "kind", "is_async", "tool_call_id", "tool_name", "target", "run_id", "attempt", "create_time", "deadline", "gate_id")
     ID_FIELD_NUMBER: _ClassVar[int]
     TURN_ID_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
@@ -269,6 +269,7 @@ class Operation(_message.Message):
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     CREATE_TIME_FIELD_NUMBER: _ClassVar[int]
     DEADLINE_FIELD_NUMBER: _ClassVar[int]
+    GATE_ID_FIELD_NUMBER: _ClassVar[int]
     id: str
     turn_id: str
     kind: OperationKind
@@ -280,7 +281,8 @@ class Operation(_message.Message):
     attempt: int
     create_time: _timestamp_pb2.Timestamp
     deadline: _timestamp_pb2.Timestamp
-    def __init__(self, id: _Optional[str] = ..., turn_id: _Optional[str] = ..., kind: _Optional[_Union[OperationKind, str]] = ..., is_async: _Optional[bool] = ..., tool_call_id: _Optional[str] = ..., tool_name: _Optional[str] = ..., target: _Optional[str] = ..., run_id: _Optional[str] = ..., attempt: _Optional[int] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., deadline: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+    gate_id: str
+    def __init__(self, id: _Optional[str] = ..., turn_id: _Optional[str] = ..., kind: _Optional[_Union[OperationKind, str]] = ..., is_async: _Optional[bool] = ..., tool_call_id: _Optional[str] = ..., tool_name: _Optional[str] = ..., target: _Optional[str] = ..., run_id: _Optional[str] = ..., attempt: _Optional[int] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., deadline: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., gate_id: _Optional[str] = ...) -> None: ...
 
 class Message(_message.Message):
     __slots__ = ("id", "conversation_id", "turn_id", "ordinal", "role", "author", "content", "reply_to_message_id", "partial", "create_time", "whole_bytes", "token_count", "parts")
@@ -371,7 +373,7 @@ class Move(_message.Message):
     def __init__(self, id: _Optional[str] = ..., turn_id: _Optional[str] = ..., conversation_id: _Optional[str] = ..., sequence: _Optional[int] = ..., reasoning: _Optional[str] = ..., message_id: _Optional[str] = ..., tool_calls: _Optional[_Iterable[_Union[ToolCall, _Mapping]]] = ..., tool_results: _Optional[_Iterable[_Union[ToolResult, _Mapping]]] = ..., raw: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., model: _Optional[str] = ..., stop_reason: _Optional[_Union[StopReason, str]] = ..., usage: _Optional[_Union[_common_pb2.Usage, _Mapping]] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., complete_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., provider: _Optional[str] = ..., model_profile: _Optional[str] = ...) -> None: ...
 
 class ToolCall(_message.Message):
-    __slots__ = ("id", "tool_name", "tool_id", "input", "malformed_input", "operation_id", "is_async")
+    __slots__ = ("id", "tool_name", "tool_id", "input", "malformed_input", "operation_id", "is_async", "gate_id", "edited_input")
     ID_FIELD_NUMBER: _ClassVar[int]
     TOOL_NAME_FIELD_NUMBER: _ClassVar[int]
     TOOL_ID_FIELD_NUMBER: _ClassVar[int]
@@ -379,6 +381,8 @@ class ToolCall(_message.Message):
     MALFORMED_INPUT_FIELD_NUMBER: _ClassVar[int]
     OPERATION_ID_FIELD_NUMBER: _ClassVar[int]
     IS_ASYNC_FIELD_NUMBER: _ClassVar[int]
+    GATE_ID_FIELD_NUMBER: _ClassVar[int]
+    EDITED_INPUT_FIELD_NUMBER: _ClassVar[int]
     id: str
     tool_name: str
     tool_id: str
@@ -386,7 +390,9 @@ class ToolCall(_message.Message):
     malformed_input: str
     operation_id: str
     is_async: bool
-    def __init__(self, id: _Optional[str] = ..., tool_name: _Optional[str] = ..., tool_id: _Optional[str] = ..., input: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., malformed_input: _Optional[str] = ..., operation_id: _Optional[str] = ..., is_async: _Optional[bool] = ...) -> None: ...
+    gate_id: str
+    edited_input: _struct_pb2.Struct
+    def __init__(self, id: _Optional[str] = ..., tool_name: _Optional[str] = ..., tool_id: _Optional[str] = ..., input: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., malformed_input: _Optional[str] = ..., operation_id: _Optional[str] = ..., is_async: _Optional[bool] = ..., gate_id: _Optional[str] = ..., edited_input: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ...) -> None: ...
 
 class ToolResult(_message.Message):
     __slots__ = ("tool_call_id", "success", "result", "error", "create_time", "attempts", "excerpt_bytes", "result_id")

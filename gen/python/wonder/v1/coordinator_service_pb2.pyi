@@ -175,20 +175,24 @@ class NodeProgress(_message.Message):
     def __init__(self, node_id: _Optional[str] = ..., node_execution_id: _Optional[str] = ..., step: _Optional[_Union[_task_pb2.StepTrace, _Mapping]] = ..., progress: _Optional[_Union[_task_pb2.Progress, _Mapping]] = ...) -> None: ...
 
 class ListGatesRequest(_message.Message):
-    __slots__ = ("project_id", "run_id", "statuses", "user_id", "page_size", "page_token")
+    __slots__ = ("project_id", "run_id", "statuses", "user_id", "page_size", "page_token", "conversation_id", "gate_id")
     PROJECT_ID_FIELD_NUMBER: _ClassVar[int]
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     STATUSES_FIELD_NUMBER: _ClassVar[int]
     USER_ID_FIELD_NUMBER: _ClassVar[int]
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    CONVERSATION_ID_FIELD_NUMBER: _ClassVar[int]
+    GATE_ID_FIELD_NUMBER: _ClassVar[int]
     project_id: str
     run_id: str
     statuses: _containers.RepeatedScalarFieldContainer[_run_pb2.GateStatus]
     user_id: str
     page_size: int
     page_token: str
-    def __init__(self, project_id: _Optional[str] = ..., run_id: _Optional[str] = ..., statuses: _Optional[_Iterable[_Union[_run_pb2.GateStatus, str]]] = ..., user_id: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+    conversation_id: str
+    gate_id: str
+    def __init__(self, project_id: _Optional[str] = ..., run_id: _Optional[str] = ..., statuses: _Optional[_Iterable[_Union[_run_pb2.GateStatus, str]]] = ..., user_id: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., conversation_id: _Optional[str] = ..., gate_id: _Optional[str] = ...) -> None: ...
 
 class ListGatesResponse(_message.Message):
     __slots__ = ("gates", "next_page_token")

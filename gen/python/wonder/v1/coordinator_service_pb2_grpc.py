@@ -144,7 +144,8 @@ class CoordinatorServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListGates(self, request, context):
-        """Lists human gates, oldest first. Errors: RUN_NOT_FOUND, PROJECT_NOT_FOUND, PAGE_TOKEN_INVALID.
+        """Lists gates of runs and of tool calls, oldest first. Errors: RUN_NOT_FOUND, CONVERSATION_NOT_FOUND,
+        PROJECT_NOT_FOUND, PAGE_TOKEN_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

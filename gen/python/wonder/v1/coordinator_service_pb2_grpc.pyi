@@ -44,7 +44,9 @@ class CoordinatorServiceStub:
     after the last event of the run. Errors: RUN_NOT_FOUND, CURSOR_OUT_OF_RANGE, SLOW_READER.
     """
     ListGates: _aio.UnaryUnaryMultiCallable[_coordinator_service_pb2.ListGatesRequest, _coordinator_service_pb2.ListGatesResponse]
-    """Lists human gates, oldest first. Errors: RUN_NOT_FOUND, PROJECT_NOT_FOUND, PAGE_TOKEN_INVALID."""
+    """Lists gates of runs and of tool calls, oldest first. Errors: RUN_NOT_FOUND, CONVERSATION_NOT_FOUND,
+    PROJECT_NOT_FOUND, PAGE_TOKEN_INVALID.
+    """
     ResolveGate: _aio.UnaryUnaryMultiCallable[_coordinator_service_pb2.ResolveGateRequest, _coordinator_service_pb2.ResolveGateResponse]
     """Approves or rejects at a gate, with edited input if the gate accepts it. Errors: GATE_NOT_FOUND, GATE_RESOLVED,
     INPUT_INVALID, PERMISSION_DENIED.
@@ -130,7 +132,9 @@ class CoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _coordinator_service_pb2.ListGatesRequest,
         context: _aio.ServicerContext[_coordinator_service_pb2.ListGatesRequest, _abc.Awaitable[_coordinator_service_pb2.ListGatesResponse]],
     ) -> _abc.Awaitable[_coordinator_service_pb2.ListGatesResponse]:
-        """Lists human gates, oldest first. Errors: RUN_NOT_FOUND, PROJECT_NOT_FOUND, PAGE_TOKEN_INVALID."""
+        """Lists gates of runs and of tool calls, oldest first. Errors: RUN_NOT_FOUND, CONVERSATION_NOT_FOUND,
+        PROJECT_NOT_FOUND, PAGE_TOKEN_INVALID.
+        """
 
     @_abc_1.abstractmethod
     def ResolveGate(

@@ -281,7 +281,7 @@ class RetentionRule(_message.Message):
     def __init__(self, types: _Optional[_Iterable[str]] = ..., action: _Optional[_Union[RetentionAction, str]] = ..., older_than_ms: _Optional[int] = ..., consolidation_workflow_id: _Optional[str] = ...) -> None: ...
 
 class ToolSpec(_message.Message):
-    __slots__ = ("name", "description", "input_schema", "target_type", "target_id", "is_async", "invocation_mode", "input_mapping", "retry", "output_schema", "max_result_bytes")
+    __slots__ = ("name", "description", "input_schema", "target_type", "target_id", "is_async", "invocation_mode", "input_mapping", "retry", "output_schema", "max_result_bytes", "approval")
     class InputMappingEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -300,6 +300,7 @@ class ToolSpec(_message.Message):
     RETRY_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_SCHEMA_FIELD_NUMBER: _ClassVar[int]
     MAX_RESULT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    APPROVAL_FIELD_NUMBER: _ClassVar[int]
     name: str
     description: str
     input_schema: _struct_pb2.Struct
@@ -311,7 +312,8 @@ class ToolSpec(_message.Message):
     retry: RetryPolicy
     output_schema: _struct_pb2.Struct
     max_result_bytes: int
-    def __init__(self, name: _Optional[str] = ..., description: _Optional[str] = ..., input_schema: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., target_type: _Optional[_Union[TargetType, str]] = ..., target_id: _Optional[str] = ..., is_async: _Optional[bool] = ..., invocation_mode: _Optional[_Union[_common_pb2.InvocationMode, str]] = ..., input_mapping: _Optional[_Mapping[str, str]] = ..., retry: _Optional[_Union[RetryPolicy, _Mapping]] = ..., output_schema: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., max_result_bytes: _Optional[int] = ...) -> None: ...
+    approval: str
+    def __init__(self, name: _Optional[str] = ..., description: _Optional[str] = ..., input_schema: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., target_type: _Optional[_Union[TargetType, str]] = ..., target_id: _Optional[str] = ..., is_async: _Optional[bool] = ..., invocation_mode: _Optional[_Union[_common_pb2.InvocationMode, str]] = ..., input_mapping: _Optional[_Mapping[str, str]] = ..., retry: _Optional[_Union[RetryPolicy, _Mapping]] = ..., output_schema: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., max_result_bytes: _Optional[int] = ..., approval: _Optional[str] = ...) -> None: ...
 
 class RetryPolicy(_message.Message):
     __slots__ = ("max_attempts", "backoff_ms", "timeout_ms")

@@ -228,7 +228,7 @@ class Branch(_message.Message):
     def __init__(self, parent_token_id: _Optional[str] = ..., fan_out_node_id: _Optional[str] = ..., name: _Optional[str] = ..., index: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
 
 class Gate(_message.Message):
-    __slots__ = ("id", "run_id", "node_id", "project_id", "workflow", "prompt", "shown", "shown_hash", "answer_schema", "user_ids", "status", "resolution", "create_time", "expire_time")
+    __slots__ = ("id", "run_id", "node_id", "project_id", "workflow", "prompt", "shown", "shown_hash", "answer_schema", "user_ids", "status", "resolution", "create_time", "expire_time", "conversation_id", "turn_id", "tool_call_id", "tool_name", "tool_id", "problem")
     ID_FIELD_NUMBER: _ClassVar[int]
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -243,6 +243,12 @@ class Gate(_message.Message):
     RESOLUTION_FIELD_NUMBER: _ClassVar[int]
     CREATE_TIME_FIELD_NUMBER: _ClassVar[int]
     EXPIRE_TIME_FIELD_NUMBER: _ClassVar[int]
+    CONVERSATION_ID_FIELD_NUMBER: _ClassVar[int]
+    TURN_ID_FIELD_NUMBER: _ClassVar[int]
+    TOOL_CALL_ID_FIELD_NUMBER: _ClassVar[int]
+    TOOL_NAME_FIELD_NUMBER: _ClassVar[int]
+    TOOL_ID_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
     id: str
     run_id: str
     node_id: str
@@ -257,7 +263,13 @@ class Gate(_message.Message):
     resolution: GateResolution
     create_time: _timestamp_pb2.Timestamp
     expire_time: _timestamp_pb2.Timestamp
-    def __init__(self, id: _Optional[str] = ..., run_id: _Optional[str] = ..., node_id: _Optional[str] = ..., project_id: _Optional[str] = ..., workflow: _Optional[str] = ..., prompt: _Optional[str] = ..., shown: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., shown_hash: _Optional[str] = ..., answer_schema: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., user_ids: _Optional[_Iterable[str]] = ..., status: _Optional[_Union[GateStatus, str]] = ..., resolution: _Optional[_Union[GateResolution, _Mapping]] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., expire_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+    conversation_id: str
+    turn_id: str
+    tool_call_id: str
+    tool_name: str
+    tool_id: str
+    problem: str
+    def __init__(self, id: _Optional[str] = ..., run_id: _Optional[str] = ..., node_id: _Optional[str] = ..., project_id: _Optional[str] = ..., workflow: _Optional[str] = ..., prompt: _Optional[str] = ..., shown: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., shown_hash: _Optional[str] = ..., answer_schema: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., user_ids: _Optional[_Iterable[str]] = ..., status: _Optional[_Union[GateStatus, str]] = ..., resolution: _Optional[_Union[GateResolution, _Mapping]] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., expire_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., conversation_id: _Optional[str] = ..., turn_id: _Optional[str] = ..., tool_call_id: _Optional[str] = ..., tool_name: _Optional[str] = ..., tool_id: _Optional[str] = ..., problem: _Optional[str] = ...) -> None: ...
 
 class GateResolution(_message.Message):
     __slots__ = ("user_id", "resolve_time", "answer", "comment", "principal")

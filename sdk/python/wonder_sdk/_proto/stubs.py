@@ -415,7 +415,9 @@ class CoordinatorServiceStub:
                 v1.ListGatesResponse.FromString,
             )
         )
-        """Lists human gates, oldest first. Errors: RUN_NOT_FOUND, PROJECT_NOT_FOUND, PAGE_TOKEN_INVALID."""
+        """Lists gates of runs and of tool calls, oldest first. Errors: RUN_NOT_FOUND,
+        CONVERSATION_NOT_FOUND, PROJECT_NOT_FOUND, PAGE_TOKEN_INVALID.
+        """
         self.resolve_gate: grpc.aio.UnaryUnaryMultiCallable[v1.ResolveGateRequest, v1.ResolveGateResponse] = (
             channel.unary_unary(
                 "/wonder.v1.CoordinatorService/ResolveGate",

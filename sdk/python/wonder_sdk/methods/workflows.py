@@ -165,31 +165,41 @@ class WorkflowMethods:
         self,
         *,
         run: str = "",
+        conversation: str = "",
         project: str = "",
         user: str = "",
         statuses: Iterable[v1.GateStatus] = (),
     ) -> AsyncIterator[v1.Gate]:
         """Yield gates, oldest first: open ones, or those with one of ``statuses``.
 
+        ``run`` and ``conversation`` are ids; a conversation has the gates of its tool calls.
+
         ``user`` keeps only the gates that this user may resolve.
         """
         request = v1.ListGatesRequest(
-            run_id=run, project_id=project, user_id=user, statuses=list(statuses), page_size=_PAGE
+            run_id=run,
+            conversation_id=conversation,
+            project_id=project,
+            user_id=user,
+            statuses=list(statuses),
+            page_size=_PAGE,
         )
         async for page in pages(self.coordinator.list_gates, request):
             for gate in page.gates:
                 yield gate
 
     async def find_gate(self, gate_id: str) -> v1.Gate:
-        """Return a gate of any status by its id. Raises NotFoundError.
-
-        The API has no method that reads one gate. The search may therefore list many pages.
-        """
-        everything = [status for status in v1.GateStatus if status]
-        for statuses in ((), everything):
-            async for gate in self.list_gates(statuses=statuses):
-                if gate.id == gate_id:
+        """Return a gate of any status by its id. Raises NotFoundError."""
+        if gate_id:
+            request = v1.ListGatesRequest(gate_id=gate_id, statuses=[each for each in v1.GateStatus if each])
+            page = await self.coordinator.list_gates(request)
+            for gate in page.gates:
+                if gate.id == gate_id:  # A server of an earlier version does not know the filter.
                     return gate
+            if page.next_page_token:
+                async for gate in self.list_gates(statuses=request.statuses):
+                    if gate.id == gate_id:
+                        return gate
         message = f"There is no gate '{gate_id}'. List the gates with `wonder gates` or ListGates."
         raise NotFoundError(message, reason=v1.ErrorReason.GATE_NOT_FOUND)
 
@@ -202,7 +212,8 @@ class WorkflowMethods:
         user: str = "",
         request_id: str = "",
     ) -> v1.Gate:
-        """Approve at a gate. ``answer`` must match the gate's ``answer_schema``.
+        """Approve at a gate. ``answer`` must match the gate's ``answer_schema``. For a tool call it replaces
+        the arguments.
 
         The approval applies only to the content that the user has seen: pass the displayed `v1.Gate`. An id
         stands for the gate's current content. Raises NotFoundError, FailedPreconditionError (GATE_RESOLVED)
@@ -219,7 +230,9 @@ class WorkflowMethods:
         user: str = "",
         request_id: str = "",
     ) -> v1.Gate:
-        """Reject at a gate. The conditions of the workflow select the next node. See `approve`."""
+        """Reject at a gate. The conditions of the workflow select the next node; of a tool call, the model
+        gets ``comment`` as the result. See `approve`.
+        """
         return await self._resolve(gate, v1.GateDecision.REJECT, answer, comment, user, request_id)
 
     async def replay_run(self, run_id: str) -> v1.ReplayRunResponse:

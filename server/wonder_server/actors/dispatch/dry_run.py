@@ -20,6 +20,7 @@ from wonder_server.core.actor.commands import (
     CallAgent,
     CallModel,
     Command,
+    MeasureWaits,
     RunTask,
     RunWorkflow,
     Scope,
@@ -126,7 +127,7 @@ class _DryRun:
                         command.child_id,
                         CancelRun(reason="The operation that started this run was cancelled."),
                     )
-            case CallModel() | ApplyMemory() | Answer():
+            case CallModel() | ApplyMemory() | MeasureWaits() | Answer():
                 raise AssertionError("a run has no such command")
             case _:
                 assert_never(command)

@@ -16,6 +16,7 @@ from typing import assert_never
 from wonder_server.actors.access import InternalAccess
 from wonder_server.actors.dispatch.agent_calls import AgentCalls
 from wonder_server.actors.dispatch.descendant_quota import DescendantQuota, root_of
+from wonder_server.actors.dispatch.gate_waits import measure_waits
 from wonder_server.actors.dispatch.model_calls import ModelCalls
 from wonder_server.actors.dispatch.orphans import orphaned_runs
 from wonder_server.actors.runtime.incidents import report_incident
@@ -29,10 +30,12 @@ from wonder_server.core.actor.commands import (
     CallAgent,
     CallModel,
     Command,
+    MeasureWaits,
     RunTask,
     RunWorkflow,
     Stop,
 )
+from wonder_server.core.conversation.model.inputs import WaitsMeasured
 from wonder_server.core.coordinator.model.inputs import CancelRun, EventEmitted, Start
 from wonder_server.core.coordinator.model.values import Run
 from wonder_server.core.errors import WonderError
@@ -80,6 +83,7 @@ class Handlers:
     ) -> None:
         self._directory = access.directory
         self._records = access.records
+        self._clock = access.clock
         self._streams = access.directory.streams
         self._tasks = tasks
         self._memory = memory
@@ -150,6 +154,8 @@ class Handlers:
                 self._start_agent_call(actor_id, command)
             case Stop():
                 self._stop_operation(actor_id, command)
+            case MeasureWaits():
+                self._track(self._measure_waits(actor_id, command))
             case Answer():
                 raise AssertionError("the loop delivers answers itself")
             case _:
@@ -208,6 +214,21 @@ class Handlers:
         self._quota.release(command.operation_id)
         if command.child_id.startswith("conv_"):
             self._track(self._agent_calls.cancel(command.child_id, command.operation_id))
+
+    async def _measure_waits(self, actor_id: str, command: MeasureWaits) -> None:
+        """Tell the actor how long the work of its call has waited for people. If the store fails, the actor
+        asks again."""
+        try:
+            waited = await measure_waits(
+                self._records, command.child_id, command.since_ms, self._clock.now_ms()
+            )
+        except WonderError as problem:
+            _log.warning("waits_not_measured", actor=actor_id, problem=problem.fault.message)
+            return
+        measured = WaitsMeasured(
+            operation_id=command.operation_id, waited_ms=waited.total_ms, waits=waited.waits
+        )
+        self._directory.tell(actor_id, measured)
 
     async def _apply_memory(self, actor_id: str, command: ApplyMemory) -> Callable[[], None]:
         output = await self._memory.apply(command.operation, command.scope)

@@ -1,4 +1,4 @@
-"""Entry points for gates of runs: list and resolve them (feature G5)."""
+"""Entry points for gates of runs and tool calls: list and resolve them (features G5, M9)."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 
 from wonder_server.actors.access import EntryAccess
 from wonder_server.core import ids
+from wonder_server.core.actor.gates import Gate, GateStatus, ResolveGate
+from wonder_server.core.conversation.model.decisions import CloseApproval
 from wonder_server.core.coordinator.model.decisions import CloseGate
-from wonder_server.core.coordinator.model.inputs import ResolveGate
-from wonder_server.core.coordinator.model.values import Gate, GateStatus
 from wonder_server.core.errors import Reason, WonderError, not_found
 from wonder_server.core.frozen import replace as changed
 from wonder_server.core.idempotency import Origin, content_key
@@ -17,7 +17,7 @@ from wonder_server.ports.records import Query
 
 
 class Gates:
-    """Finds and resolves gates. A gate's id names its run's shard."""
+    """Finds and resolves gates. A gate's id names the shard of its run or conversation."""
 
     def __init__(self, access: EntryAccess) -> None:
         self._directory = access.directory
@@ -46,7 +46,7 @@ class Gates:
         """
         gate = await self.get(decision.gate_id)
         identity = content_key(
-            gate.run_id,
+            gate.actor_id,
             origin,
             gate=gate.id,
             approve=decision.approve,
@@ -58,14 +58,14 @@ class Gates:
         decision = changed(decision, principal=origin.principal.text)
         try:
             outcome = await self._directory.ask(
-                gate.run_id, decision, identity, caller=origin.principal.caller
+                gate.actor_id, decision, identity, caller=origin.principal.caller
             )
         except WonderError as refusal:
             if refusal.fault.reason is Reason.GATE_RESOLVED and refusal.fault.field == "gate_id":
                 raise _with_resolver(await self.get(gate.id), refusal) from None
             raise
         for made in outcome.decisions:
-            if isinstance(made, CloseGate) and made.gate.id == gate.id:
+            if isinstance(made, CloseGate | CloseApproval) and made.gate.id == gate.id:
                 return made.gate
         return await self.get(gate.id)
 

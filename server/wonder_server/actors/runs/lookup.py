@@ -6,11 +6,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 
 from wonder_server.core import ids
+from wonder_server.core.actor.gates import Gate, GateStatus
 from wonder_server.core.coordinator.model.values import (
     ENDED_TOKEN_STATUSES,
     ContextValue,
-    Gate,
-    GateStatus,
     NodeExecution,
     Run,
     RunStatus,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from wonder_server.actors.runtime.actor import Actor, Batch, Envelope, Outcome
-from wonder_server.core.actor.commands import Answer, Command, Stop
+from wonder_server.core.actor.commands import Answer, Command, MeasureWaits, Stop
 from wonder_server.core.actor.planner import Planner
 from wonder_server.core.errors import WonderError, with_id
 from wonder_server.core.idempotency import CompletedRequest, check_replay, with_sent
@@ -19,7 +19,7 @@ from wonder_server.ports.journal import Entry
 Decisions = tuple[object, ...]
 """The decisions of a planner for one input."""
 
-_WITHOUT_EFFECT = (Answer, Stop)
+_WITHOUT_EFFECT = (Answer, MeasureWaits, Stop)
 """Commands that no handler starts to execute. A tuple, since Python builds a union anew for each test."""
 
 PlannedCallback = Callable[[str, Any, object, Sequence[object]], None]

@@ -175,6 +175,16 @@ class Stop(Value, frozen=True, kw_only=True):
     child_id: str = ""
 
 
+class MeasureWaits(Value, frozen=True, kw_only=True):
+    """Measure how long the run or conversation ``child_id``, with all work that it started since
+    ``since_ms``, has waited for people. It changes nothing.
+    """
+
+    operation_id: str
+    child_id: str
+    since_ms: int
+
+
 class Answer(Value, frozen=True, kw_only=True):
     """Report the end of a run to its parent. ``fault`` is set if the run failed, else ``output``."""
 
@@ -184,4 +194,4 @@ class Answer(Value, frozen=True, kw_only=True):
     fault: Fault | None = None
 
 
-Command = CallModel | RunTask | RunWorkflow | CallAgent | ApplyMemory | Stop | Answer
+Command = CallModel | RunTask | RunWorkflow | CallAgent | ApplyMemory | Stop | MeasureWaits | Answer

@@ -28,6 +28,7 @@ from __future__ import annotations
 import dataclasses
 from typing import assert_never
 
+from wonder_server.core.actor.gates import ResolveGate
 from wonder_server.core.conversation.model.agent_tools import attempt_id
 from wonder_server.core.conversation.model.decisions import (
     AppendMessage,
@@ -59,6 +60,7 @@ from wonder_server.core.conversation.model.inputs import (
     Send,
     Succeeded,
     TimerFired,
+    WaitsMeasured,
 )
 from wonder_server.core.conversation.model.operations import (
     Decisions,
@@ -94,6 +96,8 @@ from wonder_server.core.conversation.planning.agent_loop import (
     tool_ended,
     waits_for_results,
 )
+from wonder_server.core.conversation.planning.approval.answers import resolve_gate
+from wonder_server.core.conversation.planning.approval.waits import extend_deadline, measure_waits
 from wonder_server.core.conversation.planning.concurrency import begin_waiting, receive
 from wonder_server.core.conversation.planning.extraction import extracted, extraction_failed, memory_written
 from wonder_server.core.conversation.planning.lifecycle import plan_lifecycle
@@ -119,7 +123,7 @@ from wonder_server.core.model import explained
 def plan(state: ConversationState, event: Input, now_ms: int) -> Decisions:
     """Return the decisions for ``event``. Pure; never raises."""
     decided = begin_waiting(state, _plan(state, event, now_ms), now_ms, provisional)
-    return clamp_timers(state, charge_abandoned_calls(state, decided))
+    return clamp_timers(state, charge_abandoned_calls(state, decided), now_ms)
 
 
 def _plan(state: ConversationState, event: Input, now_ms: int) -> Decisions:
@@ -141,6 +145,10 @@ def _plan(state: ConversationState, event: Input, now_ms: int) -> Decisions:
             return () if turn is None else _cancel_call(state, turn, event, now_ms)
         case ModelUsageReported():
             return charge_model_usage(state, event)
+        case ResolveGate():
+            return resolve_gate(state, event, now_ms)
+        case WaitsMeasured():
+            return _waits_measured(state, event, now_ms)
         case _:
             return plan_lifecycle(state, event, now_ms)
 
@@ -152,6 +160,9 @@ def _plan_operation(
     now: int,
 ) -> Decisions:
     """Return the decisions for an input about a pending operation."""
+    if operation.status is OperationStatus.APPROVAL:
+        # Only a person, or the end of the turn, ends the wait.
+        return ()
     is_model = operation.kind is OperationKind.MODEL
     match event:
         case Succeeded():
@@ -336,6 +347,9 @@ def _retry(operation: Operation, event: Failed, ids: Minter, now: int) -> RetryO
         status=OperationStatus.BACKOFF,
         attempt=operation.attempt + 1,
         run_id=next_child(operation, ids),
+        due_ms=0,
+        held_ms=0,
+        held_at_ms=0,
         wake_ms=now + _pause_ms(operation, event),
     )
     return RetryOperation(operation=retried, fault=event.fault, run_id=operation.run_id)
@@ -398,6 +412,19 @@ def _run_end(operation: Operation, now: int, fault: Fault | None = None) -> Deci
 def _timer_fired(state: ConversationState, operation: Operation, partial_text: str, now: int) -> Decisions:
     if now < operation.wake_ms:
         return ()
+    return measure_waits(state, operation, now) or _deadline_passed(state, operation, partial_text, now)
+
+
+def _waits_measured(state: ConversationState, event: WaitsMeasured, now: int) -> Decisions:
+    operation = state.operations.get(event.operation_id)
+    if operation is None or not operation.due_ms:
+        return ()
+    return extend_deadline(operation, event, now) or _deadline_passed(state, operation, "", now)
+
+
+def _deadline_passed(
+    state: ConversationState, operation: Operation, partial_text: str, now: int
+) -> Decisions:
     late = handle_turn_timeout(state, operation, now)
     if isinstance(late, Fault):
         return (

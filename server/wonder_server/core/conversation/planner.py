@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import get_args
 
+from wonder_server.core.actor import gates
 from wonder_server.core.actor.commands import Command, RunWorkflow
 from wonder_server.core.actor.decision_table import commanding
 from wonder_server.core.actor.planner import BoundedChildren, Planner, Reload, Rows
@@ -46,6 +47,8 @@ def restore(rows: Rows) -> ConversationState:
     state.drop_old_exchanges()
     for operation in rows["operations"]:
         state.operations[operation.id] = operation
+    for gate in rows["gates"]:
+        state.gates[gate.id] = gate
     return state
 
 
@@ -113,12 +116,12 @@ def query(state: ConversationState, asked: ReadConversation | ReadCalledTurn) ->
 
 def waits(operation: values.Operation, has_unfinished_child: bool, now_ms: int) -> bool:
     """Return True if nothing must be dispatched again for the operation after a restart: it waits for its
-    next attempt, or for a run that continues by itself.
+    next attempt, for a person, or for a run that continues by itself.
 
     A restart gives an operation its whole time again. One with less than half of its time left is dispatched
     again for that.
     """
-    if operation.status is values.OperationStatus.BACKOFF:
+    if operation.status in (values.OperationStatus.BACKOFF, values.OperationStatus.APPROVAL):
         return True
     has_time = not operation.wake_ms or operation.wake_ms - now_ms >= operation.timeout_ms // 2
     return operation.kind is values.OperationKind.WORKFLOW and has_unfinished_child and has_time
@@ -135,7 +138,7 @@ CONVERSATION = Planner(
     prefix="conv",
     root=lambda actor_id, state: actor_id,
     reload=Reload(
-        live=("conversations", "works", "requests", "operations"),
+        live=("conversations", "works", "requests", "operations", "gates"),
         recent=(("turns", RECENT_TURNS),),
         children=(("turns", "works"), ("messages", "turns"), ("moves", "works")),
         bounded=BoundedChildren(
@@ -178,6 +181,7 @@ CONVERSATION = Planner(
         "works": values.TurnWork,
         "requests": values.Request,
         "operations": values.Operation,
+        "gates": gates.Gate,
     },
     event_types={
         "conversation_started": values.Conversation,
@@ -198,6 +202,8 @@ CONVERSATION = Planner(
         "tool_dispatched": values.Operation,
         "tool_completed": values.Invocation,
         "tool_failed": values.Invocation,
+        "gate_opened": gates.Gate,
+        "gate_resolved": gates.Gate,
         "workflow_started": event_payloads.WorkflowRun,
         "workflow_completed": event_payloads.WorkflowRun,
         "workflow_failed": event_payloads.WorkflowRun,

@@ -43,6 +43,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from wonder_server.core.actor.commands import Parent
+from wonder_server.core.actor.gates import ResolveGate, refusal
 from wonder_server.core.coordinator.model.compiled_graph import compile_graph
 from wonder_server.core.coordinator.model.decisions import AnswerAgain, RecordEvent, RefuseRun, StartRun
 from wonder_server.core.coordinator.model.inputs import (
@@ -54,7 +55,6 @@ from wonder_server.core.coordinator.model.inputs import (
     NodeSucceeded,
     NodeTimerFired,
     ReceiveSignal,
-    ResolveGate,
     Start,
     StartFork,
 )
@@ -327,7 +327,7 @@ def _receive_signal(state: RunState, event: ReceiveSignal, now: int) -> Decision
 def _resolve(state: RunState, event: ResolveGate, now: int) -> Decisions:
     run, pinned = state.run, state.pinned
     gate = state.gates.get(event.gate_id)
-    fault = gates.refusal(gate, event)
+    fault = refusal(gate, event)
     if fault is not None:
         return (RefuseRun(fault=fault),)
     operation = state.operations.get(gate.operation_id) if gate is not None else None

@@ -7,6 +7,7 @@ from typing import get_args
 
 import msgspec
 
+from wonder_server.core.actor import gates
 from wonder_server.core.actor.commands import Command, RunTask, RunWorkflow
 from wonder_server.core.actor.decision_table import commanding
 from wonder_server.core.actor.planner import Planner, Reload, Rows
@@ -166,7 +167,7 @@ RUN = Planner(
         "forks": values.FanOut,
         "executions": values.NodeExecution,
         "operations": values.Operation,
-        "gates": values.Gate,
+        "gates": gates.Gate,
         "signals": values.Signal,
     },
     event_types={
@@ -179,8 +180,8 @@ RUN = Planner(
         "node_completed": values.NodeExecution,
         "node_failed": values.NodeExecution,
         "node_cancelled": values.NodeExecution,
-        "gate_opened": values.Gate,
-        "gate_resolved": values.Gate,
+        "gate_opened": gates.Gate,
+        "gate_resolved": gates.Gate,
         "signal_received": values.Signal,
         "event_emitted": values.EmittedEvent,
     },

@@ -15,6 +15,7 @@ from wonder_server.core.conversation.model.values import (
     Message,
     Move,
     Operation,
+    OperationStatus,
     Participant,
     ToolResult,
     Turn,
@@ -231,6 +232,8 @@ def operation_to_proto(value: Operation) -> conversation_pb2.Operation:
         deadline=to_timestamp(value.wake_ms),
     )
     encoded.is_async = value.is_async
+    if value.status is OperationStatus.APPROVAL:
+        encoded.gate_id = value.gate_id
     return encoded
 
 
@@ -339,6 +342,9 @@ def tool_call_to_proto(entry: Invocation, *, with_input: bool = True) -> convers
         operation_id=entry.operation_id,
     )
     call.is_async = entry.is_async
+    call.gate_id = entry.gate_id
+    if entry.edited is not None:
+        call.edited_input.CopyFrom(dict_to_struct(entry.edited))
     if with_input and entry.call.arguments is not None:
         call.input.CopyFrom(dict_to_struct(entry.call.arguments))
     return call

@@ -42,6 +42,7 @@ from wonder_server.rpc.conversation.codec import (
 from wonder_server.rpc.shared.common_codec import enum_value
 from wonder_server.rpc.shared.faults import fault_to_proto
 from wonder_server.rpc.shared.payload import dict_to_struct
+from wonder_server.rpc.shared.task_codec import gate_to_proto
 from wonder_server.rpc.shared.times import set_timestamp
 
 SetPayload = Callable[[Any, Any], None]
@@ -213,6 +214,8 @@ _PAYLOADS: dict[str, SetPayload] = {
     "tool_dispatched": _copied(_dispatched),
     "tool_completed": _copied(_tool_outcome),
     "tool_failed": _copied(_tool_outcome),
+    "gate_opened": _copied(gate_to_proto),
+    "gate_resolved": _copied(gate_to_proto),
     "workflow_started": _copied(_workflow_run),
     "workflow_completed": _copied(_workflow_run),
     "workflow_failed": _copied(_workflow_run),

@@ -12,22 +12,14 @@ from wonder_server.actors.runs.lookup import RunView
 from wonder_server.actors.streaming.items import NodeProgress
 from wonder_server.core.actor.commands import Scope
 from wonder_server.core.actor.trace import scope_trace_id
-from wonder_server.core.coordinator.model.values import (
-    EmittedEvent,
-    Gate,
-    GateStatus,
-    NodeExecution,
-    Run,
-    Signal,
-    Token,
-)
+from wonder_server.core.coordinator.model.values import EmittedEvent, NodeExecution, Run, Signal, Token
 from wonder_server.ports.journal import Event
 from wonder_server.ports.records import Head
 from wonder_server.rpc.shared.common_codec import enum_value, set_principal
 from wonder_server.rpc.shared.faults import fault_to_proto
 from wonder_server.rpc.shared.message_trimming import MAX_ITEM_BYTES
 from wonder_server.rpc.shared.payload import dict_to_struct, json_to_value
-from wonder_server.rpc.shared.task_codec import progress_to_proto
+from wonder_server.rpc.shared.task_codec import gate_to_proto, progress_to_proto
 from wonder_server.rpc.shared.times import to_timestamp
 
 MAX_EXECUTIONS: Final = 500
@@ -158,39 +150,6 @@ def execution_to_proto(value: NodeExecution) -> run_pb2.NodeExecution:
         message.output.CopyFrom(json_to_value(value.output))
     if value.fault is not None:
         message.error.CopyFrom(fault_to_proto(value.fault))
-    return message
-
-
-def gate_to_proto(value: Gate) -> run_pb2.Gate:
-    message = run_pb2.Gate(
-        id=value.id,
-        run_id=value.run_id,
-        node_id=value.node_id,
-        project_id=value.project_id,
-        workflow=value.workflow_ref,
-        prompt=value.prompt,
-        shown=dict_to_struct(value.shown),
-        shown_hash=value.shown_hash,
-        user_ids=value.user_ids,
-        status=enum_value(run_pb2.GateStatus, "GATE_STATUS", value.status.value),
-        create_time=to_timestamp(value.created_ms),
-        expire_time=to_timestamp(value.expires_ms),
-    )
-    if value.answer_schema:
-        message.answer_schema.CopyFrom(dict_to_struct(value.answer_schema))
-    if value.status is not GateStatus.PENDING:
-        message.resolution.CopyFrom(_resolution_to_proto(value))
-    return message
-
-
-def _resolution_to_proto(value: Gate) -> run_pb2.GateResolution:
-    message = run_pb2.GateResolution(
-        user_id=value.user_id,
-        resolve_time=to_timestamp(value.resolved_ms),
-        answer=dict_to_struct(value.answer) if value.answer is not None else None,
-        comment=value.comment,
-    )
-    set_principal(message.principal, value.principal)
     return message
 
 

@@ -18,9 +18,9 @@ from wonder_server.actors.runs.runs import Runs, StartRunRequest
 from wonder_server.core import ids
 from wonder_server.core.actor import trace
 from wonder_server.core.actor.commands import Scope
+from wonder_server.core.actor.gates import Gate, GateStatus, ResolveGate
 from wonder_server.core.conversation.model.values import Conversation, Turn
-from wonder_server.core.coordinator.model.inputs import ReceiveSignal, ResolveGate
-from wonder_server.core.coordinator.model.values import GateStatus
+from wonder_server.core.coordinator.model.inputs import ReceiveSignal
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.frozen import replace
 from wonder_server.core.json_types import JsonValue
@@ -108,19 +108,45 @@ class RunRequests:
             return await self._runs.lookup.views(query)
 
     async def gates_query(self, request: pb.ListGatesRequest) -> Query:
-        """Decode the filter of ListGates. Raises RUN_NOT_FOUND, PROJECT_NOT_FOUND or FIELD_INVALID."""
-        if request.run_id:
+        """Decode the filter of ListGates.
+
+        Raises RUN_NOT_FOUND, CONVERSATION_NOT_FOUND, PROJECT_NOT_FOUND or FIELD_INVALID.
+        """
+        actor_id = request.run_id
+        if request.conversation_id:
+            if request.run_id:
+                raise error(
+                    Reason.FIELD_INVALID,
+                    "A gate belongs to a run or to a conversation. Set one of run_id and conversation_id.",
+                    field="conversation_id",
+                )
+            actor_id = bounded(request.conversation_id, "conversation_id")
+            if not ids.is_id("conv", actor_id) or not await self._records.get(
+                "conversations", actor_id, actor_id
+            ):
+                raise conversation_not_found(actor_id)
+        elif request.run_id:
             await self._runs.lookup.run(request.run_id)
+        gate_id = bounded(request.gate_id, "gate_id")
         user_id = bounded(request.user_id, "user_id")
         statuses = enum_names(run_pb2.GateStatus, "GATE_STATUS", request.statuses, "statuses")
         return Query(
             table="gates",
-            actor=request.run_id,
+            id=gate_id,
+            actor=actor_id,
             parent=await self._project(request.project_id) if request.project_id else "",
-            statuses=statuses or (GateStatus.PENDING.value,),
+            statuses=statuses or (() if gate_id else (GateStatus.PENDING.value,)),
             allowed=(("user_ids", user_id),) if user_id else (),
             newest_first=False,
         )
+
+    async def find_gates(self, query: Query) -> list[Gate]:
+        """Return the gates that match ``query``, those of an archived conversation too. Raises
+        STORAGE_UNAVAILABLE."""
+        if not query.actor.startswith("conv_"):
+            return await self._runs.gates.find(query)
+        async with self._archive.on_disk(query.actor):
+            return await self._runs.gates.find(query)
 
     async def _project(self, key: str) -> str:
         return await self._resolver.project_id(bounded(key, "project_id"))

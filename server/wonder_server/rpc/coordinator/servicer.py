@@ -30,6 +30,7 @@ from wonder_server.rpc.shared.pages import PAGE_BYTES, page_from_rows, page_requ
 from wonder_server.rpc.shared.payload import json_to_value
 from wonder_server.rpc.shared.principal import current_principal
 from wonder_server.rpc.shared.request_keys import call_origin, message_origin
+from wonder_server.rpc.shared.task_codec import gate_to_proto
 from wonder_server.rpc.shared.trace_context import trace_from_metadata
 
 MAX_DECISION_CHARS = 20_000
@@ -145,14 +146,15 @@ class CoordinatorServicer:
 
     async def list_gates(self, request: pb.ListGatesRequest, _context: CallContext) -> pb.ListGatesResponse:
         wanted = page_request(request)
-        query = await self._requests.gates_query(request)
+        requests = self._requests
+        query = await requests.gates_query(request)
         scope, limit = ["gates", repr(query)], wanted.limit()
         query = dataclasses.replace(
             query, after=row_cursor(wanted, scope), limit=limit + 1, max_bytes=PAGE_BYTES
         )
-        found = await self._runs.gates.find(query)
+        found = await requests.find_gates(query)
         gates, token = await page_from_rows(
-            found, limit, scope, lambda gate: [gate.created_ms, gate.id], codec.gate_to_proto
+            found, limit, scope, lambda gate: [gate.created_ms, gate.id], gate_to_proto
         )
         return pb.ListGatesResponse(gates=gates, next_page_token=token)
 
@@ -160,7 +162,7 @@ class CoordinatorServicer:
         self, request: pb.ResolveGateRequest, _context: CallContext
     ) -> pb.ResolveGateResponse:
         gate = await self._runs.gates.resolve(decision_from_proto(request), call_origin(request.request_id))
-        return pb.ResolveGateResponse(gate=codec.gate_to_proto(gate))
+        return pb.ResolveGateResponse(gate=gate_to_proto(gate))
 
     # --- replay ---------------------------------------------------------------------------------
 

@@ -1,14 +1,16 @@
-"""Codec of tasks: steps, progress, results and action kinds."""
+"""Codec of tasks and gates: steps, progress, results, action kinds; gates of runs and of tool calls."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Final
 
-from wonder.v1 import executor_service_pb2, task_pb2
+from wonder.v1 import executor_service_pb2, run_pb2, task_pb2
+from wonder_server.core.actor.gates import Gate, GateStatus
 from wonder_server.core.definitions.specs import PinnedTask
 from wonder_server.core.errors import Reason, error
 from wonder_server.core.task.action_effects import is_kind_repeatable
+from wonder_server.rpc.shared.common_codec import enum_value, set_principal
 from wonder_server.rpc.shared.faults import fault_to_proto
 from wonder_server.rpc.shared.payload import dict_to_struct
 from wonder_server.rpc.shared.times import to_timestamp
@@ -103,3 +105,45 @@ def remote_kind_to_proto(remote: RemoteKind) -> task_pb2.ActionKind:
         worker_count=remote.workers,
         available=True,
     )
+
+
+# --- gates ---------------------------------------------------------------------------------------
+
+
+def gate_to_proto(value: Gate) -> run_pb2.Gate:
+    message = run_pb2.Gate(
+        id=value.id,
+        run_id=value.run_id,
+        node_id=value.node_id,
+        project_id=value.project_id,
+        workflow=value.workflow_ref,
+        prompt=value.prompt,
+        shown=dict_to_struct(value.shown),
+        shown_hash=value.shown_hash,
+        user_ids=value.user_ids,
+        status=enum_value(run_pb2.GateStatus, "GATE_STATUS", value.status.value),
+        create_time=to_timestamp(value.created_ms),
+        expire_time=to_timestamp(value.expires_ms),
+        conversation_id=value.conversation_id,
+        turn_id=value.turn_id,
+        tool_call_id=value.tool_call_id,
+        tool_name=value.tool_name,
+        tool_id=value.tool_id,
+        problem=value.problem,
+    )
+    if value.answer_schema:
+        message.answer_schema.CopyFrom(dict_to_struct(value.answer_schema))
+    if value.status is not GateStatus.PENDING:
+        message.resolution.CopyFrom(_resolution_to_proto(value))
+    return message
+
+
+def _resolution_to_proto(value: Gate) -> run_pb2.GateResolution:
+    message = run_pb2.GateResolution(
+        user_id=value.user_id,
+        resolve_time=to_timestamp(value.resolved_ms),
+        answer=dict_to_struct(value.answer) if value.answer is not None else None,
+        comment=value.comment,
+    )
+    set_principal(message.principal, value.principal)
+    return message

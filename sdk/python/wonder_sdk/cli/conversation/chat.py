@@ -242,7 +242,7 @@ class ChatSession:
         from wonder_sdk.cli.conversation.turn_printer import AnswerPrinter, TurnPrinter
 
         printer = (
-            TurnPrinter(self._terminal, f"{self._speaker(chat)}>")
+            TurnPrinter(self._terminal, f"{self._speaker(chat)}>", self._approve if self._is_person else None)
             if self._notes is self._terminal
             else AnswerPrinter(self._terminal, self._notes)
         )
@@ -274,6 +274,11 @@ class ChatSession:
         if interrupts and not self._is_person:
             return 130
         return 0 if reply.turn is not None and reply.turn.status is v1.TurnStatus.COMPLETED else 1
+
+    def _approve(self, gate: v1.Gate) -> None:
+        from wonder_sdk.cli.conversation.approval import ask
+
+        ask(self._client, self._terminal, gate, self._user)
 
     def _speaker(self, chat: sync.Chat) -> str:
         agents = [each.agent for each in chat.conversation.participants if each.agent]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from wonder_sdk import Item, MessageRestarted, ReasoningDelta, TextDelta, v1
 from wonder_sdk.cli.conversation.message_parts import file_line, readable
 from wonder_sdk.cli.shared.terminal import Terminal
 from wonder_sdk.cli.shared.text_summary import counted, one_line
+from wonder_sdk.values import from_struct
 
 
 class AnswerPrinter:
@@ -32,8 +33,11 @@ class AnswerPrinter:
 class TurnPrinter:
     """Prints the items of a turn as they arrive: the agent's text, and a dim line for each action."""
 
-    def __init__(self, terminal: Terminal, speaker: str) -> None:
+    def __init__(
+        self, terminal: Terminal, speaker: str, approve: Callable[[v1.Gate], None] | None = None
+    ) -> None:
         self._terminal = terminal
+        self._approve = approve
         self._speaker = speaker
         self._message_id = ""
         """Message whose text is being printed."""
@@ -90,6 +94,11 @@ class TurnPrinter:
                 self._terminal.note(
                     f"→ {call.tool_name} {one_line(call.input.to_dict() if call.input else {})}"
                 )
+            case v1.Event(gate_opened=v1.Gate() as gate):
+                self._gate(gate)
+            case v1.Event(gate_resolved=v1.Gate(status=status, resolution=resolution) as gate):
+                comment = f": {resolution.comment}" if resolution and resolution.comment else ""
+                self._terminal.note(f"{(status.name or '').lower()} {gate.tool_name}{comment}")
             case v1.Event(tool_completed=v1.ToolOutcome() as outcome):
                 value = outcome.tool_result.result if outcome.tool_result else None
                 self._result("←", outcome, one_line(value.to_dict() if value else None))
@@ -125,6 +134,16 @@ class TurnPrinter:
                 )
             case _:
                 pass
+
+    def _gate(self, gate: v1.Gate) -> None:
+        """Ask about a tool call that waits for approval, or print how to answer."""
+        self._message_id = self._reasoning_id = ""
+        self._terminal.fresh_line()
+        self._terminal.note(f"? {gate.tool_name} {one_line(from_struct(gate.shown))} waits for approval")
+        if self._approve is None:
+            self._terminal.note(f"wonder gates approve {gate.id}  (or reject, with --comment)")
+        else:
+            self._approve(gate)
 
     def _result(self, mark: str, outcome: v1.ToolOutcome, text: str) -> None:
         name = outcome.tool_call.tool_name if outcome.tool_call else "tool"

@@ -1,4 +1,4 @@
-"""``wonder gates``: list the gates that wait for a person, and answer them."""
+"""``wonder gates``: list the gates of runs and tool calls that wait for a person, and answer them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ examples:
   wonder gates approve gate_01J9... --set notes="Bugs fixed." --yes
       Approve with an answer (or --answer '{"notes": "Bugs fixed."}'), without confirmation.
   wonder gates reject gate_01J9... --comment "not on a Friday"
-      Reject; the run's conditions select the next node.
+      Reject; the run's conditions select the next node. Of a tool call, the model gets the comment.
+  wonder gates --conversation conv_01J9...
+      List the tool calls of a conversation that wait for approval. An answer replaces their arguments.
 
 An approval applies to the data that was shown. Without an answer it passes on this data, which must
 match the schema of the answer if the gate has one. A gate is answered once.
@@ -65,8 +67,12 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--run", dest="run_id", default="", metavar="RUN", help="Show only gates of this run."
     )
     parser.add_argument(
-        "--project", default="", metavar="NAME", help="Show only gates of runs in this project."
+        "--conversation",
+        default="",
+        metavar="CONVERSATION",
+        help="Show only gates of tool calls of this conversation.",
     )
+    parser.add_argument("--project", default="", metavar="NAME", help="Show only gates of this project.")
     parser.add_argument(
         "--for", dest="user", default="", metavar="USER", help="Show only gates that this user may answer."
     )
@@ -124,6 +130,7 @@ def run_list(arguments: argparse.Namespace, client: sync.Client) -> int:
 
     gates = client.list_gates(
         run=arguments.run_id,
+        conversation=arguments.conversation,
         project=arguments.project,
         user=arguments.user,
         statuses=[v1.GateStatus[each.upper()] for each in arguments.status],
@@ -133,7 +140,15 @@ def run_list(arguments: argparse.Namespace, client: sync.Client) -> int:
         for gate in gates:
             terminal.line(connection.as_json(gate))
     else:
-        filtered = arguments.run_id or arguments.project or arguments.user or arguments.status
+        filtered = any(
+            (
+                arguments.run_id,
+                arguments.conversation,
+                arguments.project,
+                arguments.user,
+                arguments.status,
+            )
+        )
         nothing = f"no {'matching' if filtered else 'pending'} gates"
         listing.show(terminal, map(_row, gates), nothing=nothing)
     return 0
@@ -167,7 +182,10 @@ def _run_answer(arguments: argparse.Namespace) -> int:
                 return 1
         resolve_gate = client.approve if arguments.verb == "approve" else client.reject
         resolved = resolve_gate(gate, answer, comment=arguments.comment, user=arguments.user)
-        terminal.line(f"{resolved.id} {resolved.status.name.lower()}; its run is {resolved.run_id}")
+        owner = f"its run is {resolved.run_id}"
+        if resolved.conversation_id:
+            owner = f"its conversation is {resolved.conversation_id}"
+        terminal.line(f"{resolved.id} {resolved.status.name.lower()}; {owner}")
         return 0
 
     return connection.connected(resolve)(arguments)
@@ -186,7 +204,12 @@ def _show(terminal: Terminal, gate: v1.Gate) -> None:
     from wonder_sdk.values import from_struct
 
     terminal.line(gate.prompt or "(the gate has no question)", "bold")
-    terminal.line(f"{gate.workflow}, node {gate.node_id}, {gate.run_id}", "dim")
+    if gate.conversation_id:
+        terminal.line(f"{gate.tool_id}, {gate.conversation_id}", "dim")
+    else:
+        terminal.line(f"{gate.workflow}, node {gate.node_id}, {gate.run_id}", "dim")
+    if gate.problem:
+        terminal.line(f"its approval expression failed: {gate.problem}", "yellow")
     for name, value in (("shown", gate.shown), ("answer", gate.answer_schema)):
         if value is not None and value.fields:
             terminal.line(f"{name}:")
@@ -209,4 +232,5 @@ def _row(gate: v1.Gate) -> tuple[str, ...]:
 
     status = (gate.status.name or "").lower()
     when = listing.local(gate.create_time)
-    return gate.id, status, when, f"{gate.workflow} {gate.node_id}", gate_question(gate)
+    owner = gate.tool_id if gate.conversation_id else f"{gate.workflow} {gate.node_id}"
+    return gate.id, status, when, owner, gate_question(gate)

@@ -65,7 +65,8 @@ class Dialect:
 def result_text(result: ToolResult) -> str:
     """Return a tool's result as text for the model: all of it, or its excerpt."""
     text = whole_result_text(result)
-    return text if result.excerpt is None else excerpt_text(text, result.excerpt)
+    text = text if result.excerpt is None else excerpt_text(text, result.excerpt)
+    return f"{text}\n({result.note})" if result.note else text
 
 
 def result_files(result: ToolResult) -> list[JsonDict]:

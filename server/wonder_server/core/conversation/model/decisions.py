@@ -7,6 +7,7 @@ decisions after its start carry what can change: its `TurnProgress`.
 from __future__ import annotations
 
 from wonder_server.core.actor.commands import Parent
+from wonder_server.core.actor.gates import Gate
 from wonder_server.core.conversation.model.event_payloads import (
     AgentCall,
     ContextReduction,
@@ -142,6 +143,38 @@ class DispatchAgent(Value, frozen=True, kw_only=True):
     """Call another agent."""
 
     operation: Operation
+
+
+class RequestApproval(Value, frozen=True, kw_only=True):
+    """Let a tool call wait at a gate until a person approves or rejects it."""
+
+    operation: Operation
+    gate: Gate
+
+
+class CloseApproval(Value, frozen=True, kw_only=True):
+    """Close the gate of a tool call: a person has answered, or the turn has ended.
+
+    ``move`` is the move of the call if a person has edited the arguments.
+    """
+
+    gate: Gate
+    move: Move | None = None
+
+
+class MeasureWaits(Value, frozen=True, kw_only=True):
+    """Ask how long the work of a tool call has waited for people, since its deadline has come."""
+
+    operation: Operation
+
+
+class ExtendDeadline(Value, frozen=True, kw_only=True):
+    """Move the deadline of a tool call whose work has waited for people, ``waited_ms`` more than was
+    known.
+    """
+
+    operation: Operation
+    waited_ms: int
 
 
 class AgentCallEnded(Value, frozen=True, kw_only=True):
@@ -355,6 +388,10 @@ Decision = (
     | ChargeTurn
     | DispatchTask
     | DispatchAgent
+    | RequestApproval
+    | CloseApproval
+    | MeasureWaits
+    | ExtendDeadline
     | AgentCallEnded
     | WorkflowStarted
     | WorkflowEnded

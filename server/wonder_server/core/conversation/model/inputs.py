@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from wonder_server.core.actor.commands import Parent
+from wonder_server.core.actor.gates import ResolveGate
 from wonder_server.core.budget import Budget
 from wonder_server.core.content.parts import Parts
 from wonder_server.core.conversation.model.lifecycle_inputs import LifecycleInput
@@ -178,6 +179,14 @@ class ModelUsageReported(Value, frozen=True, kw_only=True):
     settles: bool = False
 
 
+class WaitsMeasured(Value, frozen=True, kw_only=True):
+    """The work of a tool call has waited ``waited_ms`` for people. ``waits``: it waits at a gate now."""
+
+    operation_id: str
+    waited_ms: int
+    waits: bool = False
+
+
 class TimerFired(Value, frozen=True, kw_only=True):
     """An operation's ``wake_ms`` has passed: its deadline, or the time of its next attempt.
 
@@ -201,4 +210,4 @@ class Restarted(Value, frozen=True, kw_only=True):
 Result = (
     ModelAnswered | ModelUsageReported | Succeeded | Failed | BudgetNearlyExhausted | TimerFired | Restarted
 )
-Input = Create | Send | Post | CancelTurn | CancelCall | Result | LifecycleInput
+Input = Create | Send | Post | CancelTurn | CancelCall | ResolveGate | WaitsMeasured | Result | LifecycleInput

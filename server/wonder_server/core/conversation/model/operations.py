@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from wonder_server.core.actor.gates import Gate, GateStatus, ResolveGate
 from wonder_server.core.conversation.model.agent_tools import LOOP_IN, ended_call
 from wonder_server.core.conversation.model.decisions import (
     AgentCallEnded,
     CancelOperation,
     ChargeTurn,
+    CloseApproval,
     Decision,
     FailTurn,
     ReleaseTurn,
@@ -63,6 +65,7 @@ def retry_operation(operation: Operation, now: int) -> Operation:
         status=OperationStatus.DISPATCHED,
         dispatches=operation.dispatches + 1,
         wake_ms=now + operation.timeout_ms,
+        due_ms=0,
     )
 
 
@@ -92,7 +95,11 @@ def cancel_pending(
         if operation.id == except_id:
             continue
         decisions.append(CancelOperation(operation=operation))
-        if operation.kind is OperationKind.AGENT:
+        if operation.status is OperationStatus.APPROVAL:
+            gate = state.gates.get(operation.gate_id)
+            if gate is not None:
+                decisions.append(CloseApproval(gate=closed_gate(gate, GateStatus.CANCELLED, now)))
+        elif operation.kind is OperationKind.AGENT:
             fault = Fault(reason=Reason.CANCELLED, message="The turn that called the agent has ended.")
             decisions.append(AgentCallEnded(turn_id=turn_id, call=ended_call(operation, now, fault=fault)))
         # During backoff the last run has failed already and the next has not started.
@@ -100,6 +107,20 @@ def cancel_pending(
             fault = Fault(reason=Reason.CANCELLED, message="The turn that started the run has ended.")
             decisions.append(run_ended(operation, now, fault))
     return decisions
+
+
+def closed_gate(gate: Gate, status: GateStatus, now: int, answer: ResolveGate | None = None) -> Gate:
+    """Return the gate as closed. ``answer`` is the person's; None if the turn ended before."""
+    closed = replace(gate, status=status, resolved_ms=now)
+    if answer is None:
+        return closed
+    return replace(
+        closed,
+        user_id=answer.user_id,
+        answer=answer.answer,
+        comment=answer.comment,
+        principal=answer.principal,
+    )
 
 
 def run_started(operation: Operation) -> WorkflowStarted:

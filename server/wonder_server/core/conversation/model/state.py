@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from wonder_server.core.actor.gates import Gate
 from wonder_server.core.content.parts import character_count
 from wonder_server.core.conversation.model.exchange import Exchange, exchanges_bytes
 from wonder_server.core.conversation.model.history_entry import HistoryEntry
@@ -46,6 +47,8 @@ class ConversationState:
     turn_work: dict[str, TurnWork] = field(default_factory=dict)
     requests: dict[str, Request] = field(default_factory=dict)
     operations: dict[str, Operation] = field(default_factory=dict)
+    gates: dict[str, Gate] = field(default_factory=dict)
+    """Gates of tool calls that wait for a person, by id."""
     message_count: int = field(default=0, repr=False)
     """Number of messages in the state."""
     character_count: int = field(default=0, repr=False)
@@ -65,6 +68,12 @@ class ConversationState:
         """Return the turn's operations whose results are pending, oldest first."""
         # Sort by id, which begins with the time: a state that was loaded gives the same order.
         return [op for _, op in sorted(self.operations.items()) if op.turn_id == turn_id]
+
+    def waiting_since(self, turn_id: str) -> int:
+        """Return the time at which the oldest open gate of the turn opened; 0 without one."""
+        if not self.gates:
+            return 0
+        return min((gate.created_ms for gate in self.gates.values() if gate.turn_id == turn_id), default=0)
 
     def active_turns(self) -> list[Turn]:
         """Return the active turns by ordinal. Each of them has work."""

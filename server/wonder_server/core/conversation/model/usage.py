@@ -162,7 +162,7 @@ def began_ms(turn: Turn) -> int:
 
 def charge_of_time(turn: Turn, other: AccountCharge | None) -> AccountCharge:
     """Return the charge for the active time of an ended turn, combined with ``other``."""
-    amount = Account(busy_ms=max(0, turn.completed_ms - began_ms(turn)))
+    amount = Account(busy_ms=max(0, turn.completed_ms - began_ms(turn) - turn.waited_ms))
     if other is not None:
         amount = add_accounts((amount, other.amount))
     return AccountCharge(id=f"{turn.id}/time", agent_id=turn.agent_id, amount=amount)

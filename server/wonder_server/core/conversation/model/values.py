@@ -205,7 +205,8 @@ class Turn(Value, frozen=True, kw_only=True):
     authenticated caller that started the turn or the work around it, as in `Scope`. ``caller`` is what that
     caller said about itself. ``cancelled_by`` is the principal that cancelled the turn; "" if the turn was
     not cancelled, or by an earlier version. ``itemized``: the usage counts cached and reasoning tokens, as
-    turns of earlier rules do not (`TURN_RULES`).
+    turns of earlier rules do not (`TURN_RULES`). ``waited_ms`` is the time in which the turn waited for
+    people, as far as it is known up to ``waited_until_ms``; it does not count against limits of time.
 
     ``started_ms`` is the start of a turn that was queued; 0 for any other, which starts at ``created_ms``.
     ``history_end`` is the ordinal of the last message in its history, which is newer than its own message; 0
@@ -254,6 +255,8 @@ class Turn(Value, frozen=True, kw_only=True):
     history_start: int = 0
     started_ms: int = 0
     history_end: int = 0
+    waited_ms: int = 0
+    waited_until_ms: int = 0
 
 
 class Message(Value, frozen=True, kw_only=True):
@@ -294,7 +297,8 @@ class ToolResult(Value, frozen=True, kw_only=True):
 
     ``created_ms`` is the time of the result, ``attempts`` and ``duration_ms`` its effort; all are 0 if
     nothing ran. ``fault`` is the complete fault behind ``code`` and ``message``; the model does not see it.
-    ``excerpt`` is set if the model gets only a part of the result. The record has all of it.
+    ``excerpt`` is set if the model gets only a part of the result. The record has all of it. ``note`` is a
+    sentence that the model gets after the result; "" for none.
     """
 
     tool_call_id: str
@@ -308,6 +312,7 @@ class ToolResult(Value, frozen=True, kw_only=True):
     duration_ms: int = 0
     fault: Fault | None = None
     excerpt: ResultExcerpt | None = None
+    note: str = ""
 
 
 class Invocation(Value, frozen=True, kw_only=True):
@@ -315,7 +320,8 @@ class Invocation(Value, frozen=True, kw_only=True):
 
     ``is_async``: the move does not wait for the result. A later notice reports it to the model.
     ``tool_id`` is the pin of the tool, ``library/name@revision``; before `TURN_RULES` 3 the id of its
-    definition.
+    definition. ``gate_id`` is the gate at which the call waited for a person; "" without one. ``edited`` are
+    the arguments with which the person let it run; None for those of the call.
     """
 
     call: ToolCall
@@ -323,6 +329,8 @@ class Invocation(Value, frozen=True, kw_only=True):
     operation_id: str = ""
     result: ToolResult | None = None
     is_async: bool = False
+    gate_id: str = ""
+    edited: JsonDict | None = None
 
 
 class Move(Value, frozen=True, kw_only=True):
@@ -369,8 +377,9 @@ TOOL_KINDS = frozenset({OperationKind.TASK, OperationKind.WORKFLOW, OperationKin
 
 
 class OperationStatus(StrEnum):
-    """Status of an operation."""
+    """Status of an operation. ``approval``: a tool call waits for a person at a gate."""
 
+    APPROVAL = "approval"
     DISPATCHED = "dispatched"
     BACKOFF = "backoff"
     DONE = "done"
@@ -394,6 +403,11 @@ class Operation(Value, frozen=True, kw_only=True):
     a crash (feature I4). ``metered``: a hook's usage was charged as it occurred, so the usage in its output
     does not count. ``through``: the assembly is not the turn's first, and its input contains the messages up
     to this ordinal.
+
+    ``gate_id`` is the gate at which a tool call waits, or waited, for approval; "" without one. ``held_ms``
+    is the time in which the work of a tool call waited for people, as far as its deadline was moved by it.
+    ``due_ms`` is that deadline while ``wake_ms`` is the time of a question about waits; 0 otherwise.
+    ``held_at_ms`` is the time of the last answer that the work waits; 0 if it did not.
     """
 
     id: str
@@ -420,6 +434,10 @@ class Operation(Value, frozen=True, kw_only=True):
     created_ms: int = 0
     through: int = 0
     tool_id: str = ""
+    gate_id: str = ""
+    due_ms: int = 0
+    held_ms: int = 0
+    held_at_ms: int = 0
 
 
 TURN_RULES = 4
@@ -429,7 +447,8 @@ TURN_RULES = 4
     2   turns count cached and reasoning tokens
     3   tool calls name the pinned revision of their tool
     4   replies in the history say what they answer; moves name the provider and the profile that answered;
-        called agents are offered the tool `decline`; messages follow the policy for concurrent turns
+        called agents are offered the tool `decline`; messages follow the policy for concurrent turns;
+        time in which the work of a tool waits for people does not count against its timeout
 """
 
 

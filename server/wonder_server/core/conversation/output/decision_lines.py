@@ -43,6 +43,10 @@ TYPES: Final[Mapping[type, str]] = {
     decisions.ChargeTurn: "CHARGE_TURN",
     decisions.DispatchTask: "DISPATCH_TASK",
     decisions.DispatchAgent: "DISPATCH_AGENT",
+    decisions.RequestApproval: "REQUEST_APPROVAL",
+    decisions.CloseApproval: "CLOSE_APPROVAL",
+    decisions.MeasureWaits: "MEASURE_WAITS",
+    decisions.ExtendDeadline: "EXTEND_DEADLINE",
     decisions.AgentCallEnded: "AGENT_CALL_ENDED",
     decisions.WorkflowStarted: "WORKFLOW_STARTED",
     decisions.WorkflowEnded: "WORKFLOW_ENDED",
@@ -112,7 +116,7 @@ def _type(decision: Decision, operation: Operation | None) -> str:
 
 
 def _turn_id(decision: Decision, operation: Operation | None) -> str:
-    for name in ("turn", "message", "move"):
+    for name in ("turn", "message", "move", "gate"):
         value = getattr(decision, name, None)
         if value is not None:
             return str(value.id if name == "turn" else value.turn_id)
@@ -194,6 +198,7 @@ _DESCRIBED: Final[Mapping[str, Callable[[Any], str]]] = {
     "refusal": lambda refusal: " ".join(refusal.reasons),
     "call": lambda call: call.agent_id,
     "run": lambda run: run.workflow,
+    "gate": lambda gate: f"{gate.id}, {gate.status.value}" + (f" by {gate.user_id}" if gate.user_id else ""),
     "fault": _of_fault,
 }
 """The description of each field that a summary shows."""

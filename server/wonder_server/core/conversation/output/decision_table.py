@@ -152,6 +152,25 @@ HANDLERS: Final[Mapping[type, DecisionHandlers[ConversationState, Any]]] = decis
         record=record.operation_cancelled,
         commands=dispatch.stop_operation,
     ),
+    DecisionHandlers(
+        decisions.RequestApproval,
+        apply=state_changes.request_approval,
+        record=record.approval_requested,
+    ),
+    DecisionHandlers(
+        decisions.CloseApproval, apply=state_changes.close_approval, record=record.approval_closed
+    ),
+    DecisionHandlers(
+        decisions.MeasureWaits,
+        apply=state_changes.put_operation,
+        record=record.operation_row,
+        commands=dispatch.measure_waits,
+    ),
+    DecisionHandlers(
+        decisions.ExtendDeadline,
+        apply=state_changes.extend_deadline,
+        record=record.deadline_extended,
+    ),
     # Model and tools.
     DecisionHandlers(decisions.RecordMove, apply=state_changes.record_move, record=record.move_recorded),
     DecisionHandlers(decisions.MarkWaiting),

@@ -22,13 +22,21 @@ from wonder_server.core.actor.commands import (
     Scope,
     Stop,
 )
+from wonder_server.core.actor.commands import (
+    MeasureWaits as MeasureWaitsCommand,
+)
 from wonder_server.core.conversation.context.cache_breakpoints import with_breakpoints
 from wonder_server.core.conversation.context.hook_inputs import assembly_input, extraction_input
 from wonder_server.core.conversation.model.agent_tools import LOOP_IN, attempt_id
-from wonder_server.core.conversation.model.decisions import CancelOperation, RefuseCall, RetryOperation
+from wonder_server.core.conversation.model.decisions import (
+    CancelOperation,
+    MeasureWaits,
+    RefuseCall,
+    RetryOperation,
+)
 from wonder_server.core.conversation.model.speakers import user_of
 from wonder_server.core.conversation.model.state import ConversationState
-from wonder_server.core.conversation.model.values import Operation, OperationKind, Turn
+from wonder_server.core.conversation.model.values import Operation, OperationKind, OperationStatus, Turn
 from wonder_server.core.conversation.output.state_changes import WithOperation, WithProgress
 from wonder_server.core.conversation.planning.agent_calls import answer
 from wonder_server.core.conversation.planning.limits import delegate_budget, is_last_call
@@ -43,7 +51,18 @@ def start_operation(state: ConversationState, decision: WithOperation) -> Sequen
 
 
 def stop_operation(_: ConversationState, decision: CancelOperation) -> Sequence[Command]:
+    if decision.operation.status is OperationStatus.APPROVAL:
+        return ()  # Nothing has started.
     return (Stop(operation_id=decision.operation.id, child_id=decision.operation.run_id),)
+
+
+def measure_waits(_: ConversationState, decision: MeasureWaits) -> Sequence[Command]:
+    operation = decision.operation
+    return (
+        MeasureWaitsCommand(
+            operation_id=operation.id, child_id=operation.run_id, since_ms=operation.created_ms
+        ),
+    )
 
 
 def stop_failed_attempt(_: ConversationState, decision: RetryOperation) -> Sequence[Command]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from wonder_server.core.actor.changes import Change, Delete, Emit, Put
+from wonder_server.core.actor.gates import Gate, GateStatus
 from wonder_server.core.conversation.model.decisions import (
     AdoptTurn,
     AgentCallEnded,
@@ -18,10 +19,12 @@ from wonder_server.core.conversation.model.decisions import (
     BeginTurn,
     CancelOperation,
     ChargeTurn,
+    CloseApproval,
     CompleteTurn,
     ContextAssembled,
     DispatchModel,
     EndTurnByCancel,
+    ExtendDeadline,
     ExtractionEnded,
     FailTurn,
     HistorySummarized,
@@ -34,6 +37,7 @@ from wonder_server.core.conversation.model.decisions import (
     RefuseMemoryOperations,
     RejectOutput,
     ReleaseTurn,
+    RequestApproval,
     ResumeFromTool,
     StartConversation,
     StartTurn,
@@ -115,7 +119,8 @@ def message_appended(state: ConversationState, decision: AppendMessage) -> Chang
 
 def operation_dispatched(state: ConversationState, decision: WithOperation) -> Changes:
     operation = decision.operation
-    row = put_operation(operation, fresh=True)
+    # A call that waited for approval has a row.
+    row = put_operation(operation, fresh=not operation.gate_id)
     if operation.kind not in TOOL_KINDS:
         return (row,)
     dispatched = Emit("tool.dispatched", operation, operation.turn_id)
@@ -123,6 +128,25 @@ def operation_dispatched(state: ConversationState, decision: WithOperation) -> C
         return (row, dispatched)
     call = AgentCall(agent_id=operation.target, mode=operation.mode, operation_id=operation.id)
     return (row, dispatched, Emit("agent_call_started", call, operation.turn_id))
+
+
+def approval_requested(state: ConversationState, decision: RequestApproval) -> Changes:
+    gate = decision.gate
+    return (
+        put_operation(decision.operation, fresh=True),
+        put_gate(gate),
+        Emit("gate.opened", gate, gate.turn_id),
+    )
+
+
+def approval_closed(state: ConversationState, decision: CloseApproval) -> Changes:
+    gate, move = decision.gate, decision.move
+    changes = (turn_row(state, gate.turn_id), put_gate(gate), Emit("gate.resolved", gate, gate.turn_id))
+    return changes if move is None else (put_move(move), *changes)
+
+
+def deadline_extended(state: ConversationState, decision: ExtendDeadline) -> Changes:
+    return (put_operation(decision.operation), turn_row(state, decision.operation.turn_id))
 
 
 def model_dispatched(state: ConversationState, decision: DispatchModel) -> Changes:
@@ -327,6 +351,20 @@ def put_operation(operation: Operation, *, fresh: bool = False) -> Put:
         live=operation.status is not OperationStatus.DONE,
         created_ms=operation.created_ms,
         fresh=fresh,
+    )
+
+
+def put_gate(gate: Gate) -> Put:
+    """Return the row of the gate of a tool call."""
+    return Put(
+        "gates",
+        gate.id,
+        gate,
+        parent=gate.project_id,
+        alias=gate.turn_id,
+        status=gate.status.value,
+        live=gate.status is GateStatus.PENDING,
+        created_ms=gate.created_ms,
     )
 
 

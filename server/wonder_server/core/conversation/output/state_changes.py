@@ -15,14 +15,17 @@ from wonder_server.core.conversation.model.decisions import (
     BeginTurn,
     CancelOperation,
     ChargeTurn,
+    CloseApproval,
     ContextAssembled,
     DispatchModel,
+    ExtendDeadline,
     ExtractionEnded,
     HistorySummarized,
     MoveMessage,
     PostMessage,
     RecordMove,
     ReleaseTurn,
+    RequestApproval,
     ResumeFromTool,
     StartTurn,
     SteerTurn,
@@ -96,6 +99,7 @@ def erase_record(state: ConversationState, decision: EraseRecord) -> None:
     state.turn_work.clear()
     state.requests.clear()
     state.operations.clear()
+    state.gates.clear()
     state.message_count = state.character_count = 0
     state.history_cache.clear()
     state.past_cache.clear()
@@ -157,6 +161,34 @@ def put_operation(state: ConversationState, decision: WithOperation) -> None:
     state.operations[decision.operation.id] = decision.operation
 
 
+def request_approval(state: ConversationState, decision: RequestApproval) -> None:
+    state.operations[decision.operation.id] = decision.operation
+    state.gates[decision.gate.id] = decision.gate
+
+
+def close_approval(state: ConversationState, decision: CloseApproval) -> None:
+    gate = decision.gate
+    turn, since = state.turns[gate.turn_id], state.waiting_since(gate.turn_id) or gate.created_ms
+    # Several gates may be open at once; the time counts once.
+    more = max(0, gate.resolved_ms - max(since, turn.waited_until_ms))
+    state.turns[turn.id] = replace(
+        turn,
+        waited_ms=turn.waited_ms + more,
+        waited_until_ms=max(gate.resolved_ms, turn.waited_until_ms),
+    )
+    state.gates.pop(gate.id, None)
+    if decision.move is not None:
+        _put_move(state, decision.move)
+
+
+def extend_deadline(state: ConversationState, decision: ExtendDeadline) -> None:
+    operation = decision.operation
+    state.operations[operation.id] = operation
+    turn = state.turns[operation.turn_id]
+    if decision.waited_ms:
+        state.turns[turn.id] = replace(turn, waited_ms=turn.waited_ms + decision.waited_ms)
+
+
 def dispatch_model(state: ConversationState, decision: DispatchModel) -> None:
     state.operations[decision.operation.id] = decision.operation
     state.requests[decision.request.turn_id] = decision.request
@@ -184,7 +216,12 @@ def record_move(state: ConversationState, decision: RecordMove) -> None:
 def complete_tool_call(state: ConversationState, decision: ResumeFromTool | AsyncOperationCompleted) -> None:
     _put_turn(state, decision.turn)
     _put_move(state, decision.move)
-    state.operations.pop(decision.operation_id, None)
+    operation = state.operations.pop(decision.operation_id, None)
+    if operation is not None and operation.held_at_ms and decision.invocation.result is not None:
+        # The person has answered since the last question.
+        turn = state.turns[operation.turn_id]
+        more = max(0, decision.invocation.result.created_ms - operation.held_at_ms)
+        state.turns[turn.id] = replace(turn, waited_ms=turn.waited_ms + more)
 
 
 def end_hook(state: ConversationState, decision: ContextAssembled | ExtractionEnded) -> None:
@@ -257,7 +294,7 @@ def _track_busy_time(state: ConversationState, turn: Turn) -> None:
     if turn.status is TurnStatus.ACTIVE:
         state.conversation = replace(conversation, busy_since_ms=since or began_ms(turn))
     elif since and not state.active_turns():
-        busy = conversation.busy_ms + max(0, turn.completed_ms - since)
+        busy = conversation.busy_ms + max(0, turn.completed_ms - since - turn.waited_ms)
         state.conversation = replace(conversation, busy_ms=busy, busy_since_ms=0)
 
 

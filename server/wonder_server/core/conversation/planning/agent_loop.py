@@ -58,6 +58,7 @@ from wonder_server.core.conversation.planning.agent_calls import (
     declining_move,
     with_output,
 )
+from wonder_server.core.conversation.planning.approval.requests import edit_note, request_approval, with_gate
 from wonder_server.core.conversation.planning.large_results import bounded
 from wonder_server.core.conversation.planning.model_requests import PreparedRequest, call_model
 from wonder_server.core.definitions.specs import PinnedAgent
@@ -236,6 +237,7 @@ def _call_tools(state: ConversationState, answer: _Answer, ids: Minter, now: int
     ]
     if state.turn_work[turn.id].rules >= tool_calls.RULES_OF_PINNED_TOOLS:
         prepared = [tool_calls.with_pinned_tool(each, agent) for each in prepared]
+    prepared = [with_gate(state, each, turn, agent, ids, now) for each in prepared]
     beyond = tool_calls.refuse_beyond_limit(result.tool_calls[allowed:], limit, now)
     turn = replace(turn, tool_failures=turn.tool_failures + len(beyond))
     move = replace(move, invocations=(*(item.invocation for item in prepared), *beyond))
@@ -248,8 +250,10 @@ def _call_tools(state: ConversationState, answer: _Answer, ids: Minter, now: int
     if limit is not None:
         decisions.append(LimitReached(turn_id=turn.id, limit=Limit(fault=limit, enforced=True)))
     for index, item in enumerate(prepared):
-        if item.operation is not None:
-            decisions.extend(_dispatched(item.operation))
+        if item.operation is not None and item.gate is not None:
+            decisions.extend(request_approval(item.operation, item.gate))
+        elif item.operation is not None:
+            decisions.extend(dispatched(item.operation))
         elif item.refusal is not None:
             turn = replace(turn, tool_failures=turn.tool_failures + 1)
             move = tool_calls.with_result(move, index, item.refusal, now)
@@ -261,7 +265,8 @@ def _call_tools(state: ConversationState, answer: _Answer, ids: Minter, now: int
     return tuple(decisions)
 
 
-def _dispatched(operation: Operation) -> Decisions:
+def dispatched(operation: Operation) -> Decisions:
+    """Return the decisions that dispatch the operation of a tool call."""
     dispatch: Decision
     match operation.kind:
         case OperationKind.TASK:
@@ -314,6 +319,9 @@ def tool_ended(
         for index, entry in enumerate(move.invocations)
         if entry.operation_id == operation.id
     )
+    edited = moves[place].invocations[index].edited
+    if edited is not None:
+        result = replace(result, note=edit_note(edited))
     result = bounded(result, state.turn_work[turn.id].agent, operation, moves[place], index)
     move = moves[place] = tool_calls.with_result(moves[place], index, result, now)
     if not result.success:

@@ -18,6 +18,7 @@ from wonder_server.core.budget import NO_BUDGET, Account, Budget, tightest
 from wonder_server.core.conversation.context.resolved_agent import resolve_agent
 from wonder_server.core.conversation.model.decisions import (
     BeginTurn,
+    CloseApproval,
     Decision,
     DispatchAgent,
     DispatchModel,
@@ -25,6 +26,7 @@ from wonder_server.core.conversation.model.decisions import (
     DispatchWorkflow,
     LimitReached,
     Redispatch,
+    RequestApproval,
     RetryOperation,
     StartTurn,
 )
@@ -91,7 +93,7 @@ def check_last_call(
             fault = _last_call_fault(whose, budget, spender, tokens, cost)
             if fault is not None:
                 return LastCall(wrap_up_note(fault), fault)
-    limit, started = _time(conversation, turn, agent)
+    limit, started = _time(state, turn, agent, now)
     if limit and now >= started + int(limit * WRAP_UP_SHARE):
         return LastCall(
             WRAP_UP.format("time"), budget_fault("turn", "time", limit, now - started, enforced=False)
@@ -129,7 +131,7 @@ def allows_call(
     faults = [
         _last_call_fault(whose, budget, spender, tokens, cost, calls=1) for whose, budget, spender in spenders
     ]
-    limit, started = _time(state.conversation, turn, agent)
+    limit, started = _time(state, turn, agent, now)
     return not any(faults) and not (limit and now >= started + limit)
 
 
@@ -154,7 +156,7 @@ def exhausted(state: ConversationState, turn: Turn, fault: Fault, now: int, *, a
         spender = add_usage(state.conversation, spent)
     used = total_tokens(spender) if kind == "tokens" else spender.cost_micros
     if kind == "time":
-        used = now - began_ms(turn)
+        used = now - began_ms(turn) - waited_ms(state, turn, now)
     elif whose == "agent":
         # The usage of the agent's other conversations is that of the last check.
         more = total_tokens(spent) if kind == "tokens" else spent.cost_micros
@@ -191,7 +193,7 @@ def delegate_budget(state: ConversationState, turn: Turn, agent: PinnedAgent, no
     budgets = [remaining(own, turn)]
     if state.conversation is not None:
         budgets.append(remaining(conversation_budget, state.conversation))
-    limit, started = _time(state.conversation, turn, agent)
+    limit, started = _time(state, turn, agent, now)
     if limit:
         budgets.append(Budget(max_duration_ms=max(1, started + limit - now)))
     return tightest(*budgets)
@@ -211,15 +213,21 @@ Timed = DispatchWorkflow | DispatchTask | DispatchAgent | DispatchModel | Redisp
 _TIMED = frozenset(get_args(Timed))
 
 
-def clamp_timers(state: ConversationState, decisions: Decisions) -> Decisions:
-    """Return the decisions with each operation's timer limited to the end of its turn's time."""
+def clamp_timers(state: ConversationState, decisions: Decisions, now: int) -> Decisions:
+    """Return the decisions with each operation's timer limited to the end of its turn's time.
+
+    While a call of the turn waits for a person, its time stands still: only their own timeouts limit the
+    others.
+    """
     bounded: list[Decision] | None = None
     for place, decision in enumerate(decisions):
         if not _is_timed(decision):
             continue
         operation = decision.operation
         turn, agent = _turn_and_agent(state, decisions, operation)
-        ends = _latest_end(state.conversation, turn, agent, operation)
+        if operation.timeout_ms and waits_for_people(state, turn, decisions):
+            continue
+        ends = _latest_end(state, turn, agent, operation, now)
         if ends and (operation.wake_ms == 0 or operation.wake_ms > ends):
             bounded = bounded or list(decisions)
             bounded[place] = replace(decision, operation=replace(operation, wake_ms=ends))
@@ -239,7 +247,7 @@ def handle_turn_timeout(state: ConversationState, operation: Operation, now: int
     turn = state.turns.get(operation.turn_id)
     if turn is None or turn.status is not TurnStatus.ACTIVE or operation.kind in _AFTER_TURN:
         return None
-    limit, started = _time(state.conversation, turn, state.turn_work[turn.id].agent)
+    limit, started = _time(state, turn, state.turn_work[turn.id].agent, now)
     if not limit:
         return None
     if now >= started + limit:
@@ -267,12 +275,12 @@ def _turn_and_agent(
 
 
 def _latest_end(
-    conversation: Conversation | None, turn: Turn, agent: PinnedAgent, operation: Operation
+    state: ConversationState, turn: Turn, agent: PinnedAgent, operation: Operation, now: int
 ) -> int:
     """Return the latest deadline of an operation of the turn; 0 for none."""
     if operation.kind in _AFTER_TURN:
         return 0
-    limit, started = _time(conversation, turn, agent)
+    limit, started = _time(state, turn, agent, now)
     if not limit:
         return 0
     wrap_up = started + int(limit * WRAP_UP_SHARE)
@@ -280,17 +288,39 @@ def _latest_end(
     return wrap_up if _is_tool(operation) and operation.created_ms < wrap_up else started + limit
 
 
-def _time(conversation: Conversation | None, turn: Turn, agent: PinnedAgent) -> tuple[int, int]:
-    """Return the time limit of the turn in milliseconds (0 for none) and its start."""
+def waited_ms(state: ConversationState, turn: Turn, now: int) -> int:
+    """Return the time in which the turn has waited for people, until now."""
+    since = state.waiting_since(turn.id)
+    at_gates = max(0, now - max(since, turn.waited_until_ms)) if since else 0
+    held = [op.held_at_ms for op in state.operations.values() if op.held_at_ms and op.turn_id == turn.id]
+    return turn.waited_ms + max([at_gates, *(now - at for at in held)])
+
+
+def waits_for_people(state: ConversationState, turn: Turn, decisions: Decisions) -> bool:
+    """Return True if a call of the turn waits at a gate after ``decisions``."""
+    if any(type(each) is RequestApproval and each.gate.turn_id == turn.id for each in decisions):
+        return True
+    if not state.gates:
+        return False
+    closed = {each.gate.id for each in decisions if type(each) is CloseApproval}
+    return any(gate.turn_id == turn.id and gate.id not in closed for gate in state.gates.values())
+
+
+def _time(state: ConversationState, turn: Turn, agent: PinnedAgent, now: int) -> tuple[int, int]:
+    """Return the time limit of the turn in milliseconds (0 for none) and its start, later by the time in
+    which it waited for people.
+    """
+    conversation = state.conversation
+    started = began_ms(turn) + waited_ms(state, turn, now)
     own = turn_budget(turn, agent).max_duration_ms
     conversation_limit = _conversation_budget(conversation).max_duration_ms
     if not conversation_limit or conversation is None:
-        return own, began_ms(turn)
+        return own, started
     began = began_ms(turn)
     busy_since = conversation.busy_since_ms or began
     ends = busy_since + conversation_limit - conversation.busy_ms
     ends = min(ends, began + own) if own else ends
-    return max(1, ends - began), began
+    return max(1, ends - began), started
 
 
 def _is_tool(operation: Operation) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from wonder_server.core import expressions
+from wonder_server.core.actor.gates import Gate
 from wonder_server.core.conversation.context.permissions import call_refusal, forbidden_action
 from wonder_server.core.conversation.model.agent_tools import LOOP_IN, own_schema, split_mode
 from wonder_server.core.conversation.model.values import (
@@ -40,11 +41,14 @@ _CODES = {
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """One prepared call: an operation to dispatch, or a refusal for the model."""
+    """One prepared call: an operation to dispatch, or a refusal for the model. With a ``gate`` it waits
+    there first.
+    """
 
     invocation: Invocation
     operation: Operation | None = None
     refusal: ToolResult | None = None
+    gate: Gate | None = None
 
 
 RULES_OF_PINNED_TOOLS = 3

@@ -10,12 +10,12 @@ from __future__ import annotations
 from typing import final
 
 from wonder_server.core.actor.commands import Parent
+from wonder_server.core.actor.gates import Gate
 from wonder_server.core.coordinator.model.progress import ExecutionEnd, RunProgress
 from wonder_server.core.coordinator.model.values import (
     ContextValue,
     EmittedEvent,
     FanOut,
-    Gate,
     NodeExecution,
     Operation,
     Pinned,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import final
 
 from wonder_server.core.actor.commands import Parent, Scope
+from wonder_server.core.actor.gates import ResolveGate
 from wonder_server.core.coordinator.model.values import ContextValue, FanOut, NodeExecution, Signal, Token
 from wonder_server.core.definitions.specs import PinnedWorkflow
 from wonder_server.core.errors import Fault
@@ -98,22 +99,6 @@ class ReceiveSignal(Value, frozen=True, kw_only=True):
 
     name: str
     payload: JsonValue = None
-    user_id: str = ""
-    principal: str = ""
-
-
-class ResolveGate(Value, frozen=True, kw_only=True):
-    """A person's answer to a gate.
-
-    ``shown_hash`` identifies what the gate showed to the person. ``principal`` is the authenticated caller
-    that sent the answer, as in `Scope`.
-    """
-
-    gate_id: str
-    approve: bool
-    shown_hash: str
-    answer: JsonDict | None = None
-    comment: str = ""
     user_id: str = ""
     principal: str = ""
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from wonder_server.core.actor.gates import Gate
 from wonder_server.core.actor.planner import Rows
 from wonder_server.core.coordinator.model.values import (
     ENDED_TOKEN_STATUSES,
     ContextValue,
     FanOut,
-    Gate,
     NodeExecution,
     Operation,
     Pinned,

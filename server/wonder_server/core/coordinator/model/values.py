@@ -61,14 +61,6 @@ EXECUTED_KINDS = frozenset({OperationKind.TASK, OperationKind.SUBWORKFLOW, Opera
 """Kinds whose result is delivered as an input. A person, a signal or a timer ends the others."""
 
 
-class GateStatus(StrEnum):
-    PENDING = "pending"
-    APPROVED = "approved"
-    REJECTED = "rejected"
-    EXPIRED = "expired"
-    CANCELLED = "cancelled"
-
-
 class Run(Value, frozen=True, kw_only=True):
     """One execution of one revision of a workflow.
 
@@ -243,34 +235,6 @@ class Operation(Value, frozen=True, kw_only=True):
         if self.deadline_ms and self.until_ms:
             return min(self.deadline_ms, self.until_ms)
         return self.deadline_ms or self.until_ms
-
-
-class Gate(Value, frozen=True, kw_only=True):
-    """A gate of a run.
-
-    ``shown_hash`` binds an answer to the prompt and input that the gate showed. ``principal`` is the
-    authenticated caller that resolved the gate; "" for its expiry policy.
-    """
-
-    id: str
-    run_id: str
-    operation_id: str
-    node_id: str
-    project_id: str
-    workflow_ref: str
-    prompt: str
-    shown: JsonDict
-    shown_hash: str
-    answer_schema: JsonDict = field(default_factory=dict)
-    user_ids: tuple[str, ...] = ()
-    status: GateStatus = GateStatus.PENDING
-    user_id: str = ""
-    answer: JsonDict | None = None
-    comment: str = ""
-    created_ms: int = 0
-    expires_ms: int = 0
-    resolved_ms: int = 0
-    principal: str = ""
 
 
 class Signal(Value, frozen=True, kw_only=True):

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from wonder_server.core.actor.changes import Change, Delete, Emit, Put
+from wonder_server.core.actor.gates import Gate, GateStatus
 from wonder_server.core.coordinator.model.decisions import (
     ClearTimer,
     CloseFanOut,
@@ -42,8 +43,6 @@ from wonder_server.core.coordinator.model.values import (
     ENDED_TOKEN_STATUSES,
     ContextValue,
     ExecutionStatus,
-    Gate,
-    GateStatus,
     NodeExecution,
     Operation,
     OperationKind,

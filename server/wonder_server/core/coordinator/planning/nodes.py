@@ -11,11 +11,11 @@ from __future__ import annotations
 from dataclasses import replace as dataclass_replace
 
 from wonder_server.core import ids
+from wonder_server.core.actor.gates import GateStatus
 from wonder_server.core.coordinator.model.compiled_graph import CompiledNode
 from wonder_server.core.coordinator.model.values import (
     Branch,
     ExecutionStatus,
-    GateStatus,
     NodeExecution,
     Operation,
     OperationKind,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from wonder_server.core.actor.gates import Gate, GateStatus, ResolveGate
 from wonder_server.core.coordinator.model.compiled_graph import CompiledGraph
 from wonder_server.core.coordinator.model.decisions import (
     ClearTimer,
@@ -16,13 +17,10 @@ from wonder_server.core.coordinator.model.decisions import (
     SetTimer,
     StopNode,
 )
-from wonder_server.core.coordinator.model.inputs import ResolveGate
 from wonder_server.core.coordinator.model.progress import ExecutionEnd
 from wonder_server.core.coordinator.model.state import RunState
 from wonder_server.core.coordinator.model.values import (
     ExecutionStatus,
-    Gate,
-    GateStatus,
     NodeExecution,
     Operation,
     OperationKind,

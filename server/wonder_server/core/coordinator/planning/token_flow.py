@@ -20,11 +20,11 @@ token fails the run. ``fan_out.py`` divides a token into branches; ``fan_in.py``
 
 from __future__ import annotations
 
+from wonder_server.core.actor.gates import GateStatus
 from wonder_server.core.coordinator.model.compiled_graph import CompiledNode
 from wonder_server.core.coordinator.model.values import (
     ExecutionStatus,
     FanOut,
-    GateStatus,
     OperationKind,
     RunStatus,
     Token,

@@ -1411,13 +1411,13 @@ class GateDecision(betterproto2.Enum):
 
     APPROVE = 1
     """
-    Approval. The run continues.
+    Approval. The run continues, or the tool call is executed.
     """
 
     REJECT = 2
     """
     Rejection. The run continues with `result.decision` "rejected". The conditions of its transitions determine the
-    next node.
+    next node. A tool call is not executed; the model gets the comment as its result.
     """
 
     @classmethod
@@ -1514,7 +1514,7 @@ class GateStatus(betterproto2.Enum):
 
     CANCELLED = 5
     """
-    Its run ended before.
+    Its run or turn ended before.
     """
 
     @classmethod
@@ -5644,6 +5644,20 @@ class Event(betterproto2.Message):
     `tool.failed`: a tool call returned an error, with its details.
     """
 
+    gate_opened: "Gate | None" = betterproto2.field(
+        43, betterproto2.TYPE_MESSAGE, optional=True, group="payload"
+    )
+    """
+    `gate.opened`: a tool call waits until a person approves it.
+    """
+
+    gate_resolved: "Gate | None" = betterproto2.field(
+        44, betterproto2.TYPE_MESSAGE, optional=True, group="payload"
+    )
+    """
+    `gate.resolved`: a person has answered, or the turn has ended.
+    """
+
     workflow_started: "WorkflowProgress | None" = betterproto2.field(
         50, betterproto2.TYPE_MESSAGE, optional=True, group="payload"
     )
@@ -6207,7 +6221,11 @@ default_message_pool.register_message("wonder.v1", "ForkRunResponse", ForkRunRes
 @dataclass(eq=False, repr=False)
 class Gate(betterproto2.Message):
     """
-    A gate at which a run waits for a person. It is resolved once.
+    A gate at which a run, or a tool call of a turn, waits for a person. It is resolved once.
+
+    The gate of a tool call has a conversation and a turn instead of a run and a node. It shows the arguments of the call.
+    An approval with an answer executes the call with these arguments instead; with a rejection, the model gets the comment
+    as the result of the call.
     """
 
     id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
@@ -6217,22 +6235,22 @@ class Gate(betterproto2.Message):
 
     run_id: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Id of the run to which it belongs.
+    Id of the run to which it belongs; empty for a tool call.
     """
 
     node_id: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
     """
-    Node of the run.
+    Node of the run; empty for a tool call.
     """
 
     project_id: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
     """
-    Project of the run.
+    Project of the run or conversation.
     """
 
     workflow: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
     """
-    The workflow, pinned.
+    The workflow, pinned; empty for a tool call.
     """
 
     prompt: "str" = betterproto2.field(6, betterproto2.TYPE_STRING)
@@ -6244,7 +6262,7 @@ class Gate(betterproto2.Message):
         7, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    Content for the person to review.
+    Content for the person to review: the input of the node, or the arguments of the tool call.
     """
 
     shown_hash: "str" = betterproto2.field(8, betterproto2.TYPE_STRING)
@@ -6261,7 +6279,7 @@ class Gate(betterproto2.Message):
 
     user_ids: "list[str]" = betterproto2.field(10, betterproto2.TYPE_STRING, repeated=True)
     """
-    Ids of the users who may resolve the gate. Empty: every user who may see the run.
+    Ids of the users who may resolve the gate. Empty: every user who may see the run or conversation.
     """
 
     status: "GateStatus" = betterproto2.field(
@@ -6288,6 +6306,37 @@ class Gate(betterproto2.Message):
     )
     """
     Time at which the gate expires. Unset: never.
+    """
+
+    conversation_id: "str" = betterproto2.field(15, betterproto2.TYPE_STRING)
+    """
+    Id of the conversation whose tool call waits; empty for a run. The conversation of a delegated turn is its own.
+    """
+
+    turn_id: "str" = betterproto2.field(16, betterproto2.TYPE_STRING)
+    """
+    Id of the turn whose tool call waits; empty for a run.
+    """
+
+    tool_call_id: "str" = betterproto2.field(17, betterproto2.TYPE_STRING)
+    """
+    Id of the tool call, from the model; empty for a run.
+    """
+
+    tool_name: "str" = betterproto2.field(18, betterproto2.TYPE_STRING)
+    """
+    Name of the tool; empty for a run.
+    """
+
+    tool_id: "str" = betterproto2.field(19, betterproto2.TYPE_STRING)
+    """
+    The tool's definition, pinned, such as `acme/tools/mail@2`; empty for a run.
+    """
+
+    problem: "str" = betterproto2.field(20, betterproto2.TYPE_STRING)
+    """
+    Fault of the tool's approval expression, because of which the call waits; empty if the expression could decide. At
+    most 300 characters.
     """
 
 
@@ -7408,7 +7457,7 @@ class ListGatesRequest(betterproto2.Message):
 
     run_id: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Id of the run of the gates. Empty: all runs.
+    Id of the run of the gates. Empty: all runs and conversations.
     """
 
     statuses: "list[GateStatus]" = betterproto2.field(3, betterproto2.TYPE_ENUM, repeated=True)
@@ -7429,6 +7478,16 @@ class ListGatesRequest(betterproto2.Message):
     page_token: "str" = betterproto2.field(6, betterproto2.TYPE_STRING)
     """
     `next_page_token` of the previous page. Empty: the first page.
+    """
+
+    conversation_id: "str" = betterproto2.field(7, betterproto2.TYPE_STRING)
+    """
+    Id of the conversation whose tool calls wait at the gates. Not together with `run_id`. Empty: all.
+    """
+
+    gate_id: "str" = betterproto2.field(8, betterproto2.TYPE_STRING)
+    """
+    Id of one gate, to read it whatever its status. Empty: all.
     """
 
 
@@ -7863,7 +7922,7 @@ class ListRunsRequest(betterproto2.Message):
 
     project_id: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    Id or name of the project of the runs. Empty: all projects.
+    Id or name of the project of the runs and conversations. Empty: all projects.
     """
 
     conversation_id: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
@@ -9427,7 +9486,12 @@ class Operation(betterproto2.Message):
         11, betterproto2.TYPE_MESSAGE, unwrap=lambda: __google__protobuf__.Timestamp, optional=True
     )
     """
-    Time at which the server cancels it.
+    Time at which the server cancels it. Unset while it waits for approval.
+    """
+
+    gate_id: "str" = betterproto2.field(12, betterproto2.TYPE_STRING)
+    """
+    Id of the gate at which it waits for approval, `gate_…`; empty if it does not wait.
     """
 
 
@@ -10238,7 +10302,7 @@ class ResolveGateRequest(betterproto2.Message):
         4, betterproto2.TYPE_MESSAGE, optional=True
     )
     """
-    Answer, valid by the gate's `answer_schema`. If it is unset, an approval passes on the content that the gate shows,
+    Answer, valid by the gate's `answer_schema`; for a tool call the arguments to use instead of the model's. If it is unset, an approval passes on the content that the gate shows,
     which must match the schema too.
     """
 
@@ -11971,6 +12035,18 @@ class ToolCall(betterproto2.Message):
     True if the agent continues without waiting for the result.
     """
 
+    gate_id: "str" = betterproto2.field(8, betterproto2.TYPE_STRING)
+    """
+    Id of the gate at which it waited for approval, `gate_…`; empty if it needed none.
+    """
+
+    edited_input: "__google__protobuf__.Struct | None" = betterproto2.field(
+        9, betterproto2.TYPE_MESSAGE, optional=True
+    )
+    """
+    Arguments with which a person let it run; unset if they are those of the model.
+    """
+
 
 default_message_pool.register_message("wonder.v1", "ToolCall", ToolCall)
 
@@ -12281,6 +12357,13 @@ class ToolSpec(betterproto2.Message):
     """
     Maximum size of the text of a result for the model, in bytes, 1,024 to 4,194,304. Of a larger result the model gets
     the beginning and the end with a notice; the record has all of it. 0: the server's `max_tool_result_bytes`.
+    """
+
+    approval: "str" = betterproto2.field(12, betterproto2.TYPE_STRING)
+    """
+    Calls that wait until a person approves them: `never`, `always`, or an expression over `input`, the arguments of
+    the call; true makes the call wait. A call also waits if the expression fails or gives no truth value. The time of
+    waiting does not count against `retry.timeout_ms`. Empty: `never`. At most 4,096 characters.
     """
 
 
