@@ -17,6 +17,7 @@ from wonder_server.adapters.in_memory.journal import MemoryShards
 from wonder_server.adapters.scoped.records import RecordsView
 from wonder_server.core import ids
 from wonder_server.core.actor.commands import Scope
+from wonder_server.core.conversation.model.event_payloads import ResultExcerpt
 from wonder_server.core.conversation.model.values import (
     Caller,
     Conversation,
@@ -24,7 +25,6 @@ from wonder_server.core.conversation.model.values import (
     Message,
     Move,
     Participant,
-    ResultExcerpt,
     Role,
     ToolResult,
     Turn,

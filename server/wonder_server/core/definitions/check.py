@@ -18,8 +18,6 @@ from wonder_server.core.definitions.parse import canonical, to_json
 from wonder_server.core.definitions.pinning import MAX_FALLBACKS
 from wonder_server.core.definitions.reference_check import ReferenceResolver, check_references
 from wonder_server.core.definitions.specs import (
-    APPROVAL_ALWAYS,
-    APPROVAL_NEVER,
     Action,
     ModelFallback,
     ModelProfile,
@@ -173,7 +171,7 @@ class _Check(Rules):
         self.tool_root(tool.input_schema)
         self.tool_target(tool)
         self.inputs("input_mapping", tool.input_mapping, ExpressionScope(("input",)))
-        if tool.approval not in ("", APPROVAL_NEVER, APPROVAL_ALWAYS):
+        if tool.approval not in ("", "never", "always"):
             self.expression("approval", tool.approval, ExpressionScope(("input",)))
         self.retry("retry", tool.retry)
         if tool.max_result_bytes:

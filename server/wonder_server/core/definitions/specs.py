@@ -178,9 +178,6 @@ class Persona:
     concurrent_turns: ConcurrentTurns = ConcurrentTurns.PARALLEL
 
 
-APPROVAL_NEVER, APPROVAL_ALWAYS = "never", "always"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
     """A function that the model can call, and its target.
@@ -189,7 +186,7 @@ class Tool:
     ``loop_in``; ``input_mapping`` maps target input fields to CEL expressions over ``input``.
     ``output_schema`` is the JSON Schema of a called agent's answer; empty for that of its persona.
     ``max_result_bytes`` is the size above which the model gets a part of a result; 0 for the server's.
-    ``approval`` says which calls wait for a person: `APPROVAL_NEVER` or empty, `APPROVAL_ALWAYS`, or those
+    ``approval`` says which calls wait for a person: ``never`` or empty, ``always``, or those
     for which a CEL expression over ``input`` is true.
     """
 

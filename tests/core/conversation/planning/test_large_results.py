@@ -25,7 +25,8 @@ from wonder_server.core.conversation.context.dialects import (
 )
 from wonder_server.core.conversation.context.hook_inputs import extraction_input
 from wonder_server.core.conversation.context.result_excerpts import excerpt_text, piece_of
-from wonder_server.core.conversation.model.values import OperationKind, ResultExcerpt, ToolResult
+from wonder_server.core.conversation.model.event_payloads import ResultExcerpt
+from wonder_server.core.conversation.model.values import OperationKind, ToolResult
 from wonder_server.core.conversation.planning.large_results import parse_result_id, result_id
 from wonder_server.core.definitions.specs import PinnedAgent, PinnedTool
 from wonder_server.core.errors import Fault, Reason

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from wonder_server.core.conversation.model.values import ResultExcerpt
+from wonder_server.core.conversation.model.event_payloads import ResultExcerpt
 
 _NOTICE_BYTES: Final = 384
 """Bytes that a notice takes of the excerpt. The longest has 350: positions below 10^7, a name of 64."""

@@ -1,4 +1,4 @@
-"""Values that events of conversations and decisions carry, and that no row holds."""
+"""Values that events of conversations and decisions carry, and that no row holds by itself."""
 
 from __future__ import annotations
 
@@ -113,3 +113,15 @@ class Limit(Value, frozen=True, kw_only=True):
 
     fault: Fault
     enforced: bool
+
+
+class ResultExcerpt(Value, frozen=True, kw_only=True):
+    """The part of a large result that the model gets: at most ``max_bytes`` of its text, with a notice.
+
+    ``result_id`` names the result for the action ``history.read_result``. ``reader`` is the agent's tool that
+    calls it; "" if the agent has none.
+    """
+
+    max_bytes: int
+    result_id: str
+    reader: str = ""

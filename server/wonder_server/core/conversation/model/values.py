@@ -11,6 +11,7 @@ from enum import StrEnum
 from wonder_server.core.actor.commands import MAX_DEPTH, Parent
 from wonder_server.core.budget import NO_BUDGET, Budget
 from wonder_server.core.content.parts import Parts
+from wonder_server.core.conversation.model.event_payloads import ResultExcerpt
 from wonder_server.core.conversation.model.exchange import PromptSnapshot, Summary
 from wonder_server.core.definitions.specs import PinnedAgent
 from wonder_server.core.errors import Fault
@@ -278,18 +279,6 @@ class Message(Value, frozen=True, kw_only=True):
     created_ms: int = 0
     whole_bytes: int = 0
     parts: Parts = ()
-
-
-class ResultExcerpt(Value, frozen=True, kw_only=True):
-    """The part of a large result that the model gets: at most ``max_bytes`` of its text, with a notice.
-
-    ``result_id`` names the result for the action ``history.read_result``. ``reader`` is the agent's tool that
-    calls it; "" if the agent has none.
-    """
-
-    max_bytes: int
-    result_id: str
-    reader: str = ""
 
 
 class ToolResult(Value, frozen=True, kw_only=True):

@@ -10,7 +10,8 @@ from typing import Final
 
 from wonder_server.core.conversation.context.dialects import whole_result_text
 from wonder_server.core.conversation.context.permissions import forbidden_action, kinds_of
-from wonder_server.core.conversation.model.values import Move, Operation, ResultExcerpt, ToolResult
+from wonder_server.core.conversation.model.event_payloads import ResultExcerpt
+from wonder_server.core.conversation.model.values import Move, Operation, ToolResult
 from wonder_server.core.definitions.specs import PinnedAgent
 from wonder_server.core.errors import Reason
 from wonder_server.core.frozen import replace

@@ -23,7 +23,7 @@ from wonder_server.core.conversation.model.operations import Decisions
 from wonder_server.core.conversation.model.state import ConversationState
 from wonder_server.core.conversation.model.values import Operation, OperationStatus, Turn
 from wonder_server.core.conversation.planning.tool_calls import Prepared
-from wonder_server.core.definitions.specs import APPROVAL_ALWAYS, APPROVAL_NEVER, PinnedAgent, PinnedTool
+from wonder_server.core.definitions.specs import PinnedAgent, PinnedTool
 from wonder_server.core.frozen import replace
 from wonder_server.core.ids import Minter
 from wonder_server.core.json_types import JsonDict, JsonObject
@@ -77,9 +77,9 @@ def needs_approval(tool: PinnedTool, arguments: JsonObject) -> tuple[bool, str]:
     A call waits if the expression fails or gives anything but false.
     """
     rule = tool.spec.approval
-    if rule in ("", APPROVAL_NEVER):
+    if rule in ("", "never"):
         return False, ""
-    if rule == APPROVAL_ALWAYS:
+    if rule == "always":
         return True, ""
     _, own, _ = split_mode(tool, dict(arguments))
     try:
