@@ -4,8 +4,18 @@ from __future__ import annotations
 
 import pytest
 
+from wonder_server.core.errors import Reason
 from wonder_server.core.model import Usage
-from wonder_server.core.prices import FREE, cost_micros, find, find_own, merged, price_of_rates, read
+from wonder_server.core.prices import (
+    FREE,
+    UnknownCost,
+    cost_micros,
+    find,
+    find_own,
+    merged,
+    price_of_rates,
+    read,
+)
 
 TABLE = {
     "sample_spec": {"max_input_tokens": "as many as fit", "input_cost_per_token": 0, "mode": "chat"},
@@ -36,6 +46,7 @@ TABLE = {
         "output_cost_per_token_above_200k_tokens": 2.25e-05,
         "cache_creation_input_token_cost_above_200k_tokens": 7.5e-06,
         "output_cost_per_reasoning_token": 2e-05,
+        "cache_creation_input_token_cost_above_1hr": 6e-06,
     },
     "half": {
         "litellm_provider": "openai",
@@ -123,3 +134,39 @@ def test_own_prices_go_before_the_table_and_lack_nothing_that_it_knows() -> None
     both = merged(other, listed)
     assert listed is not None and (both.context_tokens, both.tiers) == (32_000, listed.tiers)
     assert merged(big, None) is big
+
+
+def test_input_that_is_cached_for_an_hour_has_its_own_price() -> None:
+    tokens = {"input_tokens": 1000, "output_tokens": 0, "cache_write_input_tokens": 1000}
+    assert cost("anthropic", "caching", **tokens) == 3750
+    assert cost("anthropic", "caching", **tokens, hour_cache_write_tokens=400) == 600 * 3.75 + 400 * 6
+    # An invalid count of a provider does not raise the cost beyond that of what was written.
+    assert cost("anthropic", "caching", **tokens, hour_cache_write_tokens=5000) == 6000
+    assert cost("openai", "small", **tokens, hour_cache_write_tokens=400) == 750
+    assert (
+        price_of_rates("acme", 0, {"input": 1, "output": 2, "cache_write_hour": 3}).tiers[0].cache_write_hour
+        == 3
+    )
+
+
+FALLBACK = price_of_rates("", 0, {"input": 3_000_000, "output": 15_000_000})
+
+
+@pytest.mark.parametrize(
+    ("rule", "cost_of_a_call", "refuses"),
+    [("free", None, False), ("count", 4_500, False), ("refuse", None, True)],
+)
+def test_the_operator_decides_about_calls_without_a_known_price(
+    rule: str, cost_of_a_call: int | None, refuses: bool
+) -> None:
+    unknown = UnknownCost(rule=rule, fallback=FALLBACK)
+    usage = unknown.with_fallback_cost(Usage(input_tokens=1_000, output_tokens=100))
+    assert usage.cost_micros == cost_of_a_call
+    # A cost by the fallback counts, and is known to be an estimate.
+    assert usage.estimated is (rule == "count")
+    fault = unknown.refusal("acme", "llm-1", None)
+    assert (fault is not None) is refuses
+    assert fault is None or (fault.reason is Reason.COST_UNKNOWN and "acme/llm-1" in fault.message)
+    assert unknown.refusal("openai", "small", PRICES["small"]) is None
+    # A model of which only the context window is known has no price.
+    assert (unknown.refusal("openai", "half", PRICES["half"]) is not None) is refuses

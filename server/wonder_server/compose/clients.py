@@ -29,6 +29,7 @@ from wonder_server.compose.models import (
     make_model,
     model_providers,
     own_prices,
+    unknown_cost,
 )
 from wonder_server.logs import logger
 from wonder_server.ports.embedder import Embedder
@@ -104,7 +105,7 @@ async def open_clients(
             providers=providers,
             model=model,
             bounded_model=bounded(model, settings),
-            prices=LiteLLMPrices(own_prices(settings)),
+            prices=LiteLLMPrices(own_prices(settings), unknown_cost(settings)),
             embedder=embedder,
             web=web,
             mcp=mcp,

@@ -19,11 +19,12 @@ from wonder_server.adapters.models.native.requests import ROUTES
 from wonder_server.adapters.models.offline.model import OfflineModel
 from wonder_server.adapters.models.routing import ANY_FORMAT, RoutedModel
 from wonder_server.core.definitions.specs import ModelProfile
-from wonder_server.core.prices import ModelPrice
+from wonder_server.core.prices import ModelPrice, UnknownCost
 from wonder_server.logs import logger
 from wonder_server.ports.embedder import Embedder
 from wonder_server.ports.model import Model
 from wonder_server.settings import Settings, inherited_environment
+from wonder_server.settings.providers import fallback_price
 
 _log = logger("server")
 
@@ -67,6 +68,11 @@ def make_endpoints(settings: Settings) -> dict[str, Endpoint]:
 def own_prices(settings: Settings) -> dict[tuple[str, str], ModelPrice]:
     """Return the operator's prices by provider and model; under the model "" those of all others."""
     return {(each.name, model): price for each in settings.providers for model, price in each.prices.items()}
+
+
+def unknown_cost(settings: Settings) -> UnknownCost:
+    """Return what the settings say about calls of models without a known price."""
+    return UnknownCost(rule=settings.unknown_cost, fallback=fallback_price(settings.fallback_price))
 
 
 def make_model(settings: Settings, known: Mapping[str, Endpoint], egress: Egress) -> RoutedModel:

@@ -85,7 +85,7 @@ class _Parts:
 
     def runs(self, views: StoreViews) -> RunParts:
         entry = self._entry_points(views)
-        return RunParts(entry.runs, self.services.library.within(views.scope), entry.archive)
+        return RunParts(entry.runs, self.services.library.within(views.scope), entry.archive, views.accounts)
 
     def library(self, views: StoreViews) -> LibraryParts:
         services = self.services

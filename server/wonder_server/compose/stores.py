@@ -179,7 +179,7 @@ class Stores:
             scope=scope,
             journals=JournalsView(adapters.internal.journals, records),
             records=records,
-            accounts=AccountsView(adapters.accounts, catalog, scope),
+            accounts=AccountsView(adapters.accounts, catalog, records, scope),
             catalog=catalog,
             memories=MemoriesView(adapters.memories, check),
             memory_blocks=MemoryBlocksView(adapters.memory_blocks, check),

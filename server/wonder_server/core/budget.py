@@ -8,6 +8,7 @@ import msgspec
 
 from wonder_server.core.frozen import Value
 from wonder_server.core.json_types import JsonDict, JsonObject
+from wonder_server.core.model import Usage
 
 
 class Budget(Value, frozen=True, kw_only=True):
@@ -35,7 +36,7 @@ NO_BUDGET = Budget()
 
 
 class Account(Value, frozen=True, kw_only=True):
-    """Usage of an agent over all its conversations, or a part of it.
+    """Usage of an agent, a project or a root run over its lifetime, or a part of it.
 
     The fields are those of `UsageDelta`. ``busy_ms`` is the active time of its turns, counted only while
     its budget limits time.
@@ -53,9 +54,28 @@ class Account(Value, frozen=True, kw_only=True):
 
 
 CHARGES = "charges"
-"""Table of charges. The store adds each row, an `Account`, to the account of the agent ``parent`` and drops
-it. The id of each row is unique.
+"""Table of charges. The store adds each row, an `Account`, to the account ``parent`` and drops it.
+
+An account has the id of its agent, project or run. The id of each row is unique.
 """
+
+
+def account_of_call(usage: Usage, calls: int, *, settles: bool = False) -> Account:
+    """Return the amount of one model call; failed attempts count as calls.
+
+    An estimated cost counts, but the call is unpriced. ``settles``: the call was counted at its start as
+    unpriced.
+    """
+    return Account(
+        input_tokens=usage.input_tokens or 0,
+        output_tokens=usage.output_tokens or 0,
+        cost_micros=usage.cost_micros or 0,
+        model_calls=calls,
+        unpriced_calls=int(usage.cost_micros is None or usage.estimated) - settles,
+        cached_input_tokens=usage.cached_input_tokens or 0,
+        cache_write_input_tokens=usage.cache_write_input_tokens or 0,
+        reasoning_tokens=usage.reasoning_tokens or 0,
+    )
 
 
 def add_accounts(accounts: Iterable[Account]) -> Account:

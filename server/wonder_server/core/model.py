@@ -30,7 +30,9 @@ class Usage:
     ``cached_input_tokens`` (read from the provider's cache) and ``cache_write_input_tokens`` (written to it)
     are parts of ``input_tokens``, ``reasoning_tokens`` of ``output_tokens``.
     ``cost_micros`` is the cost by the price table in millionths of a US dollar; None if unknown.
-    ``estimated``: the call ended before the provider reported all usage, so a part is an estimate.
+    ``estimated``: the call ended before the provider reported all usage, or its cost is by the operator's
+    fallback price, so a part is an estimate.
+    ``hour_cache_write_tokens`` are those of ``cache_write_input_tokens`` that the provider keeps for an hour.
     """
 
     input_tokens: int | None = None
@@ -40,6 +42,7 @@ class Usage:
     cost_micros: int | None = None
     estimated: bool = False
     cache_write_input_tokens: int | None = None
+    hour_cache_write_tokens: int | None = None
 
 
 NO_USAGE = Usage(cost_micros=0)

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
+from wonder_server.core.errors import Fault, Reason
 from wonder_server.core.frozen import Value
 from wonder_server.core.json_types import JsonObject
 from wonder_server.core.model import Usage
@@ -22,7 +24,8 @@ class Tier(Value, frozen=True, kw_only=True):
     """Prices of a request with more than ``above`` input tokens, for all of its tokens.
 
     ``cached`` is the price of input that the provider reads from its cache, ``cache_write`` of input that it
-    writes to it, and ``reasoning`` of output that is reasoning.
+    writes to it, ``cache_write_hour`` of input that it keeps there for an hour (None: ``cache_write``), and
+    ``reasoning`` of output that is reasoning.
     """
 
     above: int
@@ -31,6 +34,7 @@ class Tier(Value, frozen=True, kw_only=True):
     cached: int
     cache_write: int
     reasoning: int
+    cache_write_hour: int | None = None
 
 
 class ModelPrice(Value, frozen=True, kw_only=True):
@@ -120,8 +124,39 @@ def price_of_rates(provider: str, context_tokens: int, rates: Mapping[str, int])
         cached=rates.get("cached", paid),
         cache_write=rates.get("cache_write", paid),
         reasoning=rates.get("reasoning", made),
+        cache_write_hour=rates.get("cache_write_hour"),
     )
     return ModelPrice(provider=provider, context_tokens=context_tokens, tiers=(tier,))
+
+
+class UnknownCost(Value, frozen=True, kw_only=True):
+    """What the operator has set for calls of models without a known price.
+
+    ``rule`` is ``free``, ``count`` or ``refuse``. With ``count``, calls cost what ``fallback`` says.
+    """
+
+    rule: str = "free"
+    fallback: ModelPrice | None = None
+
+    def with_fallback_cost(self, usage: Usage) -> Usage:
+        """Return the usage of a call without a known price. Its cost by the fallback is an estimate."""
+        cost = cost_micros(self.fallback, usage) if self.rule == "count" else None
+        return usage if cost is None else replace(usage, cost_micros=cost, estimated=True)
+
+    def refusal(self, provider: str, model: str, price: ModelPrice | None) -> Fault | None:
+        """Return the reason why a call that a cost budget limits is refused; None if it is not."""
+        if self.rule != "refuse" or (price is not None and price.tiers):
+            return None
+        return Fault(
+            reason=Reason.COST_UNKNOWN,
+            message=f"The price of the model {provider}/{model} is not known, so its calls cannot be "
+            "held to a cost budget. The operator can set a price in [[providers]], or unknown_cost.",
+            metadata={"provider": provider, "model": model},
+        )
+
+
+FREE_IF_UNKNOWN = UnknownCost()
+"""Calls of models without a known price count as free."""
 
 
 def cost_micros(model_price: ModelPrice | None, usage: Usage) -> int | None:
@@ -139,11 +174,16 @@ def cost_micros(model_price: ModelPrice | None, usage: Usage) -> int | None:
         return None
     cached = min(usage.cached_input_tokens or 0, usage.input_tokens)
     written = min(usage.cache_write_input_tokens or 0, usage.input_tokens - cached)
+    hour = min(usage.hour_cache_write_tokens or 0, written)
+    hour_price = (
+        tier_price.cache_write if tier_price.cache_write_hour is None else tier_price.cache_write_hour
+    )
     reasoned = min(usage.reasoning_tokens or 0, usage.output_tokens)
     total = (
         (usage.input_tokens - cached - written) * tier_price.input
         + cached * tier_price.cached
-        + written * tier_price.cache_write
+        + (written - hour) * tier_price.cache_write
+        + hour * hour_price
         + (usage.output_tokens - reasoned) * tier_price.output
         + reasoned * tier_price.reasoning
     )
@@ -191,6 +231,7 @@ def _tier(entry: JsonObject, above: int, suffix: str) -> Tier | None:
         cached=paid if cached is None else cached,
         cache_write=paid if written is None else written,
         reasoning=made if reasoned is None else reasoned,
+        cache_write_hour=_price(entry.get(f"cache_creation_input_token_cost_above_1hr{suffix}")),
     )
 
 

@@ -1,4 +1,4 @@
-"""Usage of agents over their lifetime, in all conversations (feature C6)."""
+"""Usage of agents, projects and root runs over their lifetime (features C6, M8)."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from wonder_server.core.budget import Account
 class Accounts(Protocol):
     """Sums of the journals' rows of `wonder_server.core.budget.CHARGES`."""
 
-    async def accounts(self, agent_ids: Sequence[str], *, lenient: bool = False) -> dict[str, Account]:
-        """Return the usage of each of these agents by id, including agents without usage.
+    async def accounts(self, account_ids: Sequence[str], *, lenient: bool = False) -> dict[str, Account]:
+        """Return the usage of each of these agents, projects and runs by id, including those without usage.
 
-        Charges that are being written may be missing. ``lenient``: omit and log agents whose account is
+        Charges that are being written may be missing. ``lenient``: omit and log those whose account is
         damaged. Raises STORAGE_UNAVAILABLE.
         """
         ...

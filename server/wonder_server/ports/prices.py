@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from wonder_server.core.definitions.specs import ModelProfile
+from wonder_server.core.errors import Fault
 from wonder_server.core.model import ModelResult
 from wonder_server.core.prices import ModelPrice
 
@@ -14,7 +15,17 @@ class Prices(Protocol):
     """Prices and context windows by the names of provider and model. Never raises."""
 
     async def with_cost(self, profile: ModelProfile, result: ModelResult) -> ModelResult:
-        """Return ``result`` with its cost in the usage; unchanged if the price is unknown."""
+        """Return ``result`` with its cost in the usage; unchanged if the price is unknown.
+
+        The cost by a fallback price of the operator is marked as an estimate.
+        """
+        ...
+
+    async def refusal(self, profile: ModelProfile) -> Fault | None:
+        """Return the reason why a call that a cost budget limits is refused, since its price is unknown.
+
+        None if the call may be made.
+        """
         ...
 
     async def with_model_facts(self, profile: ModelProfile) -> ModelProfile:

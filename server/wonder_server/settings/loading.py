@@ -98,6 +98,8 @@ def _validated(settings: Settings) -> Settings:
         raise SettingsError("tls_cert and tls_key belong together: give both or neither.")
     if bool(settings.embedder) != bool(settings.embedder_dimensions):
         raise SettingsError("embedder and embedder_dimensions belong together: give both or neither.")
+    if (settings.unknown_cost == "count") != bool(settings.fallback_price):
+        raise SettingsError("unknown_cost=count and fallback_price belong together: give both or neither.")
     _check_provider("default_model", settings.default_model, settings)
     if settings.embedder and not settings.embedder.startswith("local:"):
         _check_provider("embedder", settings.embedder, settings)

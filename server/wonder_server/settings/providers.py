@@ -58,7 +58,7 @@ _TEXTS = ("format", "base_url", "key", "key_env", "key_file")
 _KEYS = ("key", "key_env", "key_file")
 _MODEL_FIELDS = frozenset({"context_window_tokens", "prices"})
 _FIELDS = frozenset({"name", *_TEXTS, "headers", "options", "models", *_MODEL_FIELDS})
-RATES: Final = ("input", "output", "cached", "cache_write", "reasoning")
+RATES: Final = ("input", "output", "cached", "cache_write", "cache_write_hour", "reasoning")
 """Names of prices: those of `core.prices.Tier`."""
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,200}\Z")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}\Z")
@@ -245,4 +245,27 @@ def _is_base_url(text: str) -> bool:
         return False
 
 
+def _fallback_price(value: object) -> str:
+    text = value.strip() if isinstance(value, str) else "?"
+    if text:
+        fallback_price(text)
+    return text
+
+
+def fallback_price(text: str) -> ModelPrice | None:
+    """Return the price of a text INPUT/OUTPUT in US dollars for a million tokens; None for an empty one."""
+    if not text:
+        return None
+    try:
+        paid, made = (float(each) for each in text.split("/"))
+        rates = {"input": _rate("it", "input", paid), "output": _rate("it", "output", made)}
+    except ValueError:
+        raise ValueError(
+            "expected INPUT/OUTPUT in US dollars for a million tokens, each from 0 to "
+            f"{MAX_PRICE}, such as 3.00/15.00"
+        ) from None
+    return price_of_rates("", 0, rates)
+
+
 PROVIDERS = Kind("JSON", _providers)
+FALLBACK_PRICE = Kind("input/output", _fallback_price)

@@ -30,7 +30,7 @@ from wonder_server.settings.kinds import (
     number,
     split_address,
 )
-from wonder_server.settings.providers import BUILT_IN_PROVIDERS, PROVIDERS, Provider
+from wonder_server.settings.providers import BUILT_IN_PROVIDERS, FALLBACK_PRICE, PROVIDERS, Provider
 
 
 class SettingsError(Exception):
@@ -195,6 +195,16 @@ class Settings:
     )  # fmt: skip
     gemini_base_url: str = _setting(
         Group.MODELS, "", TEXT, "URL for requests in Gemini's format. Empty: the provider's own.",
+    )  # fmt: skip
+    unknown_cost: str = _setting(
+        Group.MODELS, "free", choice("free", "count", "refuse"),
+        "Effect of a cost budget on models whose price is not known. free: their calls count as free; count: "
+        "they count with fallback_price; refuse: calls of turns with a cost budget fail with COST_UNKNOWN.",
+    )  # fmt: skip
+    fallback_price: str = _setting(
+        Group.MODELS, "", FALLBACK_PRICE,
+        "Price that unknown_cost=count counts: US dollars for a million tokens of requests and of answers, "
+        "such as 3.00/15.00.",
     )  # fmt: skip
     providers: tuple[Provider, ...] = _setting(
         Group.MODELS, (), PROVIDERS,

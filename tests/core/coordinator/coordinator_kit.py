@@ -21,6 +21,7 @@ from wonder_server.core.actor.gates import Gate
 from wonder_server.core.coordinator.model import inputs
 from wonder_server.core.coordinator.model.decisions import (
     AnswerAgain,
+    ChargeRun,
     Decision,
     DispatchNode,
     EndRun,
@@ -265,7 +266,8 @@ class Driven(RunView):
         commit = Commit(self.run_id)
         for decision in decided:
             again = isinstance(decision, AnswerAgain)
-            assert self.ends == again, "nothing is decided about a run that has ended"
+            charges = isinstance(decision, ChargeRun)
+            assert charges or self.ends == again, "only charges are decided about a run that has ended"
             RUN.apply(self.state, decision)
             self._note(decision)
             for change in RUN.record(self.state, decision):

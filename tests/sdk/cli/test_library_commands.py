@@ -17,7 +17,8 @@ from tests.views import ForAll
 from wonder.v1 import executor_service_pb2 as executor
 from wonder.v1 import executor_service_pb2_grpc as rpc
 from wonder.v1 import task_pb2
-from wonder_sdk import cli
+from wonder_sdk import cli, v1
+from wonder_sdk.cli.resources.usage import usage_lines
 from wonder_sdk.cli.shared.terminal import Terminal
 from wonder_server.adapters.in_memory.catalog import MemoryCatalog
 from wonder_server.core.budget import Account
@@ -258,6 +259,24 @@ async def test_agents_and_projects_can_be_deleted(address: str, capsys: pytest.C
     assert out(capsys) == "agent bot deleted\nproject shop deleted\n"
     assert await wonder("agent", "delete", "bot", "--yes") == 1
     assert "AGENT_NOT_FOUND" in capsys.readouterr().err
+
+
+async def test_the_usage_of_agents_and_projects_is_shown(
+    address: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert await wonder("usage", "assistant") == 0
+    assert "calls: 7\n" in (output := out(capsys)) and "cost: $0.0056\n" in output
+    assert await wonder("usage", "assistant", "--json") == 0
+    assert json.loads(out(capsys))["model_calls"] == 7
+    assert await wonder("usage") == 0
+    assert out(capsys).startswith("calls: 7\n")
+    assert await wonder("usage", "nobody") == 1
+    assert "AGENT_NOT_FOUND" in capsys.readouterr().err
+
+
+def test_a_cost_that_is_not_known_says_why() -> None:
+    usage = v1.Usage(model_calls=3, input_tokens=5, cost_unknown=2)
+    assert usage_lines(usage)[-1] == "cost: unknown, since 2 calls had no known price"
 
 
 async def test_the_usage_of_an_agent_is_shown_and_limited(

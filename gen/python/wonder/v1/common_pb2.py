@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16wonder/v1/common.proto\x12\twonder.v1\"\x91\x01\n\x06\x43\x61ller\x12%\n\x04user\x18\x01 \x01(\x0b\x32\x15.wonder.v1.UserCallerH\x00\x12-\n\x08workflow\x18\x02 \x01(\x0b\x32\x19.wonder.v1.WorkflowCallerH\x00\x12\'\n\x05\x61gent\x18\x03 \x01(\x0b\x32\x16.wonder.v1.AgentCallerH\x00\x42\x08\n\x06\x63\x61ller\"\x1d\n\nUserCaller\x12\x0f\n\x07user_id\x18\x01 \x01(\t\" \n\x0eWorkflowCaller\x12\x0e\n\x06run_id\x18\x01 \x01(\t\"0\n\x0b\x41gentCaller\x12\x10\n\x08\x61gent_id\x18\x01 \x01(\t\x12\x0f\n\x07turn_id\x18\x02 \x01(\t\"D\n\tPrincipal\x12&\n\x04kind\x18\x01 \x01(\x0e\x32\x18.wonder.v1.PrincipalKind\x12\x0f\n\x07subject\x18\x02 \x01(\t\"\xcc\x01\n\x05Usage\x12\x14\n\x0cinput_tokens\x18\x01 \x01(\x03\x12\x15\n\routput_tokens\x18\x02 \x01(\x03\x12\x18\n\x0b\x63ost_micros\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12\x13\n\x0bmodel_calls\x18\x04 \x01(\x05\x12\x1b\n\x13\x63\x61\x63hed_input_tokens\x18\x05 \x01(\x03\x12 \n\x18\x63\x61\x63he_write_input_tokens\x18\x06 \x01(\x03\x12\x18\n\x10reasoning_tokens\x18\x07 \x01(\x03\x42\x0e\n\x0c_cost_micros\"N\n\x06\x42udget\x12\x12\n\nmax_tokens\x18\x01 \x01(\x03\x12\x17\n\x0fmax_cost_micros\x18\x02 \x01(\x03\x12\x17\n\x0fmax_duration_ms\x18\x03 \x01(\x03\"\x88\x01\n\rMergeConflict\x12\x0c\n\x04path\x18\x01 \x01(\t\x12*\n\x04kind\x18\x02 \x01(\x0e\x32\x1c.wonder.v1.MergeConflictKind\x12\x0c\n\x04\x62\x61se\x18\x03 \x01(\t\x12\x0c\n\x04ours\x18\x04 \x01(\t\x12\x0e\n\x06theirs\x18\x05 \x01(\t\x12\x11\n\ttruncated\x18\x06 \x01(\x08\"T\n\x0fMergeResolution\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x11\n\x07\x63ontent\x18\x02 \x01(\x0cH\x00\x12\x12\n\x08\x64\x65letion\x18\x03 \x01(\x08H\x00\x42\x0c\n\nresolution*l\n\x0eInvocationMode\x12\x1f\n\x1bINVOCATION_MODE_UNSPECIFIED\x10\x00\x12\x1c\n\x18INVOCATION_MODE_DELEGATE\x10\x01\x12\x1b\n\x17INVOCATION_MODE_LOOP_IN\x10\x02*\x82\x01\n\rPrincipalKind\x12\x1e\n\x1aPRINCIPAL_KIND_UNSPECIFIED\x10\x00\x12\x1c\n\x18PRINCIPAL_KIND_ANONYMOUS\x10\x01\x12\x18\n\x14PRINCIPAL_KIND_TOKEN\x10\x02\x12\x19\n\x15PRINCIPAL_KIND_SERVER\x10\x03*\xbe\x01\n\x11MergeConflictKind\x12#\n\x1fMERGE_CONFLICT_KIND_UNSPECIFIED\x10\x00\x12\x1f\n\x1bMERGE_CONFLICT_KIND_CONTENT\x10\x01\x12\"\n\x1eMERGE_CONFLICT_KIND_BOTH_ADDED\x10\x02\x12\x1f\n\x1bMERGE_CONFLICT_KIND_DELETED\x10\x03\x12\x1e\n\x1aMERGE_CONFLICT_KIND_BINARY\x10\x04\x42-\n\twonder.v1P\x01Z\x12wonder/v1;wonderv1\xaa\x02\tWonder.V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16wonder/v1/common.proto\x12\twonder.v1\"\x91\x01\n\x06\x43\x61ller\x12%\n\x04user\x18\x01 \x01(\x0b\x32\x15.wonder.v1.UserCallerH\x00\x12-\n\x08workflow\x18\x02 \x01(\x0b\x32\x19.wonder.v1.WorkflowCallerH\x00\x12\'\n\x05\x61gent\x18\x03 \x01(\x0b\x32\x16.wonder.v1.AgentCallerH\x00\x42\x08\n\x06\x63\x61ller\"\x1d\n\nUserCaller\x12\x0f\n\x07user_id\x18\x01 \x01(\t\" \n\x0eWorkflowCaller\x12\x0e\n\x06run_id\x18\x01 \x01(\t\"0\n\x0b\x41gentCaller\x12\x10\n\x08\x61gent_id\x18\x01 \x01(\t\x12\x0f\n\x07turn_id\x18\x02 \x01(\t\"D\n\tPrincipal\x12&\n\x04kind\x18\x01 \x01(\x0e\x32\x18.wonder.v1.PrincipalKind\x12\x0f\n\x07subject\x18\x02 \x01(\t\"\xe2\x01\n\x05Usage\x12\x14\n\x0cinput_tokens\x18\x01 \x01(\x03\x12\x15\n\routput_tokens\x18\x02 \x01(\x03\x12\x18\n\x0b\x63ost_micros\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12\x13\n\x0bmodel_calls\x18\x04 \x01(\x05\x12\x1b\n\x13\x63\x61\x63hed_input_tokens\x18\x05 \x01(\x03\x12 \n\x18\x63\x61\x63he_write_input_tokens\x18\x06 \x01(\x03\x12\x18\n\x10reasoning_tokens\x18\x07 \x01(\x03\x12\x14\n\x0c\x63ost_unknown\x18\x08 \x01(\x05\x42\x0e\n\x0c_cost_micros\"N\n\x06\x42udget\x12\x12\n\nmax_tokens\x18\x01 \x01(\x03\x12\x17\n\x0fmax_cost_micros\x18\x02 \x01(\x03\x12\x17\n\x0fmax_duration_ms\x18\x03 \x01(\x03\"\x88\x01\n\rMergeConflict\x12\x0c\n\x04path\x18\x01 \x01(\t\x12*\n\x04kind\x18\x02 \x01(\x0e\x32\x1c.wonder.v1.MergeConflictKind\x12\x0c\n\x04\x62\x61se\x18\x03 \x01(\t\x12\x0c\n\x04ours\x18\x04 \x01(\t\x12\x0e\n\x06theirs\x18\x05 \x01(\t\x12\x11\n\ttruncated\x18\x06 \x01(\x08\"T\n\x0fMergeResolution\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x11\n\x07\x63ontent\x18\x02 \x01(\x0cH\x00\x12\x12\n\x08\x64\x65letion\x18\x03 \x01(\x08H\x00\x42\x0c\n\nresolution*l\n\x0eInvocationMode\x12\x1f\n\x1bINVOCATION_MODE_UNSPECIFIED\x10\x00\x12\x1c\n\x18INVOCATION_MODE_DELEGATE\x10\x01\x12\x1b\n\x17INVOCATION_MODE_LOOP_IN\x10\x02*\x82\x01\n\rPrincipalKind\x12\x1e\n\x1aPRINCIPAL_KIND_UNSPECIFIED\x10\x00\x12\x1c\n\x18PRINCIPAL_KIND_ANONYMOUS\x10\x01\x12\x18\n\x14PRINCIPAL_KIND_TOKEN\x10\x02\x12\x19\n\x15PRINCIPAL_KIND_SERVER\x10\x03*\xbe\x01\n\x11MergeConflictKind\x12#\n\x1fMERGE_CONFLICT_KIND_UNSPECIFIED\x10\x00\x12\x1f\n\x1bMERGE_CONFLICT_KIND_CONTENT\x10\x01\x12\"\n\x1eMERGE_CONFLICT_KIND_BOTH_ADDED\x10\x02\x12\x1f\n\x1bMERGE_CONFLICT_KIND_DELETED\x10\x03\x12\x1e\n\x1aMERGE_CONFLICT_KIND_BINARY\x10\x04\x42-\n\twonder.v1P\x01Z\x12wonder/v1;wonderv1\xaa\x02\tWonder.V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,12 +32,12 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'wonder.v1.common_pb2', _glo
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\twonder.v1P\001Z\022wonder/v1;wonderv1\252\002\tWonder.V1'
-  _globals['_INVOCATIONMODE']._serialized_start=882
-  _globals['_INVOCATIONMODE']._serialized_end=990
-  _globals['_PRINCIPALKIND']._serialized_start=993
-  _globals['_PRINCIPALKIND']._serialized_end=1123
-  _globals['_MERGECONFLICTKIND']._serialized_start=1126
-  _globals['_MERGECONFLICTKIND']._serialized_end=1316
+  _globals['_INVOCATIONMODE']._serialized_start=904
+  _globals['_INVOCATIONMODE']._serialized_end=1012
+  _globals['_PRINCIPALKIND']._serialized_start=1015
+  _globals['_PRINCIPALKIND']._serialized_end=1145
+  _globals['_MERGECONFLICTKIND']._serialized_start=1148
+  _globals['_MERGECONFLICTKIND']._serialized_end=1338
   _globals['_CALLER']._serialized_start=38
   _globals['_CALLER']._serialized_end=183
   _globals['_USERCALLER']._serialized_start=185
@@ -49,11 +49,11 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PRINCIPAL']._serialized_start=300
   _globals['_PRINCIPAL']._serialized_end=368
   _globals['_USAGE']._serialized_start=371
-  _globals['_USAGE']._serialized_end=575
-  _globals['_BUDGET']._serialized_start=577
-  _globals['_BUDGET']._serialized_end=655
-  _globals['_MERGECONFLICT']._serialized_start=658
-  _globals['_MERGECONFLICT']._serialized_end=794
-  _globals['_MERGERESOLUTION']._serialized_start=796
-  _globals['_MERGERESOLUTION']._serialized_end=880
+  _globals['_USAGE']._serialized_end=597
+  _globals['_BUDGET']._serialized_start=599
+  _globals['_BUDGET']._serialized_end=677
+  _globals['_MERGECONFLICT']._serialized_start=680
+  _globals['_MERGECONFLICT']._serialized_end=816
+  _globals['_MERGERESOLUTION']._serialized_start=818
+  _globals['_MERGERESOLUTION']._serialized_end=902
 # @@protoc_insertion_point(module_scope)

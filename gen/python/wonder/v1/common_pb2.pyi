@@ -79,7 +79,7 @@ class Principal(_message.Message):
     def __init__(self, kind: _Optional[_Union[PrincipalKind, str]] = ..., subject: _Optional[str] = ...) -> None: ...
 
 class Usage(_message.Message):
-    __slots__ = ("input_tokens", "output_tokens", "cost_micros", "model_calls", "cached_input_tokens", "cache_write_input_tokens", "reasoning_tokens")
+    __slots__ = ("input_tokens", "output_tokens", "cost_micros", "model_calls", "cached_input_tokens", "cache_write_input_tokens", "reasoning_tokens", "cost_unknown")
     INPUT_TOKENS_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_TOKENS_FIELD_NUMBER: _ClassVar[int]
     COST_MICROS_FIELD_NUMBER: _ClassVar[int]
@@ -87,6 +87,7 @@ class Usage(_message.Message):
     CACHED_INPUT_TOKENS_FIELD_NUMBER: _ClassVar[int]
     CACHE_WRITE_INPUT_TOKENS_FIELD_NUMBER: _ClassVar[int]
     REASONING_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    COST_UNKNOWN_FIELD_NUMBER: _ClassVar[int]
     input_tokens: int
     output_tokens: int
     cost_micros: int
@@ -94,7 +95,8 @@ class Usage(_message.Message):
     cached_input_tokens: int
     cache_write_input_tokens: int
     reasoning_tokens: int
-    def __init__(self, input_tokens: _Optional[int] = ..., output_tokens: _Optional[int] = ..., cost_micros: _Optional[int] = ..., model_calls: _Optional[int] = ..., cached_input_tokens: _Optional[int] = ..., cache_write_input_tokens: _Optional[int] = ..., reasoning_tokens: _Optional[int] = ...) -> None: ...
+    cost_unknown: int
+    def __init__(self, input_tokens: _Optional[int] = ..., output_tokens: _Optional[int] = ..., cost_micros: _Optional[int] = ..., model_calls: _Optional[int] = ..., cached_input_tokens: _Optional[int] = ..., cache_write_input_tokens: _Optional[int] = ..., reasoning_tokens: _Optional[int] = ..., cost_unknown: _Optional[int] = ...) -> None: ...
 
 class Budget(_message.Message):
     __slots__ = ("max_tokens", "max_cost_micros", "max_duration_ms")

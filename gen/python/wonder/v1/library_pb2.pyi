@@ -101,7 +101,7 @@ class HookFailure(_message.Message):
     def __init__(self, hook: _Optional[_Union[Hook, str]] = ..., count: _Optional[int] = ..., first_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., last_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., workflow: _Optional[str] = ..., conversation_id: _Optional[str] = ..., turn_id: _Optional[str] = ..., run_id: _Optional[str] = ..., error: _Optional[_Union[_errors_pb2.Fault, _Mapping]] = ...) -> None: ...
 
 class Project(_message.Message):
-    __slots__ = ("id", "name", "description", "repositories", "network", "metadata", "create_time", "update_time", "etag", "updated_by")
+    __slots__ = ("id", "name", "description", "repositories", "network", "metadata", "create_time", "update_time", "etag", "updated_by", "usage")
     ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
@@ -112,6 +112,7 @@ class Project(_message.Message):
     UPDATE_TIME_FIELD_NUMBER: _ClassVar[int]
     ETAG_FIELD_NUMBER: _ClassVar[int]
     UPDATED_BY_FIELD_NUMBER: _ClassVar[int]
+    USAGE_FIELD_NUMBER: _ClassVar[int]
     id: str
     name: str
     description: str
@@ -122,7 +123,8 @@ class Project(_message.Message):
     update_time: _timestamp_pb2.Timestamp
     etag: str
     updated_by: _common_pb2.Principal
-    def __init__(self, id: _Optional[str] = ..., name: _Optional[str] = ..., description: _Optional[str] = ..., repositories: _Optional[_Iterable[_Union[Repository, _Mapping]]] = ..., network: _Optional[_Union[NetworkPolicy, _Mapping]] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., update_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., etag: _Optional[str] = ..., updated_by: _Optional[_Union[_common_pb2.Principal, _Mapping]] = ...) -> None: ...
+    usage: _common_pb2.Usage
+    def __init__(self, id: _Optional[str] = ..., name: _Optional[str] = ..., description: _Optional[str] = ..., repositories: _Optional[_Iterable[_Union[Repository, _Mapping]]] = ..., network: _Optional[_Union[NetworkPolicy, _Mapping]] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., update_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., etag: _Optional[str] = ..., updated_by: _Optional[_Union[_common_pb2.Principal, _Mapping]] = ..., usage: _Optional[_Union[_common_pb2.Usage, _Mapping]] = ...) -> None: ...
 
 class Repository(_message.Message):
     __slots__ = ("name", "url", "default_branch")

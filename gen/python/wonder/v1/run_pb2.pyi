@@ -86,7 +86,7 @@ GATE_STATUS_EXPIRED: GateStatus
 GATE_STATUS_CANCELLED: GateStatus
 
 class Run(_message.Message):
-    __slots__ = ("id", "workflow", "workflow_id", "workflow_revision", "context", "parent", "status", "input", "output", "state", "error", "tokens", "node_executions", "node_execution_count", "pending_gates", "last_sequence", "metadata", "forked_from_run_id", "deadline", "create_time", "update_time", "complete_time", "etag", "trace_id", "principal", "cancelled_by")
+    __slots__ = ("id", "workflow", "workflow_id", "workflow_revision", "context", "parent", "status", "input", "output", "state", "error", "tokens", "node_executions", "node_execution_count", "pending_gates", "last_sequence", "metadata", "forked_from_run_id", "deadline", "create_time", "update_time", "complete_time", "etag", "trace_id", "principal", "cancelled_by", "usage")
     ID_FIELD_NUMBER: _ClassVar[int]
     WORKFLOW_FIELD_NUMBER: _ClassVar[int]
     WORKFLOW_ID_FIELD_NUMBER: _ClassVar[int]
@@ -113,6 +113,7 @@ class Run(_message.Message):
     TRACE_ID_FIELD_NUMBER: _ClassVar[int]
     PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
     CANCELLED_BY_FIELD_NUMBER: _ClassVar[int]
+    USAGE_FIELD_NUMBER: _ClassVar[int]
     id: str
     workflow: str
     workflow_id: str
@@ -139,7 +140,8 @@ class Run(_message.Message):
     trace_id: str
     principal: _common_pb2.Principal
     cancelled_by: _common_pb2.Principal
-    def __init__(self, id: _Optional[str] = ..., workflow: _Optional[str] = ..., workflow_id: _Optional[str] = ..., workflow_revision: _Optional[int] = ..., context: _Optional[_Union[_task_pb2.ExecutionContext, _Mapping]] = ..., parent: _Optional[_Union[RunParent, _Mapping]] = ..., status: _Optional[_Union[RunStatus, str]] = ..., input: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., output: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., state: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., error: _Optional[_Union[_errors_pb2.Fault, _Mapping]] = ..., tokens: _Optional[_Iterable[_Union[Token, _Mapping]]] = ..., node_executions: _Optional[_Iterable[_Union[NodeExecution, _Mapping]]] = ..., node_execution_count: _Optional[int] = ..., pending_gates: _Optional[_Iterable[_Union[Gate, _Mapping]]] = ..., last_sequence: _Optional[int] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., forked_from_run_id: _Optional[str] = ..., deadline: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., update_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., complete_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., etag: _Optional[str] = ..., trace_id: _Optional[str] = ..., principal: _Optional[_Union[_common_pb2.Principal, _Mapping]] = ..., cancelled_by: _Optional[_Union[_common_pb2.Principal, _Mapping]] = ...) -> None: ...
+    usage: _common_pb2.Usage
+    def __init__(self, id: _Optional[str] = ..., workflow: _Optional[str] = ..., workflow_id: _Optional[str] = ..., workflow_revision: _Optional[int] = ..., context: _Optional[_Union[_task_pb2.ExecutionContext, _Mapping]] = ..., parent: _Optional[_Union[RunParent, _Mapping]] = ..., status: _Optional[_Union[RunStatus, str]] = ..., input: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., output: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., state: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., error: _Optional[_Union[_errors_pb2.Fault, _Mapping]] = ..., tokens: _Optional[_Iterable[_Union[Token, _Mapping]]] = ..., node_executions: _Optional[_Iterable[_Union[NodeExecution, _Mapping]]] = ..., node_execution_count: _Optional[int] = ..., pending_gates: _Optional[_Iterable[_Union[Gate, _Mapping]]] = ..., last_sequence: _Optional[int] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., forked_from_run_id: _Optional[str] = ..., deadline: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., update_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., complete_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., etag: _Optional[str] = ..., trace_id: _Optional[str] = ..., principal: _Optional[_Union[_common_pb2.Principal, _Mapping]] = ..., cancelled_by: _Optional[_Union[_common_pb2.Principal, _Mapping]] = ..., usage: _Optional[_Union[_common_pb2.Usage, _Mapping]] = ...) -> None: ...
 
 class RunParent(_message.Message):
     __slots__ = ("turn_id", "run_id", "operation_id", "node_id")

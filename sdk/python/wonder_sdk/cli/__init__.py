@@ -29,6 +29,7 @@ from wonder_sdk.cli.resources import (
     libraries,
     memory,
     project,
+    usage,
 )
 from wonder_sdk.cli.shared.parser import Parser
 from wonder_sdk.cli.workflows import gates, run, runs, workflow
@@ -106,6 +107,7 @@ def build_parser() -> Parser:
         agent,
         memory,
         project,
+        usage,
         artifact,
         files,
         branch,

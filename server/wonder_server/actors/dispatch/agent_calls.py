@@ -20,6 +20,7 @@ from typing import Final
 
 from wonder_server.actors.access import InternalAccess
 from wonder_server.actors.archive.archiver import Archive, NullArchive
+from wonder_server.actors.dispatch.descendant_quota import root_of
 from wonder_server.actors.usage.budget_enforcement import AgentBudgets
 from wonder_server.core import ids
 from wonder_server.core.actor import trace
@@ -160,6 +161,7 @@ class AgentCalls:
             output_schema=command.output_schema,
             rules=TURN_RULES,
             parts=await self._parts(command.input, content, scope.project_id),
+            root_id=root_of(command),
         )
         self._directory.tell(command.conversation_id, await self._budgets.check_turn(send))
 

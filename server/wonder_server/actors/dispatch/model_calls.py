@@ -90,7 +90,13 @@ class ModelCalls:
         self._stopping = True
 
     async def call(self, actor_id: str, command: CallModel) -> Callable[[], None]:
-        """Call the model within the agent's budget. Return the callback that reports the result."""
+        """Call the model within the agent's budget. Return the callback that reports the result.
+
+        Raises COST_UNKNOWN if a cost budget limits the call and the operator refuses unknown prices.
+        """
+        refusal = await self._prices.refusal(command.profile) if command.cost_limited else None
+        if refusal is not None:
+            raise WonderError(refusal)
         if command.budget is None:
             answer = await self._call(actor_id, command)
             return lambda: self._directory.tell(actor_id, answer)

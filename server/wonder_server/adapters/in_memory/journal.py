@@ -220,6 +220,6 @@ class MemoryShards(StoredJournals):
     def holds(self, actor_id: str) -> bool:
         return True
 
-    async def accounts(self, agent_ids: Sequence[str], *, lenient: bool = False) -> dict[str, Account]:
+    async def accounts(self, account_ids: Sequence[str], *, lenient: bool = False) -> dict[str, Account]:
         """Return the accounts of these agents; implements the port ``Accounts``."""
-        return {agent: self.journal.accounts.get(agent, Account()) for agent in agent_ids}
+        return {agent: self.journal.accounts.get(agent, Account()) for agent in account_ids}

@@ -14,8 +14,19 @@ from pathlib import Path
 from typing import Final
 
 from wonder_server.core.definitions.specs import ModelProfile
+from wonder_server.core.errors import Fault
 from wonder_server.core.model import ModelResult
-from wonder_server.core.prices import FREE, ModelPrice, cost_micros, find, find_own, merged, read
+from wonder_server.core.prices import (
+    FREE,
+    FREE_IF_UNKNOWN,
+    ModelPrice,
+    UnknownCost,
+    cost_micros,
+    find,
+    find_own,
+    merged,
+    read,
+)
 from wonder_server.logs import logger
 from wonder_server.ports.prices import with_facts
 
@@ -31,9 +42,16 @@ class LiteLLMPrices:
     file only the operator's prices are known, and the offline model is free.
     """
 
-    def __init__(self, own: Mapping[tuple[str, str], ModelPrice] | None = None) -> None:
-        """``own`` are the operator's prices by provider and model; under the model "" those of all others."""
-        self._own = dict(own or {})
+    def __init__(
+        self,
+        own: Mapping[tuple[str, str], ModelPrice] | None = None,
+        unknown: UnknownCost = FREE_IF_UNKNOWN,
+    ) -> None:
+        """``own`` are the operator's prices by provider and model; under the model "" those of all others.
+
+        ``unknown`` is the operator's rule for models without a price.
+        """
+        self._own, self._unknown = dict(own or {}), unknown
         self._prices: Mapping[str, ModelPrice] | None = None
         self._reading: asyncio.Task[Mapping[str, ModelPrice]] | None = None
 
@@ -41,7 +59,21 @@ class LiteLLMPrices:
         """See `ports.prices.Prices.with_cost`."""
         price = await self._price_of(profile.provider, profile.model, result.model)
         cost = cost_micros(price, result.usage)
-        return result if cost is None else replace(result, usage=replace(result.usage, cost_micros=cost))
+        if cost is None:
+            usage = (
+                result.usage
+                if price is not None and price.tiers
+                else self._unknown.with_fallback_cost(result.usage)
+            )
+            return result if usage is result.usage else replace(result, usage=usage)
+        return replace(result, usage=replace(result.usage, cost_micros=cost))
+
+    async def refusal(self, profile: ModelProfile) -> Fault | None:
+        """See `ports.prices.Prices.refusal`."""
+        if self._unknown.rule != "refuse":
+            return None
+        price = await self._price_of(profile.provider, profile.model)
+        return self._unknown.refusal(profile.provider, profile.model, price)
 
     async def with_model_facts(self, profile: ModelProfile) -> ModelProfile:
         """See `ports.prices.Prices.with_model_facts`."""

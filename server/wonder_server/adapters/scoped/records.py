@@ -117,14 +117,24 @@ class _GuardedJournal:
 
 
 class AccountsView:
-    """Implements the port ``ScopedAccounts``. ``agents`` is a view for the same scope."""
+    """Implements the port ``ScopedAccounts``. ``agents`` and ``records`` are views for the same scope."""
 
-    def __init__(self, accounts: Accounts, agents: Agents, scope: AccessScope) -> None:
+    def __init__(
+        self, accounts: Accounts, agents: Agents, records: ScopedRecords, scope: AccessScope
+    ) -> None:
         self._accounts = accounts
         self._agents = agents
+        self._records = records
         self.scope = scope
 
-    async def accounts(self, agent_ids: Sequence[str], *, lenient: bool = False) -> dict[str, Account]:
+    async def accounts(self, account_ids: Sequence[str], *, lenient: bool = False) -> dict[str, Account]:
         if self.scope.projects is not None:
-            agent_ids = [each for each in agent_ids if await self._agents.agent_header(each) is not None]
-        return await self._accounts.accounts(agent_ids, lenient=lenient) if agent_ids else {}
+            account_ids = [each for each in account_ids if await self._shows(each)]
+        return await self._accounts.accounts(account_ids, lenient=lenient) if account_ids else {}
+
+    async def _shows(self, account_id: str) -> bool:
+        if account_id.startswith("proj_"):
+            return self.scope.has_project(account_id)
+        if account_id.startswith("run_"):
+            return await self._records.shows(account_id)
+        return await self._agents.agent_header(account_id) is not None

@@ -87,7 +87,8 @@ class CallModel(Value, frozen=True, kw_only=True):
     the agent's budget, None without one; the handler checks it just before the call. ``is_last``: the
     request forbids tools already, or the agent has none. ``shows_reasoning``: stream the model's reasoning to
     clients that ask for it. The request may name files of the project ``project_id``, and images of the
-    answer become files of it. ``principal`` is that of `Scope`.
+    answer become files of it. ``principal`` is that of `Scope`. ``cost_limited``: a budget of the turn, the
+    conversation or the agent limits the cost.
     """
 
     operation_id: str
@@ -103,6 +104,7 @@ class CallModel(Value, frozen=True, kw_only=True):
     shows_reasoning: bool = False
     project_id: str = ""
     principal: str = ""
+    cost_limited: bool = False
 
 
 class RunTask(Value, frozen=True, kw_only=True):

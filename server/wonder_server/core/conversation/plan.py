@@ -389,9 +389,10 @@ def _model_failed(
 ) -> Decisions:
     turn = state.turns[operation.turn_id]
     limited: Decisions = ()
-    if fault.reason is Reason.BUDGET_EXHAUSTED:
-        # The agent's budget rejected this attempt before the call, so it is not charged.
+    if fault.reason is Reason.BUDGET_EXHAUSTED or fault.reason is Reason.COST_UNKNOWN:
+        # This attempt was rejected before the call, so it is not charged.
         operation = replace(operation, status=OperationStatus.BACKOFF)
+    if fault.reason is Reason.BUDGET_EXHAUSTED:
         limited = (LimitReached(turn_id=turn.id, limit=Limit(fault=fault, enforced=True)),)
     return (
         CancelOperation(operation=operation),

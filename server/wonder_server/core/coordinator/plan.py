@@ -44,8 +44,15 @@ from typing import assert_never
 
 from wonder_server.core.actor.commands import Parent
 from wonder_server.core.actor.gates import ResolveGate, refusal
+from wonder_server.core.budget import account_of_call
 from wonder_server.core.coordinator.model.compiled_graph import compile_graph
-from wonder_server.core.coordinator.model.decisions import AnswerAgain, RecordEvent, RefuseRun, StartRun
+from wonder_server.core.coordinator.model.decisions import (
+    AnswerAgain,
+    ChargeRun,
+    RecordEvent,
+    RefuseRun,
+    StartRun,
+)
 from wonder_server.core.coordinator.model.inputs import (
     CancelRun,
     EventEmitted,
@@ -55,6 +62,7 @@ from wonder_server.core.coordinator.model.inputs import (
     NodeSucceeded,
     NodeTimerFired,
     ReceiveSignal,
+    RunUsageReported,
     Start,
     StartFork,
 )
@@ -100,6 +108,8 @@ def plan(state: RunState, event: Input, now_ms: int) -> Decisions:
             builder = PlanBuilder(state, run, pinned, f"{operation.id}/{operation.dispatches}", now_ms)
             _operation_input(builder, operation, event)
             return _run_agenda(builder)
+        case RunUsageReported():
+            return _charge(state, event)
         case StartFork():
             return _start_fork(state, event, now_ms)
         case CancelRun():
@@ -183,6 +193,16 @@ def _emitted(builder: PlanBuilder, operation: Operation, event: EventEmitted) ->
     updated = replace(operation, emitted=(*operation.emitted, event.key))
     emitted = EmittedEvent(name=event.name, payload=event.payload, node_id=operation.node_id)
     builder.decided.append(RecordEvent(emitted=emitted, operation=updated))
+
+
+def _charge(state: RunState, event: RunUsageReported) -> Decisions:
+    """Charge usage to the run and to the other accounts, also after the run has ended."""
+    run = state.run
+    if run is None:
+        return ()
+    amount = account_of_call(event.usage, event.calls, settles=event.settles)
+    accounts = tuple(dict.fromkeys((run.id, *event.accounts)))
+    return (ChargeRun(charge_id=event.charge_id, accounts=accounts, amount=amount),)
 
 
 # --- start and end ----------------------------------------------------------------------------------

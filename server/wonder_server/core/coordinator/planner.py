@@ -69,14 +69,14 @@ def must_commit(state: RunState, decided: Sequence[decisions.Decision]) -> bool:
         if type(decision) is decisions.DispatchNode:
             if not decision.operation.repeatable or decision.operation.kind in _OUTSIDE:
                 return True
-        elif type(decision) is decisions.RetryNode:
+        elif type(decision) is decisions.RetryNode or type(decision) is decisions.ChargeRun:
             return True
     return False
 
 
 def may_be_compact(decided: Sequence[decisions.Decision]) -> bool:
-    """Return False if the decisions open a gate, since gates are listed across runs."""
-    return decisions.OpenGate not in map(type, decided)
+    """Return False if the decisions open a gate, since gates are listed across runs, or charge accounts."""
+    return not any(type(each) is decisions.OpenGate or type(each) is decisions.ChargeRun for each in decided)
 
 
 _WAITING = frozenset(OperationKind) - {OperationKind.TASK}

@@ -320,7 +320,8 @@ def set_move(message: conversation_pb2.Move, value: Move) -> None:
     usage.cached_input_tokens = value.usage.cached_input_tokens or 0
     usage.cache_write_input_tokens = value.usage.cache_write_input_tokens or 0
     usage.reasoning_tokens = value.usage.reasoning_tokens or 0
-    if value.usage.cost_micros is not None:
+    usage.cost_unknown = int(value.usage.cost_micros is None or value.usage.estimated)
+    if value.usage.cost_micros is not None and not value.usage.estimated:
         usage.cost_micros = value.usage.cost_micros
     usage.model_calls = 1
     set_timestamp(message.create_time, value.created_ms)

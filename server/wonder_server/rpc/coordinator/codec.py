@@ -12,10 +12,11 @@ from wonder_server.actors.runs.lookup import RunView
 from wonder_server.actors.streaming.items import NodeProgress
 from wonder_server.core.actor.commands import Scope
 from wonder_server.core.actor.trace import scope_trace_id
+from wonder_server.core.budget import Account
 from wonder_server.core.coordinator.model.values import EmittedEvent, NodeExecution, Run, Signal, Token
 from wonder_server.ports.journal import Event
 from wonder_server.ports.records import Head
-from wonder_server.rpc.shared.common_codec import enum_value, set_principal
+from wonder_server.rpc.shared.common_codec import enum_value, set_principal, usage_to_proto
 from wonder_server.rpc.shared.faults import fault_to_proto
 from wonder_server.rpc.shared.message_trimming import MAX_ITEM_BYTES
 from wonder_server.rpc.shared.payload import dict_to_struct, json_to_value
@@ -66,6 +67,12 @@ def run_to_proto(view: RunView) -> run_pb2.Run:
             message.parent.node_id = details.parent_node_id
     _omit_large_fields(message)
     return message
+
+
+def set_run_usage(message: run_pb2.Run, account: Account | None) -> None:
+    """Set the usage of a run to that of its account, if there is one with a model call."""
+    if account is not None and account.model_calls:
+        message.usage.CopyFrom(usage_to_proto(account))
 
 
 def _omit_large_fields(message: run_pb2.Run) -> None:

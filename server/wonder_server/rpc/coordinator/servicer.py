@@ -11,6 +11,7 @@ from wonder_server.actors.runs.lookup import RunView
 from wonder_server.actors.runs.runs import Runs
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.ports.access import ByPrincipal
+from wonder_server.ports.scoped import ScopedAccounts
 from wonder_server.rpc.coordinator import codec
 from wonder_server.rpc.coordinator.requests import (
     RunRequests,
@@ -39,11 +40,13 @@ MAX_DECISION_CHARS = 20_000
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RunParts:
-    """Entry points of the actors that the CoordinatorService calls, and names, for one access scope."""
+    """Entry points of the actors that the CoordinatorService calls, names and the usage of runs, for one
+    access scope."""
 
     runs: Runs
     names: NameResolver
     archive: Archive
+    accounts: ScopedAccounts | None = None
 
 
 class CoordinatorServicer:
@@ -93,6 +96,10 @@ class CoordinatorServicer:
         lookup = self._runs.lookup
         view = await lookup.with_details(request.run_id)
         message = codec.run_to_proto(view)
+        accounts = self._parts.of(current_principal.get()).accounts
+        if accounts is not None:
+            found = await accounts.accounts([request.run_id])
+            codec.set_run_usage(message, found.get(request.run_id))
         page = view.details.executions if view.details is not None else []
         while page and codec.add_executions(message, page):
             page = await lookup.executions(request.run_id, page[-1].ordinal)

@@ -246,7 +246,8 @@ def _edited(agent: Agent, message: library_pb2.Agent, paths: Collection[str]) ->
 # --- projects -------------------------------------------------------------------------------------------
 
 
-def project_to_proto(project: Project) -> library_pb2.Project:
+def project_to_proto(project: Project, account: Account | None = None) -> library_pb2.Project:
+    """Encode a project. ``account`` is its usage, or None if that is unknown."""
     message = library_pb2.Project(
         id=project.id,
         name=project.name,
@@ -258,6 +259,7 @@ def project_to_proto(project: Project) -> library_pb2.Project:
             for each in project.repositories
         ],
         etag=etag(project),
+        usage=usage_to_proto(account) if account is not None else None,
     )
     if project.network is not None:
         message.network.SetInParent()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from wonder.v1 import library_service_pb2 as pb
+from wonder_server.core.budget import Account
 from wonder_server.core.definitions.resources import NetworkPolicy, Project
 from wonder_server.core.identity import ADMIN
 from wonder_server.rpc.library import codec
@@ -47,7 +48,13 @@ class ProjectMethods(LibraryMethods):
         self, request: pb.GetProjectRequest, _context: CallContext
     ) -> pb.GetProjectResponse:
         project = await self._own.library.projects.project(required(request.project_id, "project_id"))
-        return pb.GetProjectResponse(project=codec.project_to_proto(project))
+        return pb.GetProjectResponse(
+            project=codec.project_to_proto(project, await self._project_account(project))
+        )
+
+    async def _project_account(self, project: Project) -> Account | None:
+        accounts = self._own.accounts
+        return None if accounts is None else (await accounts.accounts([project.id])).get(project.id)
 
     async def list_projects(
         self, request: pb.ListProjectsRequest, _context: CallContext

@@ -107,6 +107,7 @@ def set_usage(message: common_pb2.Usage, spender: Conversation | Turn | Account)
     message.reasoning_tokens = spender.reasoning_tokens
     if (cost := known_cost(spender)) is not None:
         message.cost_micros = cost
+    message.cost_unknown = spender.unpriced_calls
     message.model_calls = spender.model_calls or getattr(spender, "moves", 0)
 
 

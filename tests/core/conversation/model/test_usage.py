@@ -7,6 +7,7 @@ import pytest
 from tests.core.conversation.conversation_kit import ASSEMBLED, Driven, call, send, text_answer
 from tests.replacing import replace
 from wonder_server.core.actor.changes import Put
+from wonder_server.core.actor.commands import Parent
 from wonder_server.core.budget import Account, add_accounts
 from wonder_server.core.conversation.model import inputs
 from wonder_server.core.conversation.model.decisions import ChargeTurn, StartTurn
@@ -20,6 +21,7 @@ from wonder_server.core.conversation.model.usage import (
     charge,
     from_usage,
     known_cost,
+    other_accounts,
     reported_usage,
 )
 from wonder_server.core.conversation.model.values import Conversation, OperationKind, TurnStatus
@@ -127,7 +129,7 @@ def test_a_delegates_usage_counts_for_the_calling_turn_and_conversation() -> Non
     assert as_usage(conversation_of(driven)) == as_usage(driven.turn)
     assert conversation_of(driven).cost_micros == 9 and conversation_of(driven).model_calls == 2
     tables = [put.table for put in CONVERSATION.record(driven.state, decision) if isinstance(put, Put)]
-    assert tables == ["charges", "conversations", "turns"]
+    assert tables == ["charges", "charges", "conversations", "turns"]
 
 
 def test_invalid_usage_from_outside_is_ignored() -> None:
@@ -369,3 +371,38 @@ def test_usage_that_was_never_counted_settles_nothing() -> None:
     before = driven.turn
     settle_call(driven, NO_USAGE)
     assert driven.turn == before
+
+
+def test_a_partly_known_cost_of_a_delegate_keeps_its_known_part() -> None:
+    spent = UsageDelta(input_tokens=7, model_calls=3, cost_micros=9, unpriced_calls=1)
+    turn = replace(Driven().turn, input_tokens=0, output_tokens=0, model_calls=0, unpriced_calls=0)
+    assert from_usage(as_usage(add_usage(turn, spent))) == spent
+    # Reports of earlier versions say only that the cost is unknown.
+    assert from_usage({"model_calls": 3, "cost_micros": None}).unpriced_calls == 3
+    assert from_usage({"model_calls": 3, "unpriced_calls": 9}).unpriced_calls == 3
+
+
+@pytest.mark.parametrize(
+    ("parent", "root", "run", "accounts"),
+    [
+        ("", "", "", ("proj_1",)),
+        ("", "", "run_tool", ("proj_1", "run_tool")),
+        # A node of a run called the agent.
+        ("run_2", "run_1", "", ("proj_1", "run_1")),
+        ("run_2", "run_1", "run_1", ("proj_1", "run_1")),
+        ("run_2", "run_1", "run_3", ("proj_1", "run_1", "run_3")),
+        # A turn of another conversation called the agent, and charges project and run itself.
+        ("conv_2", "", "", ()),
+        ("conv_2", "run_1", "run_1", ()),
+        ("conv_2", "run_1", "run_3", ("run_3",)),
+    ],
+)
+def test_each_call_is_charged_to_one_project_and_to_the_runs_around_it(
+    parent: str, root: str, run: str, accounts: tuple[str, ...]
+) -> None:
+    waiting = Parent(actor_id=parent, operation_id="op_1") if parent else None
+    turn = replace(Driven().turn, parent=waiting, root_id=root)
+    assert other_accounts(turn, "proj_1", run) == accounts
+    # A looped-in agent charges the conversation that both share.
+    here = replace(turn, parent=Parent(actor_id=turn.conversation_id, operation_id="op_1"), root_id="")
+    assert other_accounts(here, "proj_1", "") == ("proj_1",)

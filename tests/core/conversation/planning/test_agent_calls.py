@@ -78,6 +78,8 @@ def test_the_answer_goes_to_the_parent_without_waiting_for_memory_extraction() -
             "cached_input_tokens": 0,
             "cache_write_input_tokens": 0,
             "reasoning_tokens": 0,
+            "known_cost_micros": 0,
+            "unpriced_calls": 1,
         },
     }
     assert driven.pending(OperationKind.EXTRACTION).turn_id == driven.turn.id

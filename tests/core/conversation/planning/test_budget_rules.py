@@ -33,16 +33,20 @@ def started(budget: Budget | None = TOKENS) -> Driven:
 
 
 def charged(driven: Driven, event: inputs.Input) -> Account:
-    """Return the charge of a step to the agent."""
+    """Return the charge of a step to the agent. Its project gets the same, without time."""
     driven.now += 1
     found = []
     for decision in CONVERSATION.plan(driven.state, event, driven.now):
         CONVERSATION.apply(driven.state, decision)
         changes = list(CONVERSATION.record(driven.state, decision))
         found += [each for each in changes if isinstance(each, Put) and each.table == CHARGES]
-    assert {each.parent for each in found} <= {"agt_1"}
+    assert {each.parent for each in found} <= {"agt_1", "proj_1"}
     assert len({each.id for each in found}) == len(found)
-    return add_accounts(each.value for each in found)
+    spent, same = (
+        add_accounts(each.value for each in found if each.parent == parent) for parent in ("agt_1", "proj_1")
+    )
+    assert same == replace(spent, busy_ms=0)
+    return spent
 
 
 def model_command(driven: Driven, decisions: tuple[Decision, ...]) -> CallModel:

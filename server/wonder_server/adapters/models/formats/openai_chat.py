@@ -42,6 +42,8 @@ _CACHE_WRITES = (
     ("prompt_tokens_details", "cache_write_tokens"),  # OpenRouter
     ("cache_creation_input_tokens",),  # LiteLLM
 )
+_HOUR_CACHE_WRITES = ("prompt_tokens_details", "cache_creation_token_details", "ephemeral_1h_input_tokens")
+"""As LiteLLM reports tokens that Anthropic keeps in its cache for an hour."""
 
 
 def openai_message(
@@ -202,6 +204,7 @@ def _usage(reported: JsonValue) -> Usage:
         output_tokens=token_count(reported, "completion_tokens"),
         cached_input_tokens=first_count(reported, *_CACHE_READS),
         cache_write_input_tokens=first_count(reported, *_CACHE_WRITES),
+        hour_cache_write_tokens=token_count(reported, *_HOUR_CACHE_WRITES),
         reasoning_tokens=token_count(reported, "completion_tokens_details", "reasoning_tokens"),
     )
 

@@ -1,4 +1,4 @@
-"""Usage of agents, summed over the shards."""
+"""Usage of agents, projects and runs, summed over the shards."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class SqliteAccounts:
     def __init__(self, shards: SqliteShards) -> None:
         self._shards = shards
 
-    async def accounts(self, agent_ids: Sequence[str], *, lenient: bool = False) -> dict[str, Account]:
-        found = await asyncio.gather(*(_read_accounts(shard, agent_ids) for shard in self._shards.files))
+    async def accounts(self, account_ids: Sequence[str], *, lenient: bool = False) -> dict[str, Account]:
+        found = await asyncio.gather(*(_read_accounts(shard, account_ids) for shard in self._shards.files))
         parts = [part for each in found for part in each]
         lost: set[str] = set()
         for agent_id, part in parts:
@@ -35,25 +35,25 @@ class SqliteAccounts:
                 lost.add(agent_id)
         return {
             agent: add_accounts(part for owner, part in parts if owner == agent and isinstance(part, Account))
-            for agent in agent_ids
+            for agent in account_ids
             if agent not in lost
         }
 
 
 async def _read_accounts(
-    shard: SqliteShard, agent_ids: Sequence[str]
+    shard: SqliteShard, account_ids: Sequence[str]
 ) -> list[tuple[str, Account | WonderError]]:
     """Read the accounts of one shard, with an error in place of each damaged account."""
     sql = (
         f"SELECT agent, seal, {', '.join(COLUMNS)} FROM accounts"
-        f" WHERE agent IN ({', '.join('?' * len(agent_ids))})"
+        f" WHERE agent IN ({', '.join('?' * len(account_ids))})"
     )
 
     seals = Seals(shard.name, shard.unsealed)
 
     def read(connection: sqlite3.Connection) -> list[tuple[str, Account | WonderError]]:
         found: list[tuple[str, Account | WonderError]] = []
-        for agent_id, seal, *sums in connection.execute(sql, list(agent_ids)).fetchall():
+        for agent_id, seal, *sums in connection.execute(sql, list(account_ids)).fetchall():
             try:
                 found.append((agent_id, verified_account(seals, agent_id, sums, seal)))
             except WonderError as problem:

@@ -127,10 +127,12 @@ class ChargeTurn(Value, frozen=True, kw_only=True):
     call.
 
     ``operation`` is the hook that the usage belongs to. Its later usage is charged when it occurs.
+    ``run_id`` is the run whose account is charged too; "" without one.
     """
 
     turn: TurnProgress
     operation: Operation | None = None
+    run_id: str = ""
 
 
 class DispatchTask(Value, frozen=True, kw_only=True):

@@ -45,6 +45,7 @@ class Send(Value, frozen=True, kw_only=True):
     ``unaffordable`` is the reason why the agent's budget allows no further turn. ``rules`` are those of
     `TurnWork`. ``max_waiting`` is the number of messages that may wait for the agent. ``partial_texts`` as in
     `lifecycle_inputs`, for a message that interrupts turns.
+    ``root_id`` is the root run of the run that calls the agent; "" without one.
     """
 
     seed: str
@@ -68,6 +69,7 @@ class Send(Value, frozen=True, kw_only=True):
     parts: Parts = ()
     max_waiting: int = 0
     partial_texts: dict[str, str] = field(default_factory=dict)
+    root_id: str = ""
 
 
 class Post(Value, frozen=True, kw_only=True):
@@ -169,6 +171,7 @@ class ModelUsageReported(Value, frozen=True, kw_only=True):
     ``run_id`` is the outermost run of the call; "" without one. ``calls`` is the number of calls; 0 if they
     are counted elsewhere. ``metered``: this input charges hooks, so the usage in their output no longer
     counts. ``settles``: the call was counted at its start as a call without a known price.
+    ``account`` is the run whose account is charged too; "" without one, and in records of earlier versions.
     """
 
     turn_id: str
@@ -177,6 +180,7 @@ class ModelUsageReported(Value, frozen=True, kw_only=True):
     calls: int = 1
     metered: bool = False
     settles: bool = False
+    account: str = ""
 
 
 class WaitsMeasured(Value, frozen=True, kw_only=True):

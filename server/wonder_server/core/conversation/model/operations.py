@@ -175,12 +175,11 @@ def charge_model_usage(state: ConversationState, event: ModelUsageReported) -> D
     hooks = (op for op in state.operations.values() if op.run_id == run_id and op.kind in _HOOKS)
     own = next(hooks, None) if run_id else None
     if own is None:
-        return (ChargeTurn(turn=progress_of(charged)),)
+        return (ChargeTurn(turn=progress_of(charged), run_id=event.account),)
     if not event.metered:
         return ()
-    return (
-        ChargeTurn(turn=progress_of(charged), operation=None if own.metered else replace(own, metered=True)),
-    )
+    metered = None if own.metered else replace(own, metered=True)
+    return (ChargeTurn(turn=progress_of(charged), operation=metered, run_id=event.account),)
 
 
 def hook_outcome(

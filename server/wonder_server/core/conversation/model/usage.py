@@ -43,12 +43,13 @@ class UsageDelta(Value, frozen=True, kw_only=True):
 
 class AccountCharge(Value, frozen=True, kw_only=True):
     """An amount to add to an agent's account (`wonder_server.core.budget.Account`). The id is unique to the
-    charge.
+    charge. ``others`` are the ids of further accounts that get it too: of the project and of a run.
     """
 
     id: str
     agent_id: str
     amount: Account
+    others: tuple[str, ...] = ()
 
 
 class Spender(Protocol):
@@ -136,8 +137,8 @@ def difference(before: Turn, after: Turn) -> UsageDelta | None:
     return None if spent == UsageDelta() else spent
 
 
-def charge(turn: Turn, spent: UsageDelta) -> AccountCharge:
-    """Return the charge to the agent's account for usage that the turn now includes."""
+def charge(turn: Turn, spent: UsageDelta, others: tuple[str, ...] = ()) -> AccountCharge:
+    """Return the charge to the agent's account, and to ``others``, for usage that the turn now includes."""
     amount = Account(
         input_tokens=spent.input_tokens,
         output_tokens=spent.output_tokens,
@@ -152,7 +153,20 @@ def charge(turn: Turn, spent: UsageDelta) -> AccountCharge:
     charge_id = f"{turn.id}/{turn.model_calls}/{total_tokens(turn)}"
     if not spent.model_calls and not total_tokens(spent):
         charge_id = f"{charge_id}/{turn.unpriced_calls}"
-    return AccountCharge(id=charge_id, agent_id=turn.agent_id, amount=amount)
+    return AccountCharge(id=charge_id, agent_id=turn.agent_id, amount=amount, others=others)
+
+
+def other_accounts(turn: Turn, project_id: str, run_id: str) -> tuple[str, ...]:
+    """Return the accounts beside the agent's that get a charge of the turn: of the project, of the run around
+    the turn, and of the run ``run_id`` in which the usage occurred.
+
+    A turn that another conversation called reports its usage to the calling turn, which charges the project
+    and the run around both. So each call is in the account of a project and of a run once.
+    """
+    parent = turn.parent.actor_id if turn.parent is not None else ""
+    if parent.startswith("conv_") and parent != turn.conversation_id:
+        return (run_id,) if run_id and run_id != turn.root_id else ()
+    return tuple(dict.fromkeys(each for each in (project_id, turn.root_id, run_id) if each))
 
 
 def began_ms(turn: Turn) -> int:
@@ -163,9 +177,10 @@ def began_ms(turn: Turn) -> int:
 def charge_of_time(turn: Turn, other: AccountCharge | None) -> AccountCharge:
     """Return the charge for the active time of an ended turn, combined with ``other``."""
     amount = Account(busy_ms=max(0, turn.completed_ms - began_ms(turn) - turn.waited_ms))
+    others: tuple[str, ...] = ()
     if other is not None:
-        amount = add_accounts((amount, other.amount))
-    return AccountCharge(id=f"{turn.id}/time", agent_id=turn.agent_id, amount=amount)
+        amount, others = add_accounts((amount, other.amount)), other.others
+    return AccountCharge(id=f"{turn.id}/time", agent_id=turn.agent_id, amount=amount, others=others)
 
 
 def total_tokens(spender: Spender) -> int:
@@ -192,7 +207,15 @@ def as_usage(spender: Spender) -> JsonDict:
         "cached_input_tokens": spender.cached_input_tokens,
         "cache_write_input_tokens": spender.cache_write_input_tokens,
         "reasoning_tokens": spender.reasoning_tokens,
+        **_partial_cost(spender),
     }
+
+
+def _partial_cost(spender: Spender) -> JsonDict:
+    """Return the known part of a cost that is not known in full, and the number of calls without a price."""
+    if not spender.unpriced_calls:
+        return {}
+    return {"known_cost_micros": spender.cost_micros, "unpriced_calls": spender.unpriced_calls}
 
 
 def from_usage(usage: JsonObject) -> UsageDelta:
@@ -206,9 +229,9 @@ def from_usage(usage: JsonObject) -> UsageDelta:
     return UsageDelta(
         input_tokens=_count(usage.get("input_tokens")),
         output_tokens=_count(usage.get("output_tokens")),
-        cost_micros=_count(cost),
+        cost_micros=_count(cost if known else usage.get("known_cost_micros")),
         model_calls=calls,
-        unpriced_calls=0 if known else calls,
+        unpriced_calls=0 if known else min(calls, _count(usage.get("unpriced_calls", calls))),
         cached_input_tokens=_count(usage.get("cached_input_tokens")),
         cache_write_input_tokens=_count(usage.get("cache_write_input_tokens")),
         reasoning_tokens=_count(usage.get("reasoning_tokens")),

@@ -212,6 +212,9 @@ class Turn(Value, frozen=True, kw_only=True):
     ``started_ms`` is the start of a turn that was queued; 0 for any other, which starts at ``created_ms``.
     ``history_end`` is the ordinal of the last message in its history, which is newer than its own message; 0
     for a turn whose history ends before its own message.
+
+    ``root_id`` is the root run of the run that called the agent; "" without one, and in records of earlier
+    versions.
     """
 
     id: str
@@ -258,6 +261,7 @@ class Turn(Value, frozen=True, kw_only=True):
     history_end: int = 0
     waited_ms: int = 0
     waited_until_ms: int = 0
+    root_id: str = ""
 
 
 class Message(Value, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ A new decision class is added to `Decision` and to `HANDLERS`; `decision_table` 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from wonder_server.core.actor.changes import Change, Put
@@ -15,7 +15,9 @@ from wonder_server.core.budget import CHARGES
 from wonder_server.core.conversation.model import decisions, lifecycle_decisions
 from wonder_server.core.conversation.model.decisions import Decision
 from wonder_server.core.conversation.model.state import ConversationState
+from wonder_server.core.conversation.model.usage import AccountCharge
 from wonder_server.core.conversation.output import dispatch, lifecycle_record, record, state_changes
+from wonder_server.core.frozen import replace
 
 HANDLERS: Final[Mapping[type, DecisionHandlers[ConversationState, Any]]] = decision_table(
     Decision,
@@ -227,8 +229,16 @@ def record_changes(state: ConversationState, decision: Decision) -> Sequence[Cha
     """Return the rows and events of ``decision``. ``state`` is the state right after `apply`."""
     changed, charge = HANDLERS[type(decision)].record(state, decision), state.charge
     if charge is not None:
-        changed = (Put(CHARGES, charge.id, charge.amount, parent=charge.agent_id), *changed)
+        changed = (*_charges(charge), *changed)
     return (*record.conversation_rows(state), *changed) if state.status_changed else changed
+
+
+def _charges(charge: AccountCharge) -> Iterator[Put]:
+    """Yield the rows of a charge. Active time counts for agents only, whose budgets limit it."""
+    yield Put(CHARGES, charge.id, charge.amount, parent=charge.agent_id)
+    amount = replace(charge.amount, busy_ms=0) if charge.amount.busy_ms else charge.amount
+    for account in charge.others:
+        yield Put(CHARGES, f"{charge.id}/{account}", amount, parent=account)
 
 
 def commands(state: ConversationState, decision: Decision) -> Sequence[Command]:

@@ -39,7 +39,7 @@ from wonder_server.core.conversation.model.state import ConversationState
 from wonder_server.core.conversation.model.values import Operation, OperationKind, OperationStatus, Turn
 from wonder_server.core.conversation.output.state_changes import WithOperation, WithProgress
 from wonder_server.core.conversation.planning.agent_calls import answer
-from wonder_server.core.conversation.planning.limits import delegate_budget, is_last_call
+from wonder_server.core.conversation.planning.limits import delegate_budget, is_last_call, limits_cost
 from wonder_server.core.conversation.planning.summarization import history_truncation, summary_input
 from wonder_server.core.definitions.specs import PinnedAgent, PinnedTool, PinnedWorkflow
 
@@ -148,6 +148,7 @@ def _model_command(state: ConversationState, operation: Operation, turn: Turn) -
         shows_reasoning=agent.persona.show_reasoning,
         project_id="" if state.conversation is None else state.conversation.project_id,
         principal=turn.principal,
+        cost_limited=limits_cost(state, turn, agent),
     )
 
 

@@ -41,6 +41,7 @@ from wonder_server.core.conversation.model.usage import (
     charge,
     charge_of_time,
     difference,
+    other_accounts,
 )
 from wonder_server.core.conversation.model.values import Conversation, Move, Operation, Turn, TurnStatus
 from wonder_server.core.frozen import replace
@@ -247,7 +248,7 @@ def summarize_history(state: ConversationState, decision: HistorySummarized) -> 
 
 
 def charge_turn(state: ConversationState, decision: ChargeTurn) -> None:
-    _put_turn(state, decision.turn)
+    _put_turn(state, decision.turn, decision.run_id)
     if decision.operation is not None:
         state.operations[decision.operation.id] = decision.operation
 
@@ -263,14 +264,15 @@ def release_turn(state: ConversationState, decision: ReleaseTurn) -> None:
     _evict_old_turns(state)
 
 
-def _put_turn(state: ConversationState, progress: TurnProgress) -> None:
+def _put_turn(state: ConversationState, progress: TurnProgress, run_id: str = "") -> None:
     before = state.turns[progress.id]
     turn = state.turns[progress.id] = with_progress(before, progress)
     state.turn_unchanged = before == turn
     spent = None if state.turn_unchanged else difference(before, turn)
     if spent is not None and state.conversation is not None:
         state.conversation = add_usage(state.conversation, spent)
-        state.charge = charge(turn, spent)
+        others = other_accounts(turn, state.conversation.project_id, run_id)
+        state.charge = charge(turn, spent, others)
 
 
 def _put_move(state: ConversationState, move: Move) -> None:

@@ -199,6 +199,12 @@ def delegate_budget(state: ConversationState, turn: Turn, agent: PinnedAgent, no
     return tightest(*budgets)
 
 
+def limits_cost(state: ConversationState, turn: Turn, agent: PinnedAgent) -> bool:
+    """Return True if a budget of the turn, the conversation or the agent limits the cost."""
+    budgets = (agent.budget, turn_budget(turn, agent), _conversation_budget(state.conversation))
+    return any(budget is not None and budget.max_cost_micros for budget in budgets)
+
+
 def turn_budget(turn: Turn, agent: PinnedAgent) -> Budget:
     """Return the limits of the turn from its persona and its caller."""
     own = resolve_agent(agent).limits

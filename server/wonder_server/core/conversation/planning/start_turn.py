@@ -155,6 +155,7 @@ def new_turn(conversation: Conversation, event: Send, ids: Minter, now: int) -> 
         output_schema=event.output_schema,
         quote=visible_quote(conversation, event.quote),
         itemized=event.rules >= RULES_OF_ITEMIZED_USAGE,
+        root_id=event.root_id,
     )
 
 

@@ -11,6 +11,7 @@ from typing import final
 
 from wonder_server.core.actor.commands import Parent
 from wonder_server.core.actor.gates import Gate
+from wonder_server.core.budget import Account
 from wonder_server.core.coordinator.model.progress import ExecutionEnd, RunProgress
 from wonder_server.core.coordinator.model.values import (
     ContextValue,
@@ -181,6 +182,15 @@ class RecordEvent(Value, frozen=True, kw_only=True):
 
 
 @final
+class ChargeRun(Value, frozen=True, kw_only=True):
+    """Add usage to the accounts of the run, its project and its agent. There is no event."""
+
+    charge_id: str
+    accounts: tuple[str, ...]
+    amount: Account
+
+
+@final
 class EndRun(Value, frozen=True, kw_only=True):
     """The run completed, failed or was cancelled. Its parent, if it has one, receives the result."""
 
@@ -225,6 +235,7 @@ Decision = (
     | KeepSignal
     | TakeSignal
     | RecordEvent
+    | ChargeRun
     | EndRun
     | AnswerAgain
     | RefuseRun

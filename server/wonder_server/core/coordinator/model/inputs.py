@@ -11,6 +11,7 @@ from wonder_server.core.definitions.specs import PinnedWorkflow
 from wonder_server.core.errors import Fault
 from wonder_server.core.frozen import Value, field
 from wonder_server.core.json_types import JsonDict, JsonValue
+from wonder_server.core.model import Usage
 
 
 @final
@@ -94,6 +95,21 @@ class EventEmitted(Value, frozen=True, kw_only=True):
     payload: JsonDict
 
 
+class RunUsageReported(Value, frozen=True, kw_only=True):
+    """Usage of a model call below this root run, outside of turns.
+
+    ``charge_id`` is unique to the input. ``calls`` is the number of calls; 0 if their start was counted
+    already. ``settles``: the call was counted at its start as a call without a known price. ``accounts`` are
+    the ids of the accounts to charge beside the run's: of the project and the agent.
+    """
+
+    charge_id: str
+    usage: Usage
+    calls: int = 1
+    settles: bool = False
+    accounts: tuple[str, ...] = ()
+
+
 class ReceiveSignal(Value, frozen=True, kw_only=True):
     """A signal to the run. ``principal`` is its authenticated sender, as in `Scope`."""
 
@@ -118,6 +134,7 @@ Input = (
     | NodeTimerFired
     | NodeRestarted
     | EventEmitted
+    | RunUsageReported
     | ReceiveSignal
     | ResolveGate
     | CancelRun

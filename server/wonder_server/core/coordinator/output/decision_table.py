@@ -61,6 +61,7 @@ HANDLERS: Final[Mapping[type, DecisionHandlers[RunState, Any]]] = decision_table
     DecisionHandlers(
         decisions.EndRun, apply=state_changes.end_run, record=record.end_run, commands=dispatch.end_run
     ),
+    DecisionHandlers(decisions.ChargeRun, record=record.charge_run),
     DecisionHandlers(decisions.AnswerAgain, commands=dispatch.answer_again),
     DecisionHandlers(decisions.RefuseRun),
 )

@@ -12,7 +12,9 @@ from typing import Final
 
 from wonder_server.core.actor.changes import Change, Delete, Emit, Put
 from wonder_server.core.actor.gates import Gate, GateStatus
+from wonder_server.core.budget import CHARGES
 from wonder_server.core.coordinator.model.decisions import (
+    ChargeRun,
     ClearTimer,
     CloseFanOut,
     CloseGate,
@@ -194,6 +196,14 @@ def put_operation(_: object, decision: RedispatchNode | SetTimer) -> Changes:
 def record_event(_: object, decision: RecordEvent) -> Changes:
     """Write the operation, which lists the keys of the events that were emitted."""
     return _operation(decision.operation), Emit("event.emitted", decision.emitted)
+
+
+def charge_run(_: object, decision: ChargeRun) -> Changes:
+    """Add the usage to each account."""
+    return tuple(
+        Put(CHARGES, f"{decision.charge_id}/{account}", decision.amount, parent=account)
+        for account in decision.accounts
+    )
 
 
 def stop_node(_: object, decision: StopNode) -> Changes:

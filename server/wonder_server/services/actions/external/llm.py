@@ -26,6 +26,7 @@ from wonder_server.services.actions.contract.kind import ActionCall, ActionKind
 async def _run(call: ActionCall) -> JsonDict:
     profile, usage_reporter = _profile(call), call.services.models.usage_reporter
     request, schema = _request(call, profile)
+    await _check_price(call, profile)
     if usage_reporter is not None:
         await usage_reporter.report_start(call.context)
     try:
@@ -51,6 +52,16 @@ def _request(call: ActionCall, profile: ModelProfile) -> tuple[JsonDict, JsonDic
             Reason.FIELD_INVALID, f"output_schema: {problem.message}.", field=f"output_schema.{problem.path}"
         )
     return (with_output_schema(request, profile, schema) if schema else request), schema
+
+
+async def _check_price(call: ActionCall, profile: ModelProfile) -> None:
+    """Raise COST_UNKNOWN if a cost budget limits the call and the operator refuses unknown prices."""
+    budget, prices = call.context.budget, call.services.models.prices
+    if budget is None or not budget.max_cost_micros or prices is None:
+        return
+    refusal = await prices.refusal(profile)
+    if refusal is not None:
+        raise WonderError(refusal)
 
 
 def _output(schema: JsonDict, result: ModelResult) -> JsonDict:
@@ -137,7 +148,7 @@ def _as_json(result: ModelResult) -> JsonDict:
             "cached_input_tokens": result.usage.cached_input_tokens,
             "cache_write_input_tokens": result.usage.cache_write_input_tokens,
             "reasoning_tokens": result.usage.reasoning_tokens,
-            "cost_micros": result.usage.cost_micros,
+            "cost_micros": None if result.usage.estimated else result.usage.cost_micros,
         },
         "stop_reason": result.stop_reason,
         "model": result.model,

@@ -1010,6 +1010,13 @@ class ErrorReason(betterproto2.Enum):
     {budget, limit, used} RESOURCE_EXHAUSTED; usually recorded on a turn.
     """
 
+    COST_UNKNOWN = 85
+    """
+    A cost budget limits the work, the model has no known price, and the setting `unknown_cost` is `refuse`. "The price
+    of the model acme/llm-1 is not known, so its calls cannot be held to a cost budget." {provider, model}
+    RESOURCE_EXHAUSTED; recorded on a turn or task.
+    """
+
     UNAUTHENTICATED = 100
     """
     The request has no valid credentials. "The call has no valid token. Send one in the metadata
@@ -1179,6 +1186,7 @@ class ErrorReason(betterproto2.Enum):
             82: "ERROR_REASON_SLOW_READER",
             83: "ERROR_REASON_MAX_MOVES_REACHED",
             84: "ERROR_REASON_BUDGET_EXHAUSTED",
+            85: "ERROR_REASON_COST_UNKNOWN",
             100: "ERROR_REASON_UNAUTHENTICATED",
             101: "ERROR_REASON_PERMISSION_DENIED",
             110: "ERROR_REASON_CURSOR_OUT_OF_RANGE",
@@ -1243,6 +1251,7 @@ class ErrorReason(betterproto2.Enum):
             "ERROR_REASON_SLOW_READER": 82,
             "ERROR_REASON_MAX_MOVES_REACHED": 83,
             "ERROR_REASON_BUDGET_EXHAUSTED": 84,
+            "ERROR_REASON_COST_UNKNOWN": 85,
             "ERROR_REASON_UNAUTHENTICATED": 100,
             "ERROR_REASON_PERMISSION_DENIED": 101,
             "ERROR_REASON_CURSOR_OUT_OF_RANGE": 110,
@@ -3561,7 +3570,8 @@ class Budget(betterproto2.Message):
 
     max_cost_micros: "int" = betterproto2.field(2, betterproto2.TYPE_INT64)
     """
-    Maximum cost in millionths of a US dollar. A model with an unknown price counts as free. 0: no limit.
+    Maximum cost in millionths of a US dollar. The setting `unknown_cost` decides about a model with an unknown price: its
+    calls count as free, count with the setting `fallback_price`, or are refused with COST_UNKNOWN. 0: no limit.
     """
 
     max_duration_ms: "int" = betterproto2.field(3, betterproto2.TYPE_INT64)
@@ -9847,6 +9857,13 @@ class Project(betterproto2.Message):
     Authenticated caller that made the last update. Set by the server. Unset if an earlier version made it.
     """
 
+    usage: "Usage | None" = betterproto2.field(11, betterproto2.TYPE_MESSAGE, optional=True)
+    """
+    Total usage of the project: of all turns and runs in it, deleted ones too. A call counts once, however many agents
+    delegate to each other. Usage from before the server counted by project is not included. Only in GetProject. Set by
+    the server.
+    """
+
 
 default_message_pool.register_message("wonder.v1", "Project", Project)
 
@@ -10592,6 +10609,13 @@ class Run(betterproto2.Message):
     """
     Authenticated caller that cancelled the run, or deleted its conversation; the server for a run that nothing waits
     for any more. Unset if the run was not cancelled, and in runs of earlier versions.
+    """
+
+    usage: "Usage | None" = betterproto2.field(27, betterproto2.TYPE_MESSAGE, optional=True)
+    """
+    Usage of the run with its child runs and agents, also while it runs and after a cancel. For a run that a turn started
+    it is a part of the turn's usage. Only in GetRun. Unset for a child run, whose root run has it, for a run
+    without model calls, and in runs of earlier versions.
     """
 
 
@@ -12941,6 +12965,12 @@ class Usage(betterproto2.Message):
     reasoning_tokens: "int" = betterproto2.field(7, betterproto2.TYPE_INT64)
     """
     Tokens of `output_tokens` that are the model's reasoning. 0 as for `cached_input_tokens`.
+    """
+
+    cost_unknown: "int" = betterproto2.field(8, betterproto2.TYPE_INT32)
+    """
+    Number of calls of `model_calls` whose cost is not known exactly: calls of models without a known price, calls that
+    ended before the provider had counted, and calls without an answer yet. 0: `cost_micros` is set and complete.
     """
 
 
