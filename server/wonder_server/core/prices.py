@@ -130,7 +130,7 @@ def price_of_rates(provider: str, context_tokens: int, rates: Mapping[str, int])
 
 
 class UnknownCost(Value, frozen=True, kw_only=True):
-    """What the operator has set for calls of models without a known price.
+    """The operator's rule for calls of models without a known price.
 
     ``rule`` is ``free``, ``count`` or ``refuse``. With ``count``, calls cost what ``fallback`` says.
     """

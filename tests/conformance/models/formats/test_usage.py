@@ -100,6 +100,7 @@ def test_anthropic_counts_cached_tokens_beside_the_others() -> None:
         output_tokens=503,
         cached_input_tokens=100_000,
         cache_write_input_tokens=248,
+        hour_cache_write_tokens=100,
         reasoning_tokens=400,
     )
 

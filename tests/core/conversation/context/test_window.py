@@ -31,6 +31,7 @@ from wonder_server.core.conversation.model.decisions import (
 from wonder_server.core.conversation.model.event_payloads import ContextReduction
 from wonder_server.core.conversation.model.values import OperationKind, TurnStatus
 from wonder_server.core.conversation.planner import CONVERSATION
+from wonder_server.core.conversation.planning.summarization import RULES_OF_RESTING_SUMMARIES
 from wonder_server.core.definitions.specs import ContextWindow, PinnedAgent, WindowStrategy
 from wonder_server.core.errors import Fault, Reason
 from wonder_server.core.json_types import JsonDict, JsonValue
@@ -63,7 +64,7 @@ def text(number: int, tokens: int = 100) -> str:
 def run_turns(driven: Driven, turns: int, who: PinnedAgent, first: int = 1) -> None:
     """Complete turns, each with an input and an answer of 100 tokens."""
     for number in range(first, first + turns):
-        driven.step(send(f"turn {number}", text(number), agent=who))
+        driven.step(eager(f"turn {number}", text(number), who))
         while driven.turn.status is TurnStatus.ACTIVE:
             (operation,) = driven.state.pending(driven.turn.id)
             if operation.kind is MODEL:
@@ -93,7 +94,13 @@ def reductions(decided: tuple[Decision, ...]) -> list[ContextReduction]:
 def conversation(turns: int, who: PinnedAgent) -> tuple[Driven, tuple[Decision, ...]]:
     driven = Driven(begin=False)
     run_turns(driven, turns, who)
-    return driven, driven.step(send("now", "and now?", agent=who))
+    return driven, driven.step(eager("now", "and now?", who))
+
+
+def eager(seed: str, content: str, who: PinnedAgent) -> inputs.Send:
+    """Return a message whose turn tries a summary, even if that of the turn before has failed."""
+    event = send(seed, content, agent=who)
+    return event if who.summary is None else replace(event, rules=RULES_OF_RESTING_SUMMARIES - 1)
 
 
 def test_a_history_that_fits_is_complete() -> None:
@@ -312,7 +319,7 @@ def test_a_summary_is_replaced_by_one_of_itself_and_later_messages() -> None:
     driven.succeed(ASSEMBLY, ASSEMBLED)
     driven.answer(text_answer("Next this."))
     run_turns(driven, 3, who, first=7)
-    given = hook_input(driven, driven.step(send("more", "more?", agent=who)))
+    given = hook_input(driven, driven.step(eager("more", "more?", who)))
     assert given["summary"] == "It was about x."
     since = ["006", "006", "and", "Now", "and", "Nex", "007", "007", "008", "008"]
     assert [message["content"][:3] for message in given["messages"]] == since
@@ -330,7 +337,7 @@ def test_a_message_during_summarization_is_not_summarized() -> None:
     driven = Driven(begin=False)
     driven.step(send("slow", text(0), agent=who))
     run_turns(driven, 5, who)
-    driven.step(send("now", "and now?", agent=who))
+    driven.step(eager("now", "and now?", who))
     (summary,) = [op for op in driven.state.operations.values() if op.kind is SUMMARY]
     (slow,) = [op for op in driven.state.operations.values() if op.kind is ASSEMBLY]
     driven.step(inputs.Succeeded(operation_id=slow.id, output=ASSEMBLED))

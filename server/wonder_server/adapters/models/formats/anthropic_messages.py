@@ -171,13 +171,15 @@ class AnthropicMessages:
         """
         cached = token_count(self._usage, "cache_read_input_tokens")
         written = token_count(self._usage, "cache_creation_input_tokens")
+        hour = token_count(self._usage, "cache_creation", "ephemeral_1h_input_tokens")
         return Usage(
             input_tokens=token_total(token_count(self._usage, "input_tokens"), written, cached),
             output_tokens=token_count(self._usage, "output_tokens"),
             cached_input_tokens=cached,
             cache_write_input_tokens=written,
             reasoning_tokens=token_count(self._usage, "output_tokens_details", "thinking_tokens"),
-            hour_cache_write_tokens=token_count(self._usage, "cache_creation", "ephemeral_1h_input_tokens"),
+            hour_cache_write_tokens=token_count(self._usage, "cache_creation", "ephemeral_1h_input_tokens")
+            or None,
         )
 
 

@@ -204,7 +204,7 @@ def _usage(reported: JsonValue) -> Usage:
         output_tokens=token_count(reported, "completion_tokens"),
         cached_input_tokens=first_count(reported, *_CACHE_READS),
         cache_write_input_tokens=first_count(reported, *_CACHE_WRITES),
-        hour_cache_write_tokens=token_count(reported, *_HOUR_CACHE_WRITES),
+        hour_cache_write_tokens=token_count(reported, *_HOUR_CACHE_WRITES) or None,
         reasoning_tokens=token_count(reported, "completion_tokens_details", "reasoning_tokens"),
     )
 

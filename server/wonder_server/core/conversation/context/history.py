@@ -118,7 +118,7 @@ def select_history(state: ConversationState, turn: Turn, agent: PinnedAgent) -> 
     past = past_turns(state, turn, agent, covered_ordinal(state, agent), limits.turns + 1)
     known = state.turns.get(turn.id)
     is_new = known is None or known.status is TurnStatus.QUEUED
-    before = _previous_start(state, turn) if is_new else turn.history_start
+    before = previous_start(state, turn) if is_new else turn.history_start
     start = next((at for at, each in enumerate(past) if each.turn.ordinal >= before), len(past))
     if not limits.start(past, 1) <= start <= limits.start(past, REGROW):
         start = limits.start(past, STEP)
@@ -159,7 +159,7 @@ def messages_to_summarize(state: ConversationState, turn: Turn, agent: PinnedAge
     return sorted(messages, key=lambda message: message.ordinal)
 
 
-def _previous_start(state: ConversationState, turn: Turn) -> int:
+def previous_start(state: ConversationState, turn: Turn) -> int:
     """Return the first turn of the history of the agent's previous turn; 0 for all."""
     for other in reversed(state.turns.values()):
         if other.agent_id == turn.agent_id and other.ordinal < turn.ordinal:

@@ -441,7 +441,8 @@ TURN_RULES = 4
     3   tool calls name the pinned revision of their tool
     4   replies in the history say what they answer; moves name the provider and the profile that answered;
         called agents are offered the tool `decline`; messages follow the policy for concurrent turns;
-        time in which the work of a tool waits for people does not count against its timeout
+        time in which the work of a tool waits for people does not count against its timeout;
+        a failed summary is tried again only once the history has grown by a step
 """
 
 

@@ -31,7 +31,13 @@ from wonder_server.core.conversation.model.values import (
 from wonder_server.core.conversation.planning.agent_calls import check_repeated_call
 from wonder_server.core.conversation.planning.lifecycle import MAX_PARTICIPANTS, reactivate, unavailable
 from wonder_server.core.conversation.planning.limits import unaffordable
-from wonder_server.core.conversation.planning.summarization import earlier_first_hook, first_hook
+from wonder_server.core.conversation.planning.summarization import (
+    RULES_OF_RESTING_SUMMARIES,
+    assembly_hook,
+    earlier_first_hook,
+    first_hook,
+    was_tried,
+)
 from wonder_server.core.errors import Fault, Reason, not_found
 from wonder_server.core.frozen import replace
 from wonder_server.core.ids import Minter
@@ -61,7 +67,10 @@ def start_turn(state: ConversationState, event: Send, now: int) -> Decisions:
     if event.rules:
         omitted = select_history(state, turn, event.agent)
         turn = replace(turn, history_start=omitted.first_turn if omitted is not None else 0)
-        first = first_hook(state, turn, event.agent, omitted, ids, now)
+        if event.rules >= RULES_OF_RESTING_SUMMARIES and was_tried(state, turn):
+            first = assembly_hook(turn, omitted, ids, now)
+        else:
+            first = first_hook(state, turn, event.agent, omitted, ids, now)
     else:
         first = earlier_first_hook(state, turn, event.agent, ids, now)
     return (

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from wonder_server.core.content.parts import content_tokens, readable
 from wonder_server.core.conversation.context.history import (
     messages_to_summarize,
+    previous_start,
     select_history,
     truncation_after_summary,
 )
@@ -48,6 +49,10 @@ from wonder_server.core.ids import Minter
 from wonder_server.core.json_types import JsonDict, JsonValue
 from wonder_server.core.token_estimates import text_tokens
 
+RULES_OF_RESTING_SUMMARIES = 4
+"""Version of `TURN_RULES` from which on a failed summary is tried again only once the history has grown by a
+step."""
+
 SUMMARY_TIMEOUT_MS = 120_000
 """Timeout of a summary, which calls a model. Other hooks have `HOOK_TIMEOUT_MS`."""
 
@@ -70,6 +75,19 @@ def first_hook(
     if truncation is not None and truncation.first_turn and uses_summary(agent):
         older = messages_to_summarize(state, turn, agent)
     return _first_hook(turn, ids, now, truncation, older)
+
+
+def was_tried(state: ConversationState, turn: Turn) -> bool:
+    """Return True if the agent's previous turn needed a summary of the same messages.
+
+    It has failed then, or is in progress: after a summary the history no longer begins with that turn.
+    """
+    return turn.history_start != 0 and turn.history_start == previous_start(state, turn)
+
+
+def assembly_hook(turn: Turn, truncation: HistoryTruncation | None, ids: Minter, now: int) -> Operation:
+    """Return the assembly of a new turn, which omits ``truncation``, without a summary before it."""
+    return _first_hook(turn, ids, now, truncation, ())
 
 
 def earlier_first_hook(
