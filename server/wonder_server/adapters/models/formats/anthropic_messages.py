@@ -178,8 +178,7 @@ class AnthropicMessages:
             cached_input_tokens=cached,
             cache_write_input_tokens=written,
             reasoning_tokens=token_count(self._usage, "output_tokens_details", "thinking_tokens"),
-            hour_cache_write_tokens=token_count(self._usage, "cache_creation", "ephemeral_1h_input_tokens")
-            or None,
+            hour_cache_write_tokens=hour or None,
         )
 
 
