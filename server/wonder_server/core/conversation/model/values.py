@@ -211,10 +211,7 @@ class Turn(Value, frozen=True, kw_only=True):
 
     ``started_ms`` is the start of a turn that was queued; 0 for any other, which starts at ``created_ms``.
     ``history_end`` is the ordinal of the last message in its history, which is newer than its own message; 0
-    for a turn whose history ends before its own message.
-
-    ``root_id`` is the root run of the run that called the agent; "" without one, and in records of earlier
-    versions.
+    for a turn whose history ends before it. ``root_id`` is the root run above the calling run, or "".
     """
 
     id: str
@@ -441,8 +438,8 @@ TURN_RULES = 4
     3   tool calls name the pinned revision of their tool
     4   replies in the history say what they answer; moves name the provider and the profile that answered;
         called agents are offered the tool `decline`; messages follow the policy for concurrent turns;
-        time in which the work of a tool waits for people does not count against its timeout;
-        a failed summary is tried again only once the history has grown by a step
+        time in which the work of a tool waits for people does not count against its timeout; a failed
+        summary is tried again once the history has grown by a step
 """
 
 

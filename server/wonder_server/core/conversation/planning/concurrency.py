@@ -56,7 +56,12 @@ from wonder_server.core.conversation.planning.start_turn import (
     refusal_of,
     start_turn,
 )
-from wonder_server.core.conversation.planning.summarization import first_hook
+from wonder_server.core.conversation.planning.summarization import (
+    RULES_OF_RESTING_SUMMARIES,
+    assembly_hook,
+    first_hook,
+    was_tried,
+)
 from wonder_server.core.definitions.specs import ConcurrentTurns
 from wonder_server.core.errors import Fault, Reason
 from wonder_server.core.frozen import replace
@@ -256,7 +261,10 @@ def _begin(state: ConversationState, turn: Turn, now: int) -> Decisions:
     begun = replace(turn, status=TurnStatus.ACTIVE, started_ms=now, history_end=conversation.message_count)
     omitted = select_history(state, begun, work.agent)
     begun = replace(begun, history_start=omitted.first_turn if omitted is not None else 0)
-    hook = first_hook(state, begun, work.agent, omitted, ids, now)
+    if work.rules >= RULES_OF_RESTING_SUMMARIES and was_tried(state, begun):
+        hook = assembly_hook(begun, omitted, ids, now)
+    else:
+        hook = first_hook(state, begun, work.agent, omitted, ids, now)
     return (
         BeginTurn(
             turn=progress_of(begun),
