@@ -81,6 +81,7 @@ class World:
             "CreateConversation": {"conversation": {"title": "x"}, "validate_only": True},
             "GetConversation": conv,
             "SendMessage": {**conv, "send": {"content": "say 1 word"}},
+            "StreamTurn": {**conv, "send": {"content": "say 1 word"}},
             "Subscribe": {"attach": conv},
             "ReadMessage": {**conv, "message_id": f"msg_{UNUSED}"},
             "CallAgent": {**agent, "input": {"string_value": "say 1 word"}},

@@ -188,6 +188,14 @@ ACTS: dict[str, Act] = {
             request_id="r-ResetConversation", conversation_id=h.conv, keep_system_message=who == "ann"
         )
     ),
+    # The last response is the turn, which has ended; `marks` reads its id.
+    "StreamTurn": lambda h, c, who: drained(
+        c.conversations.StreamTurn(
+            pb.StreamTurnRequest(
+                conversation_id=h.conv, send={"request_id": "r-StreamTurn", "content": "say 1 word"}
+            )
+        )
+    ),
     "SendMessage": lambda h, c, who: c.conversations.SendMessage(
         pb.SendMessageRequest(
             conversation_id=h.conv, send={"request_id": "r-SendMessage", "content": "say 1 word"}
