@@ -10,6 +10,7 @@ from typing import Any
 
 from tests.e2e.client import Client
 from tests.e2e.process import Server
+from wonder.v1 import conversation_service_pb2 as pb
 
 TOKENS = {name: f"token-of-{name}-0123456789" for name in ("ann", "bob", "chief", "proxy")}
 
@@ -41,3 +42,10 @@ async def calling(server: Server, name: str) -> AsyncIterator[Client]:
         for stub in ("conversations", "coordinator", "executor", "library", "memory", "files"):
             setattr(client, stub, _As(getattr(client, stub), name))
         yield client
+
+
+def streamed(client: Client, conversation_id: str, request_id: str) -> Any:
+    """Send a message and return its stream. The last response is the turn, ended."""
+    send = pb.ConverseSend(request_id=request_id, content="say 1 word")
+    request = pb.StreamTurnRequest(conversation_id=conversation_id, send=send)
+    return client.conversations.StreamTurn(request)

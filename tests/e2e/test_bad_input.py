@@ -80,8 +80,7 @@ class World:
         return {
             "CreateConversation": {"conversation": {"title": "x"}, "validate_only": True},
             "GetConversation": conv,
-            "SendMessage": {**conv, "send": {"content": "say 1 word"}},
-            "StreamTurn": {**conv, "send": {"content": "say 1 word"}},
+            **{each: {**conv, "send": {"content": "say 1 word"}} for each in ("SendMessage", "StreamTurn")},
             "Subscribe": {"attach": conv},
             "ReadMessage": {**conv, "message_id": f"msg_{UNUSED}"},
             "CallAgent": {**agent, "input": {"string_value": "say 1 word"}},

@@ -16,7 +16,7 @@ import pytest_asyncio
 from google.protobuf import message_factory
 from grpc import aio
 
-from tests.e2e.callers import TOKENS, calling, tokens_file
+from tests.e2e.callers import TOKENS, calling, streamed, tokens_file
 from tests.e2e.client import PATIENCE_S, Client, struct
 from tests.e2e.file_requests import FILE_REQUESTS
 from tests.e2e.memory_requests import MEMORY_REQUESTS
@@ -188,14 +188,7 @@ ACTS: dict[str, Act] = {
             request_id="r-ResetConversation", conversation_id=h.conv, keep_system_message=who == "ann"
         )
     ),
-    # The last response is the turn, which has ended; `marks` reads its id.
-    "StreamTurn": lambda h, c, who: drained(
-        c.conversations.StreamTurn(
-            pb.StreamTurnRequest(
-                conversation_id=h.conv, send={"request_id": "r-StreamTurn", "content": "say 1 word"}
-            )
-        )
-    ),
+    "StreamTurn": lambda h, c, who: drained(streamed(c, h.conv, "r-StreamTurn")),
     "SendMessage": lambda h, c, who: c.conversations.SendMessage(
         pb.SendMessageRequest(
             conversation_id=h.conv, send={"request_id": "r-SendMessage", "content": "say 1 word"}
