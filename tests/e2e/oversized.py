@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.sqlite_journals import SqliteJournals
+from wonder_server.core.actor import gates
 from wonder_server.core.actor.changes import Emit, Put
 from wonder_server.core.conversation.model import event_payloads as events
 from wonder_server.core.conversation.model import values as said
@@ -114,6 +115,8 @@ def _conversation(conv: said.Conversation) -> Iterable[Put | Emit]:
         events.WorkflowRun: events.WorkflowRun(run_id="run_x", workflow="w", operation_id="op", fault=FAULT),
         events.AgentCall: events.AgentCall(agent_id="agt_x", mode="delegate", operation_id="op", fault=FAULT),
         events.Limit: events.Limit(fault=FAULT, enforced=True),
+        events.ModelSwitch: _switch(),
+        gates.Gate: _call_gate(turn.id),
         events.ContextReduction: events.ContextReduction(
             messages_left_out=1, summarized=False, tokens_before=1, tokens_after=1
         ),
@@ -130,6 +133,29 @@ def _conversation(conv: said.Conversation) -> Iterable[Put | Emit]:
         # The end of a turn would count as the end of a message that is still streaming.
         yield Emit(kind, values[value_type], turn.id)
     yield Emit("tool.failed", failed, turn.id)
+
+
+def _switch() -> events.ModelSwitch:
+    names = {"from_provider": "a", "from_model": "one", "to_provider": "b", "to_model": "two"}
+    return events.ModelSwitch(from_profile="a/one@1", to_profile="a/two@1", fault=FAULT, **names)
+
+
+def _call_gate(turn_id: str) -> gates.Gate:
+    """Return the gate of a tool call with large arguments."""
+    return gates.Gate(
+        id="gate_x",
+        run_id="",
+        operation_id="op",
+        node_id="",
+        project_id="",
+        workflow_ref="",
+        prompt=LONG,
+        shown={"text": LONG, **NESTED},
+        shown_hash="x",
+        turn_id=turn_id,
+        tool_name="large",
+        problem=LONG,
+    )
 
 
 def _many() -> list[said.Invocation]:
@@ -176,7 +202,7 @@ def _run(row: run.Run) -> Iterable[Put | Emit]:
         )
         for number, status in enumerate(run.ExecutionStatus)
     ]
-    gate = run.Gate(
+    gate = gates.Gate(
         id=ids.child("gate", row.id),
         run_id=row.id,
         operation_id="op",
@@ -187,7 +213,7 @@ def _run(row: run.Run) -> Iterable[Put | Emit]:
         shown={"text": LONG},
         shown_hash="h",
         answer_schema={"enum": NUMBERS},
-        status=run.GateStatus.APPROVED,
+        status=gates.GateStatus.APPROVED,
         answer={"text": LONG},
         comment=LONG,
         created_ms=2_000_000_000_000,
@@ -195,7 +221,7 @@ def _run(row: run.Run) -> Iterable[Put | Emit]:
     by_kind: dict[type, Any] = {
         run.Run: wide,
         run.Token: run.Token(id="t", run_id=row.id, node_id="n"),
-        run.Gate: gate,
+        gates.Gate: gate,
         run.Signal: run.Signal(run_id=row.id, name="s", payload=payload),
         run.EmittedEvent: run.EmittedEvent(name="e", payload=payload, node_id="n"),
     }
@@ -204,7 +230,7 @@ def _run(row: run.Run) -> Iterable[Put | Emit]:
         yield run_record._execution(execution)
     yield run_record._gate(gate)
     yield run_record._gate(
-        replace(gate, id=ids.child("gate", row.id), status=run.GateStatus.PENDING, answer=None)
+        replace(gate, id=ids.child("gate", row.id), status=gates.GateStatus.PENDING, answer=None)
     )
     yield run_record._context(run.ContextValue(run_id=row.id, section="state", key="k", value=payload))
     for kind, value_type in RUN.event_types.items():

@@ -137,9 +137,9 @@ def placed(field: str, place: str) -> Iterator[None]:
             replace(fault, field=f"{place}{fault.field.removeprefix(field)}")
             if fault.field.startswith(field)
             else replace(fault, field=fault.field or place)
-            for fault in problem.faults or (problem.fault,)
+            for fault in problem.faults
         ]
-        raise WonderError(faults[0], faults=tuple(faults) if problem.faults else ()) from None
+        raise WonderError(faults[0], faults=tuple(faults)) from None
 
 
 def _in_library(edit: Callable[[Agent], Agent], library: str) -> Callable[[Agent], Agent]:
