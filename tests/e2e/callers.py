@@ -44,8 +44,8 @@ async def calling(server: Server, name: str) -> AsyncIterator[Client]:
         yield client
 
 
-def streamed(client: Client, conversation_id: str, request_id: str) -> Any:
+def streamed(client: Client, conversation_id: str, request_id: str, content: str = "say 1 word") -> Any:
     """Send a message and return its stream. The last response is the turn, ended."""
-    send = pb.ConverseSend(request_id=request_id, content="say 1 word")
+    send = pb.ConverseSend(request_id=request_id, content=content)
     request = pb.StreamTurnRequest(conversation_id=conversation_id, send=send)
     return client.conversations.StreamTurn(request)

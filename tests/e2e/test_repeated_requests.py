@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 from grpc import aio
 
-from tests.e2e.callers import calling, tokens_file
+from tests.e2e.callers import calling, streamed, tokens_file
 from tests.e2e.client import PATIENCE_S, struct
 from tests.e2e.process import serving
-from tests.e2e.test_callers import ACTS, TEAM, House, asking, fact, marks, on_stream
+from tests.e2e.test_callers import ACTS, TEAM, House, asking, drained, fact, marks, on_stream
 from tests.rpc.rpc_kit import rejected
 from wonder.v1 import conversation_service_pb2 as pb
 from wonder.v1 import coordinator_service_pb2 as runs
@@ -40,6 +40,7 @@ OTHERS: dict[str, Ask] = {
             conversation_id=h.conv, send={"request_id": "r-SendMessage", "content": "say 2 words"}
         )
     ),
+    "StreamTurn": lambda h: drained(streamed(h.ann, h.conv, "r-StreamTurn", "say 2 words")),
     "CallAgent": lambda h: h.ann.conversations.CallAgent(
         pb.CallAgentRequest(request_id="r-CallAgent", agent_id="assistant", input={"string_value": "other"})
     ),
