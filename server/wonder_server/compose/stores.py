@@ -299,6 +299,8 @@ async def _reserve_disk_space(
             await database.limit_log(disk_space.max_log_bytes())
             available = 0 if disk_space.write_rejection() else free_bytes(settings.data_dir)
             await database.overwrite_within(available)
+    if disk_space.write_rejection():
+        await _free_space(settings.data_dir, databases)
 
 
 async def watch_disk(disk_space: DiskSpaceGuard, data: Path, databases: Sequence[Database]) -> None:
@@ -313,11 +315,21 @@ async def watch_disk(disk_space: DiskSpaceGuard, data: Path, databases: Sequence
         for database in databases:
             await database.limit_log(max_log_bytes)
             await database.overwrite_within(0 if is_full else free_bytes(data))
-        logs = sorted(databases, key=Database.log_bytes)
-        if is_full or disk_space.should_checkpoint(sum(database.log_bytes() for database in logs)):
-            await checkpoint_logs(data, logs)
-        for database in logs if is_full else ():
-            await _shrink(data, database)
+        if is_full:
+            await _free_space(data, databases)
+        elif disk_space.should_checkpoint(sum(database.log_bytes() for database in databases)):
+            await checkpoint_logs(data, sorted(databases, key=Database.log_bytes))
+
+
+async def _free_space(data: Path, databases: Sequence[Database]) -> None:
+    """Fold the logs, the smallest first, and return the space of deleted records to the file system.
+
+    A start on a full disk does it too, so that the first deletion finds space for its log.
+    """
+    logs = sorted(databases, key=Database.log_bytes)
+    await checkpoint_logs(data, logs)
+    for database in logs:
+        await _shrink(data, database)
 
 
 async def checkpoint_logs(data: Path, databases: Sequence[Database]) -> None:
