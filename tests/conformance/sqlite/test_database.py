@@ -51,10 +51,17 @@ def texts(connection: sqlite3.Connection) -> list[str]:
     return [row[0] for row in connection.execute("SELECT text FROM notes ORDER BY id")]
 
 
-def hold(database: Database) -> Callable[[], None]:
+async def hold(database: Database) -> Callable[[], None]:
     """Keep the writer thread busy until the returned function is called."""
-    gate = threading.Event()
-    waiting = asyncio.ensure_future(database.read(lambda _: gate.wait(10)))
+    gate, is_held = threading.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def wait(_: sqlite3.Connection) -> None:
+        loop.call_soon_threadsafe(is_held.set)
+        gate.wait(10)
+
+    waiting = asyncio.ensure_future(database.read(wait))
+    await is_held.wait()  # Otherwise the thread could take the first write before.
 
     def release() -> None:
         gate.set()
@@ -77,7 +84,7 @@ async def test_a_write_returns_what_its_function_returned_and_is_on_disk(
 async def test_writes_that_wait_together_share_one_commit_in_the_order_they_came(
     database: Database,
 ) -> None:
-    release = hold(database)
+    release = await hold(database)
     writes = [database.submit(note(f"n{i}")) for i in range(50)]
     release()
     assert await asyncio.gather(*writes) == list(range(1, 51))
@@ -92,7 +99,7 @@ async def test_a_write_that_raises_is_undone_alone_and_only_its_caller_gets_the_
         note("half")(connection)
         raise LookupError("stop here")
 
-    release = hold(database)
+    release = await hold(database)
     writes = [database.submit(fn) for fn in (note("a"), half, note("a"), note("b"))]
     release()
     results = await asyncio.gather(*writes, return_exceptions=True)
@@ -117,7 +124,7 @@ async def test_a_write_passes_a_burst_of_reads_and_all_are_answered(database: Da
         order.append("write")
         return note("a")(connection)
 
-    release = hold(database)
+    release = await hold(database)
     names = [f"r{number}" for number in range(150)]
     reads = [asyncio.ensure_future(database.read(partial(read, name=name))) for name in names]
     await asyncio.sleep(0)
@@ -152,7 +159,7 @@ class Together:
 
 async def test_adjacent_writes_of_one_kind_share_one_call(database: Database) -> None:
     one, other = Together(), Together()
-    release = hold(database)
+    release = await hold(database)
     writes = [
         database.submit_with(one, ["a"]),
         database.submit_with(one, ["b", "c"]),
@@ -169,7 +176,7 @@ async def test_adjacent_writes_of_one_kind_share_one_call(database: Database) ->
 
 async def test_after_a_failed_group_each_write_is_tried_alone(database: Database) -> None:
     together = Together()
-    release = hold(database)
+    release = await hold(database)
     writes = [database.submit_with(together, [text]) for text in ("a", "broken", "b", "a", "c")]
     release()
     results = await asyncio.gather(*writes, return_exceptions=True)
@@ -189,8 +196,7 @@ async def test_writes_that_raise_do_not_affect_the_others(database: Database, ki
 
     for broken in product((False, True), repeat=3):
         names = ["broken" if bad else f"{broken} {at}" for at, bad in enumerate(broken)]
-        release = hold(database)
-        await asyncio.sleep(0)  # Queues the write.
+        release = await hold(database)
         writes = [
             database.submit(alone(name)) if kind == "alone" else database.submit_with(together, [name])
             for kind, name in zip(kinds, names, strict=True)
@@ -203,7 +209,7 @@ async def test_writes_that_raise_do_not_affect_the_others(database: Database, ki
 
 
 async def test_a_read_sees_every_write_submitted_before_it(database: Database) -> None:
-    release = hold(database)
+    release = await hold(database)
     early = asyncio.ensure_future(database.read(texts))
     await asyncio.sleep(0)  # Queues the write.
     write = database.submit(note("one"))
@@ -231,7 +237,7 @@ async def test_a_commit_that_fails_fails_all_its_writes_and_the_next_one_works(
     def dangling(connection: sqlite3.Connection) -> None:
         connection.execute("INSERT INTO links (note) VALUES (999)")  # SQLite checks this at COMMIT.
 
-    release = hold(database)
+    release = await hold(database)
     writes = [database.submit(fn) for fn in (note("a"), dangling)]
     release()
     for result in await asyncio.gather(*writes, return_exceptions=True):
@@ -271,8 +277,7 @@ async def test_a_full_disk_fails_the_transaction_and_keeps_earlier_commits(
         return lambda connection: connection.execute(f"PRAGMA max_page_count = {most}").fetchone()
 
     async def written(*names: str) -> list[bool]:
-        release = hold(database)
-        await asyncio.sleep(0)  # Queues the writes.
+        release = await hold(database)
         writes = [database.submit(note(name)) for name in names]
         release()
         return [
@@ -296,7 +301,7 @@ async def test_a_read_that_writes_is_a_bug_and_says_so(database: Database) -> No
 async def test_a_cancelled_caller_does_not_affect_the_others(
     database: Database,
 ) -> None:
-    release = hold(database)
+    release = await hold(database)
     lost = asyncio.ensure_future(database.write(note("lost")))
     await asyncio.sleep(0)
     kept = database.submit(note("kept"))
