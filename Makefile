@@ -50,14 +50,16 @@ check: $(DEV)  ## Check lint, format, types, contract and generated files
 	@echo "buf lint" && $(BIN)/buf lint
 	@echo "generated code" && $(BIN)/python tools/gen.py --check
 	@echo "settings document" && $(BIN)/python tools/settings_doc.py --check
+	@echo "table of permissions" && $(BIN)/python tools/permissions_doc.py --check
 	@echo "No problem found."
 
 fmt: $(DEV)  ## Format the code and apply automatic fixes
 	@$(BIN)/ruff check --fix-only --quiet . && $(BIN)/ruff format .
 
-gen: $(DEV)  ## Generate code from proto/ and docs/settings.md from the settings
+gen: $(DEV)  ## Generate code from proto/ docs/settings.md and the table of permissions
 	@$(BIN)/python tools/gen.py
 	@$(BIN)/python tools/settings_doc.py
+	@$(BIN)/python tools/permissions_doc.py
 
 bench: $(DEV)  ## Measure, each number beside its floor
 	@$(BIN)/python bench/run.py $(ARGS)

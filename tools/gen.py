@@ -26,6 +26,8 @@ PROTO = ROOT / "proto"
 SERVER = Path("gen/python")
 SDK = Path("sdk/python/wonder_sdk/_proto")
 TREES = (SERVER, SDK)
+ACCESS = "wonder/v1/access.proto"
+"""The options of methods."""
 _PACKAGE = '"""Generated from proto/ by tools/gen.py. Do not edit."""\n'
 
 
@@ -55,21 +57,30 @@ def generate(out: Path) -> None:
     server.mkdir(parents=True)
     sdk.mkdir(parents=True)
     (out / "ruff.toml").write_text("line-length = 110\n")
-    descriptors = out / "contract.binpb"
+    descriptors, plain = out / "contract.binpb", out / "plain.binpb"
     protoc(
         out,
+        f"-I{PROTO}",
         f"--descriptor_set_out={descriptors}",
+        "--include_imports",
         "--include_source_info",
         f"--python_out={server}",
         f"--pyi_out={server}",
         f"--grpc_python_out={server}",
         f"--plugin=protoc-gen-mypy_grpc={beside_python('protoc-gen-mypy_grpc')}",
         f"--mypy_grpc_out=only_async:{server}",
+    )
+    contract = FileDescriptorSet.FromString(descriptors.read_bytes())
+    plain.write_bytes(without_access(contract).SerializeToString())
+    protoc(
+        out,
+        f"--descriptor_set_in={plain}",
         f"--plugin=protoc-gen-python_betterproto2={beside_python('protoc-gen-python_betterproto2')}",
         f"--python_betterproto2_out={sdk}",
         "--python_betterproto2_opt=client_generation=none",
+        leave_out=(ACCESS,),
     )
-    files = FileDescriptorSet.FromString(descriptors.read_bytes()).file
+    files = [file for file in contract.file if file.name.startswith("wonder/")]
     finish_server(server, files)
     (sdk / "stubs.py").write_text(client_stubs(files))
     subprocess.run([beside_python("ruff"), "format", "--quiet", str(sdk / "stubs.py")], check=True, cwd=out)
@@ -77,6 +88,24 @@ def generate(out: Path) -> None:
     for path in (*server.rglob("*_pb2.pyi"), *sdk.rglob("__init__.py"), sdk / "message_pool.py"):
         # The generators' own annotations are not complete enough for strict checking; their types are.
         path.write_text(f"# mypy: ignore-errors\n{path.read_text()}")
+
+
+def without_access(contract: FileDescriptorSet) -> FileDescriptorSet:
+    """Return the contract without the options of its methods.
+
+    They are for the server. With them, the SDK would get a message class for each part of a descriptor, four
+    times the classes that it has from google/protobuf.
+    """
+    plain = FileDescriptorSet()
+    plain.CopyFrom(contract)
+    for file in plain.file:
+        kept = [name for name in file.dependency if name != ACCESS]
+        if len(kept) < len(file.dependency):
+            del file.dependency[:], file.public_dependency[:], file.weak_dependency[:]
+            file.dependency.extend(kept)
+        for method in (method for service in file.service for method in service.method):
+            method.ClearField("options")
+    return plain
 
 
 def finish_server(server: Path, files: list[FileDescriptorProto]) -> None:
@@ -91,10 +120,11 @@ def finish_server(server: Path, files: list[FileDescriptorProto]) -> None:
     (server / "wonder/py.typed").touch()
 
 
-def protoc(folder: Path, *options: str) -> None:
+def protoc(folder: Path, *options: str, leave_out: tuple[str, ...] = ()) -> None:
     """Run the protocol compiler over all of ``proto/``, with the settings for ruff that ``folder`` holds."""
     names = sorted(str(path.relative_to(PROTO)) for path in PROTO.rglob("*.proto"))
-    command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{PROTO}", *options, *names]
+    inputs = [name for name in names if name not in leave_out]
+    command = [sys.executable, "-m", "grpc_tools.protoc", *options, *inputs]
     # The betterproto2 plugin finds ruff by PATH and its settings by the working directory.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     result = subprocess.run(

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from wonder_server.core.access.permissions import ALL
 from wonder_server.core.identity import (
-    ADMIN,
     ANONYMOUS,
-    SCOPES,
     SERVER,
     Principal,
     PrincipalKind,
@@ -34,7 +33,7 @@ def test_a_record_names_tenant_kind_and_subject(principal: Principal, text: str)
     found = recorded_principal(text)
     assert found is not None
     assert (found.tenant, found.kind, found.subject) == (principal.tenant, principal.kind, principal.subject)
-    assert found.scopes == frozenset()
+    assert found.permissions == frozenset()
 
 
 @pytest.mark.parametrize("text", ["", "robot:r2", "token/ann", ":ann"])
@@ -48,7 +47,7 @@ def test_only_tokens_have_a_caller() -> None:
     assert Principal(kind=TOKEN, subject="ann").caller == "ann"
 
 
-def test_scopes_are_in_no_text() -> None:
-    principal = Principal(kind=TOKEN, subject="ann", scopes=SCOPES)
+def test_permissions_are_in_no_text() -> None:
+    principal = Principal(kind=TOKEN, subject="ann", permissions=ALL)
     for text in (principal.text, repr(principal), str(principal)):
-        assert ADMIN not in text
+        assert "conversations" not in text

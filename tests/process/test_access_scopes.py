@@ -15,12 +15,13 @@ from wonder.v1 import coordinator_service_pb2 as runs
 from wonder.v1 import library_service_pb2 as library
 from wonder.v1 import memory_service_pb2 as memory
 from wonder_server.compose import open_application
+from wonder_server.core.access.permissions import ALL
 from wonder_server.core.errors import WonderError
-from wonder_server.core.identity import SCOPES, Principal, PrincipalKind
+from wonder_server.core.identity import Principal, PrincipalKind
 from wonder_server.ports.access import ALL_RECORDS, AccessScope
 from wonder_server.rpc.shared.principal import current_principal
 
-ANN = Principal(kind=PrincipalKind.TOKEN, subject="ann", scopes=SCOPES)
+ANN = Principal(kind=PrincipalKind.TOKEN, subject="ann", permissions=ALL)
 """A caller of the project ``mine``, with every permission."""
 CALL = Call()
 

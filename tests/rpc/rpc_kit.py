@@ -47,7 +47,7 @@ async def rejected(call: Awaitable[object]) -> tuple[str, list[str]]:
 
 
 def token_principal(name: str) -> Principal:
-    """Return the principal of the token ``name``, without scopes; the anonymous one for ""."""
+    """Return the principal of the token ``name``, without permissions; the anonymous one for ""."""
     return Principal(kind=PrincipalKind.TOKEN, subject=name) if name else ANONYMOUS
 
 

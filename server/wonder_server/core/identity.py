@@ -1,7 +1,7 @@
 """Principals: the authenticated callers of the server, and the server itself.
 
 The rpc layer makes one `Principal` for each call. Everything below takes it as an argument. Records keep its
-`text`, without scopes: what a principal may do is decided at the call, and again by later calls.
+`text`, without permissions: what a principal may do is decided at the call, and again by later calls.
 """
 
 from __future__ import annotations
@@ -10,11 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-ACT_AS: Final = "act_as"
-ADMIN: Final = "admin"
-SEARCH_ALL: Final = "memory.search_all"
-SCOPES: Final = frozenset({ACT_AS, ADMIN, SEARCH_ALL})
-"""All scopes. `wonder_server.rpc.server.authorization` says what each permits."""
+from wonder_server.core.access.permissions import ALL
 
 
 class PrincipalKind(StrEnum):
@@ -33,13 +29,14 @@ class Principal:
     """An authenticated caller.
 
     ``tenant`` is the tenant that the caller belongs to; "" while the server has one. ``subject`` is the
-    caller's name within its kind. ``scopes`` are its permissions. They are no part of `repr` and of `text`.
+    caller's name within its kind. ``permissions`` are those that it has anywhere
+    (`wonder_server.core.access.permissions`). They are no part of `repr` and of `text`.
     """
 
     kind: PrincipalKind
     subject: str = ""
     tenant: str = ""
-    scopes: frozenset[str] = field(default=frozenset(), repr=False)
+    permissions: frozenset[str] = field(default=frozenset(), repr=False)
 
     @property
     def text(self) -> str:
@@ -54,20 +51,20 @@ class Principal:
         return self.subject if self.kind is PrincipalKind.TOKEN else ""
 
 
-ANONYMOUS: Final = Principal(kind=PrincipalKind.ANONYMOUS, scopes=SCOPES)
-"""Every caller of a server without tokens. It has every scope."""
+ANONYMOUS: Final = Principal(kind=PrincipalKind.ANONYMOUS, permissions=ALL)
+"""Every caller of a server without tokens. It has every permission."""
 
-SERVER: Final = Principal(kind=PrincipalKind.SERVER, scopes=SCOPES)
+SERVER: Final = Principal(kind=PrincipalKind.SERVER, permissions=ALL)
 """The server, for work that no caller started."""
 
 
 def server_part(name: str) -> Principal:
     """Return the principal of one part of the server, such as ``retention``."""
-    return Principal(kind=PrincipalKind.SERVER, subject=name, scopes=SCOPES)
+    return Principal(kind=PrincipalKind.SERVER, subject=name, permissions=ALL)
 
 
 def recorded_principal(text: str) -> Principal | None:
-    """Return the principal that a record names, without scopes.
+    """Return the principal that a record names, without permissions.
 
     None if it is unknown: records of earlier versions name none. A kind of a later version is unknown too.
     """

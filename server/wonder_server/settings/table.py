@@ -42,7 +42,7 @@ class Group(enum.StrEnum):
 
     SERVER = "Server"
     LOG = "Log"
-    SECURITY = "Security and scopes"
+    SECURITY = "Security and permissions"
     STORAGE = "Storage"
     CONVERSATIONS = "Conversations"
     MODELS = "Models"
@@ -111,18 +111,19 @@ class Settings:
     )  # fmt: skip
     act_as: str = _setting(
         Group.SECURITY, "", TEXT,
-        "Names of tokens, separated by commas, that have the scope act_as: they may give a user_id or author "
-        "other than their own name, and work in a conversation, turn or run.",
+        "Names of tokens, separated by commas, that have the permission act_as: they may give a user_id or "
+        "author other than their own name, and work in a conversation, turn or run.",
     )  # fmt: skip
     admin: str = _setting(
         Group.SECURITY, "", TEXT,
-        "Names of tokens, separated by commas, that have the scope admin: they may delete, prune, execute "
-        "work as an agent, and change the network policy and the repositories of projects.",
+        "Names of tokens, separated by commas, that have all permissions but those of act_as and "
+        "memory_search_all: they may delete, prune, execute work as an agent, and change the network policy "
+        "and the repositories of projects.",
     )  # fmt: skip
     memory_search_all: str = _setting(
         Group.SECURITY, "", TEXT,
-        "Names of tokens, separated by commas, that have the scope memory.search_all: they may search the "
-        "memories of all agents together.",
+        "Names of tokens, separated by commas, that have the permission memories.search_all: they may search "
+        "the memories of all agents together.",
     )  # fmt: skip
 
     shard_count: int = _setting(

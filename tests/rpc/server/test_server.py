@@ -447,10 +447,10 @@ async def test_a_scope_of_an_unknown_token_logs_a_warning(tmp_path: Path) -> Non
         async with serving(auth_tokens_file=tokens, admin="adda, ada", act_as="web"):
             pass
     assert [line for line in lines if line["log_level"] == "warning"] == [
-        {"event": "scope_of_unknown_token", "scope": "act_as", "name": "web", **WARNING},
+        {"event": "grant_to_unknown_token", "setting": "WONDER_ACT_AS", "name": "web", **WARNING},
         {
-            "event": "scope_of_unknown_token",
-            "scope": "admin",
+            "event": "grant_to_unknown_token",
+            "setting": "WONDER_ADMIN",
             "name": "adda",
             "did_you_mean": "ada",
             **WARNING,
@@ -458,12 +458,12 @@ async def test_a_scope_of_an_unknown_token_logs_a_warning(tmp_path: Path) -> Non
     ]
 
 
-async def test_a_scope_without_tokens_logs_a_warning() -> None:
+async def test_a_grant_without_tokens_logs_a_warning() -> None:
     with capture_logs() as lines:
         async with serving(admin="ada"):
             pass
     [line] = [line for line in lines if line["log_level"] == "warning"]
-    assert (line["event"], line["scope"], line["name"]) == ("scope_without_tokens", "admin", "ada")
+    assert (line["event"], line["setting"], line["name"]) == ("grant_without_tokens", "WONDER_ADMIN", "ada")
 
 
 WARNING = {"log_level": "warning", "component": "rpc"}

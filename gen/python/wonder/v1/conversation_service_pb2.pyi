@@ -4,6 +4,7 @@ import datetime
 from google.protobuf import field_mask_pb2 as _field_mask_pb2
 from google.protobuf import struct_pb2 as _struct_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
+from wonder.v1 import access_pb2 as _access_pb2
 from wonder.v1 import common_pb2 as _common_pb2
 from wonder.v1 import conversation_pb2 as _conversation_pb2
 from wonder.v1 import errors_pb2 as _errors_pb2

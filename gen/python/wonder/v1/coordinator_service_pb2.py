@@ -24,12 +24,13 @@ _sym_db = _symbol_database.Default()
 
 from google.protobuf import struct_pb2 as google_dot_protobuf_dot_struct__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
+from wonder.v1 import access_pb2 as wonder_dot_v1_dot_access__pb2
 from wonder.v1 import conversation_service_pb2 as wonder_dot_v1_dot_conversation__service__pb2
 from wonder.v1 import run_pb2 as wonder_dot_v1_dot_run__pb2
 from wonder.v1 import task_pb2 as wonder_dot_v1_dot_task__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#wonder/v1/coordinator_service.proto\x12\twonder.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a$wonder/v1/conversation_service.proto\x1a\x13wonder/v1/run.proto\x1a\x14wonder/v1/task.proto\"\xf7\x01\n\x0fStartRunRequest\x12\x13\n\x0bworkflow_id\x18\x01 \x01(\t\x12&\n\x05input\x18\x02 \x01(\x0b\x32\x17.google.protobuf.Struct\x12,\n\x07\x63ontext\x18\x03 \x01(\x0b\x32\x1b.wonder.v1.ExecutionContext\x12)\n\x08metadata\x18\x04 \x01(\x0b\x32\x17.google.protobuf.Struct\x12\x12\n\ntimeout_ms\x18\x05 \x01(\x03\x12\x12\n\nrequest_id\x18\x06 \x01(\t\x12\x15\n\rvalidate_only\x18\x07 \x01(\x08\x12\x0f\n\x07wait_ms\x18\x08 \x01(\x03\"/\n\x10StartRunResponse\x12\x1b\n\x03run\x18\x01 \x01(\x0b\x32\x0e.wonder.v1.Run\"\x1f\n\rGetRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\"-\n\x0eGetRunResponse\x12\x1b\n\x03run\x18\x01 \x01(\x0b\x32\x0e.wonder.v1.Run\"\xb1\x02\n\x0fListRunsRequest\x12\x13\n\x0bworkflow_id\x18\x01 \x01(\t\x12\x12\n\nproject_id\x18\x02 \x01(\t\x12\x17\n\x0f\x63onversation_id\x18\x03 \x01(\t\x12&\n\x08statuses\x18\x04 \x03(\x0e\x32\x14.wonder.v1.RunStatus\x12\x15\n\rparent_run_id\x18\x05 \x01(\t\x12\x18\n\x10include_children\x18\x06 \x01(\x08\x12.\n\nstart_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tpage_size\x18\t \x01(\x05\x12\x12\n\npage_token\x18\n \x01(\t\"I\n\x10ListRunsResponse\x12\x1c\n\x04runs\x18\x01 \x03(\x0b\x32\x0e.wonder.v1.Run\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"T\n\x10\x43\x61ncelRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x0c\n\x04\x65tag\x18\x03 \x01(\t\x12\x12\n\nrequest_id\x18\x04 \x01(\t\"0\n\x11\x43\x61ncelRunResponse\x12\x1b\n\x03run\x18\x01 \x01(\x0b\x32\x0e.wonder.v1.Run\"Y\n\x10SignalRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12!\n\x06signal\x18\x02 \x01(\x0b\x32\x11.wonder.v1.Signal\x12\x12\n\nrequest_id\x18\x03 \x01(\t\"%\n\x11SignalRunResponse\x12\x10\n\x08sequence\x18\x01 \x01(\x03\"i\n\x0fWatchRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x16\n\x0e\x61\x66ter_sequence\x18\x02 \x01(\x03\x12\x18\n\x10include_progress\x18\x03 \x01(\x08\x12\x14\n\x0cgroup_events\x18\x04 \x01(\x08\"\x9e\x02\n\x10WatchRunResponse\x12$\n\x05\x65vent\x18\x01 \x01(\x0b\x32\x13.wonder.v1.RunEventH\x00\x12+\n\x08progress\x18\x02 \x01(\x0b\x32\x17.wonder.v1.NodeProgressH\x00\x12/\n\theartbeat\x18\x03 \x01(\x0b\x32\x1a.wonder.v1.StreamHeartbeatH\x00\x12-\n\x08\x64raining\x18\x04 \x01(\x0b\x32\x19.wonder.v1.StreamDrainingH\x00\x12#\n\x03\x65nd\x18\x05 \x01(\x0b\x32\x14.wonder.v1.StreamEndH\x00\x12*\n\x06\x65vents\x18\x06 \x01(\x0b\x32\x18.wonder.v1.RunEventGroupH\x00\x42\x06\n\x04item\"4\n\rRunEventGroup\x12#\n\x06\x65vents\x18\x01 \x03(\x0b\x32\x13.wonder.v1.RunEvent\"\x91\x01\n\x0cNodeProgress\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x19\n\x11node_execution_id\x18\x02 \x01(\t\x12$\n\x04step\x18\x03 \x01(\x0b\x32\x14.wonder.v1.StepTraceH\x00\x12\'\n\x08progress\x18\x04 \x01(\x0b\x32\x13.wonder.v1.ProgressH\x00\x42\x06\n\x04item\"\xc1\x01\n\x10ListGatesRequest\x12\x12\n\nproject_id\x18\x01 \x01(\t\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12\'\n\x08statuses\x18\x03 \x03(\x0e\x32\x15.wonder.v1.GateStatus\x12\x0f\n\x07user_id\x18\x04 \x01(\t\x12\x11\n\tpage_size\x18\x05 \x01(\x05\x12\x12\n\npage_token\x18\x06 \x01(\t\x12\x17\n\x0f\x63onversation_id\x18\x07 \x01(\t\x12\x0f\n\x07gate_id\x18\x08 \x01(\t\"L\n\x11ListGatesResponse\x12\x1e\n\x05gates\x18\x01 \x03(\x0b\x32\x0f.wonder.v1.Gate\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xc3\x01\n\x12ResolveGateRequest\x12\x0f\n\x07gate_id\x18\x01 \x01(\t\x12)\n\x08\x64\x65\x63ision\x18\x02 \x01(\x0e\x32\x17.wonder.v1.GateDecision\x12\x12\n\nshown_hash\x18\x03 \x01(\t\x12\'\n\x06\x61nswer\x18\x04 \x01(\x0b\x32\x17.google.protobuf.Struct\x12\x0f\n\x07\x63omment\x18\x05 \x01(\t\x12\x0f\n\x07user_id\x18\x06 \x01(\t\x12\x12\n\nrequest_id\x18\x07 \x01(\t\"4\n\x13ResolveGateResponse\x12\x1d\n\x04gate\x18\x01 \x01(\x0b\x32\x0f.wonder.v1.Gate\"\"\n\x10ReplayRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\"q\n\x11ReplayRunResponse\x12\x11\n\tidentical\x18\x01 \x01(\x08\x12\x12\n\nstep_count\x18\x02 \x01(\x03\x12\x35\n\x10\x66irst_difference\x18\x03 \x01(\x0b\x32\x1b.wonder.v1.ReplayDifference\"\x8a\x01\n\x10ReplayDifference\x12\x0c\n\x04step\x18\x01 \x01(\x03\x12\r\n\x05input\x18\x02 \x01(\t\x12,\n\x08recorded\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.ListValue\x12+\n\x07planned\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.ListValue\"\xe3\x01\n\x0e\x46orkRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x18\n\x0e\x61\x66ter_sequence\x18\x02 \x01(\x03H\x00\x12\x1f\n\x15\x62\x65\x66ore_node_execution\x18\x03 \x01(\x05H\x00\x12&\n\x05input\x18\x04 \x01(\x0b\x32\x17.google.protobuf.Struct\x12&\n\x05state\x18\x05 \x01(\x0b\x32\x17.google.protobuf.Struct\x12\x19\n\x11workflow_revision\x18\x06 \x01(\x05\x12\x12\n\nrequest_id\x18\x07 \x01(\tB\x07\n\x05point\".\n\x0f\x46orkRunResponse\x12\x1b\n\x03run\x18\x01 \x01(\x0b\x32\x0e.wonder.v1.Run*b\n\x0cGateDecision\x12\x1d\n\x19GATE_DECISION_UNSPECIFIED\x10\x00\x12\x19\n\x15GATE_DECISION_APPROVE\x10\x01\x12\x18\n\x14GATE_DECISION_REJECT\x10\x02\x32\xd4\x05\n\x12\x43oordinatorService\x12\x43\n\x08StartRun\x12\x1a.wonder.v1.StartRunRequest\x1a\x1b.wonder.v1.StartRunResponse\x12=\n\x06GetRun\x12\x18.wonder.v1.GetRunRequest\x1a\x19.wonder.v1.GetRunResponse\x12\x43\n\x08ListRuns\x12\x1a.wonder.v1.ListRunsRequest\x1a\x1b.wonder.v1.ListRunsResponse\x12\x46\n\tCancelRun\x12\x1b.wonder.v1.CancelRunRequest\x1a\x1c.wonder.v1.CancelRunResponse\x12\x46\n\tSignalRun\x12\x1b.wonder.v1.SignalRunRequest\x1a\x1c.wonder.v1.SignalRunResponse\x12\x45\n\x08WatchRun\x12\x1a.wonder.v1.WatchRunRequest\x1a\x1b.wonder.v1.WatchRunResponse0\x01\x12\x46\n\tListGates\x12\x1b.wonder.v1.ListGatesRequest\x1a\x1c.wonder.v1.ListGatesResponse\x12L\n\x0bResolveGate\x12\x1d.wonder.v1.ResolveGateRequest\x1a\x1e.wonder.v1.ResolveGateResponse\x12\x46\n\tReplayRun\x12\x1b.wonder.v1.ReplayRunRequest\x1a\x1c.wonder.v1.ReplayRunResponse\x12@\n\x07\x46orkRun\x12\x19.wonder.v1.ForkRunRequest\x1a\x1a.wonder.v1.ForkRunResponseB-\n\twonder.v1P\x01Z\x12wonder/v1;wonderv1\xaa\x02\tWonder.V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#wonder/v1/coordinator_service.proto\x12\twonder.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16wonder/v1/access.proto\x1a$wonder/v1/conversation_service.proto\x1a\x13wonder/v1/run.proto\x1a\x14wonder/v1/task.proto\"\xf7\x01\n\x0fStartRunRequest\x12\x13\n\x0bworkflow_id\x18\x01 \x01(\t\x12&\n\x05input\x18\x02 \x01(\x0b\x32\x17.google.protobuf.Struct\x12,\n\x07\x63ontext\x18\x03 \x01(\x0b\x32\x1b.wonder.v1.ExecutionContext\x12)\n\x08metadata\x18\x04 \x01(\x0b\x32\x17.google.protobuf.Struct\x12\x12\n\ntimeout_ms\x18\x05 \x01(\x03\x12\x12\n\nrequest_id\x18\x06 \x01(\t\x12\x15\n\rvalidate_only\x18\x07 \x01(\x08\x12\x0f\n\x07wait_ms\x18\x08 \x01(\x03\"/\n\x10StartRunResponse\x12\x1b\n\x03run\x18\x01 \x01(\x0b\x32\x0e.wonder.v1.Run\"\x1f\n\rGetRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\"-\n\x0eGetRunResponse\x12\x1b\n\x03run\x18\x01 \x01(\x0b\x32\x0e.wonder.v1.Run\"\xb1\x02\n\x0fListRunsRequest\x12\x13\n\x0bworkflow_id\x18\x01 \x01(\t\x12\x12\n\nproject_id\x18\x02 \x01(\t\x12\x17\n\x0f\x63onversation_id\x18\x03 \x01(\t\x12&\n\x08statuses\x18\x04 \x03(\x0e\x32\x14.wonder.v1.RunStatus\x12\x15\n\rparent_run_id\x18\x05 \x01(\t\x12\x18\n\x10include_children\x18\x06 \x01(\x08\x12.\n\nstart_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tpage_size\x18\t \x01(\x05\x12\x12\n\npage_token\x18\n \x01(\t\"I\n\x10ListRunsResponse\x12\x1c\n\x04runs\x18\x01 \x03(\x0b\x32\x0e.wonder.v1.Run\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"T\n\x10\x43\x61ncelRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x0c\n\x04\x65tag\x18\x03 \x01(\t\x12\x12\n\nrequest_id\x18\x04 \x01(\t\"0\n\x11\x43\x61ncelRunResponse\x12\x1b\n\x03run\x18\x01 \x01(\x0b\x32\x0e.wonder.v1.Run\"Y\n\x10SignalRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12!\n\x06signal\x18\x02 \x01(\x0b\x32\x11.wonder.v1.Signal\x12\x12\n\nrequest_id\x18\x03 \x01(\t\"%\n\x11SignalRunResponse\x12\x10\n\x08sequence\x18\x01 \x01(\x03\"i\n\x0fWatchRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x16\n\x0e\x61\x66ter_sequence\x18\x02 \x01(\x03\x12\x18\n\x10include_progress\x18\x03 \x01(\x08\x12\x14\n\x0cgroup_events\x18\x04 \x01(\x08\"\x9e\x02\n\x10WatchRunResponse\x12$\n\x05\x65vent\x18\x01 \x01(\x0b\x32\x13.wonder.v1.RunEventH\x00\x12+\n\x08progress\x18\x02 \x01(\x0b\x32\x17.wonder.v1.NodeProgressH\x00\x12/\n\theartbeat\x18\x03 \x01(\x0b\x32\x1a.wonder.v1.StreamHeartbeatH\x00\x12-\n\x08\x64raining\x18\x04 \x01(\x0b\x32\x19.wonder.v1.StreamDrainingH\x00\x12#\n\x03\x65nd\x18\x05 \x01(\x0b\x32\x14.wonder.v1.StreamEndH\x00\x12*\n\x06\x65vents\x18\x06 \x01(\x0b\x32\x18.wonder.v1.RunEventGroupH\x00\x42\x06\n\x04item\"4\n\rRunEventGroup\x12#\n\x06\x65vents\x18\x01 \x03(\x0b\x32\x13.wonder.v1.RunEvent\"\x91\x01\n\x0cNodeProgress\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x19\n\x11node_execution_id\x18\x02 \x01(\t\x12$\n\x04step\x18\x03 \x01(\x0b\x32\x14.wonder.v1.StepTraceH\x00\x12\'\n\x08progress\x18\x04 \x01(\x0b\x32\x13.wonder.v1.ProgressH\x00\x42\x06\n\x04item\"\xc1\x01\n\x10ListGatesRequest\x12\x12\n\nproject_id\x18\x01 \x01(\t\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12\'\n\x08statuses\x18\x03 \x03(\x0e\x32\x15.wonder.v1.GateStatus\x12\x0f\n\x07user_id\x18\x04 \x01(\t\x12\x11\n\tpage_size\x18\x05 \x01(\x05\x12\x12\n\npage_token\x18\x06 \x01(\t\x12\x17\n\x0f\x63onversation_id\x18\x07 \x01(\t\x12\x0f\n\x07gate_id\x18\x08 \x01(\t\"L\n\x11ListGatesResponse\x12\x1e\n\x05gates\x18\x01 \x03(\x0b\x32\x0f.wonder.v1.Gate\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xc3\x01\n\x12ResolveGateRequest\x12\x0f\n\x07gate_id\x18\x01 \x01(\t\x12)\n\x08\x64\x65\x63ision\x18\x02 \x01(\x0e\x32\x17.wonder.v1.GateDecision\x12\x12\n\nshown_hash\x18\x03 \x01(\t\x12\'\n\x06\x61nswer\x18\x04 \x01(\x0b\x32\x17.google.protobuf.Struct\x12\x0f\n\x07\x63omment\x18\x05 \x01(\t\x12\x0f\n\x07user_id\x18\x06 \x01(\t\x12\x12\n\nrequest_id\x18\x07 \x01(\t\"4\n\x13ResolveGateResponse\x12\x1d\n\x04gate\x18\x01 \x01(\x0b\x32\x0f.wonder.v1.Gate\"\"\n\x10ReplayRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\"q\n\x11ReplayRunResponse\x12\x11\n\tidentical\x18\x01 \x01(\x08\x12\x12\n\nstep_count\x18\x02 \x01(\x03\x12\x35\n\x10\x66irst_difference\x18\x03 \x01(\x0b\x32\x1b.wonder.v1.ReplayDifference\"\x8a\x01\n\x10ReplayDifference\x12\x0c\n\x04step\x18\x01 \x01(\x03\x12\r\n\x05input\x18\x02 \x01(\t\x12,\n\x08recorded\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.ListValue\x12+\n\x07planned\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.ListValue\"\xe3\x01\n\x0e\x46orkRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x18\n\x0e\x61\x66ter_sequence\x18\x02 \x01(\x03H\x00\x12\x1f\n\x15\x62\x65\x66ore_node_execution\x18\x03 \x01(\x05H\x00\x12&\n\x05input\x18\x04 \x01(\x0b\x32\x17.google.protobuf.Struct\x12&\n\x05state\x18\x05 \x01(\x0b\x32\x17.google.protobuf.Struct\x12\x19\n\x11workflow_revision\x18\x06 \x01(\x05\x12\x12\n\nrequest_id\x18\x07 \x01(\tB\x07\n\x05point\".\n\x0f\x46orkRunResponse\x12\x1b\n\x03run\x18\x01 \x01(\x0b\x32\x0e.wonder.v1.Run*b\n\x0cGateDecision\x12\x1d\n\x19GATE_DECISION_UNSPECIFIED\x10\x00\x12\x19\n\x15GATE_DECISION_APPROVE\x10\x01\x12\x18\n\x14GATE_DECISION_REJECT\x10\x02\x32\xf3\x06\n\x12\x43oordinatorService\x12S\n\x08StartRun\x12\x1a.wonder.v1.StartRunRequest\x1a\x1b.wonder.v1.StartRunResponse\"\x0e\x8a\x94#\nruns.write\x12L\n\x06GetRun\x12\x18.wonder.v1.GetRunRequest\x1a\x19.wonder.v1.GetRunResponse\"\r\x8a\x94#\truns.read\x12R\n\x08ListRuns\x12\x1a.wonder.v1.ListRunsRequest\x1a\x1b.wonder.v1.ListRunsResponse\"\r\x8a\x94#\truns.read\x12V\n\tCancelRun\x12\x1b.wonder.v1.CancelRunRequest\x1a\x1c.wonder.v1.CancelRunResponse\"\x0e\x8a\x94#\nruns.write\x12V\n\tSignalRun\x12\x1b.wonder.v1.SignalRunRequest\x1a\x1c.wonder.v1.SignalRunResponse\"\x0e\x8a\x94#\nruns.write\x12T\n\x08WatchRun\x12\x1a.wonder.v1.WatchRunRequest\x1a\x1b.wonder.v1.WatchRunResponse\"\r\x8a\x94#\truns.read0\x01\x12V\n\tListGates\x12\x1b.wonder.v1.ListGatesRequest\x1a\x1c.wonder.v1.ListGatesResponse\"\x0e\x8a\x94#\ngates.read\x12_\n\x0bResolveGate\x12\x1d.wonder.v1.ResolveGateRequest\x1a\x1e.wonder.v1.ResolveGateResponse\"\x11\x8a\x94#\rgates.resolve\x12U\n\tReplayRun\x12\x1b.wonder.v1.ReplayRunRequest\x1a\x1c.wonder.v1.ReplayRunResponse\"\r\x8a\x94#\truns.read\x12P\n\x07\x46orkRun\x12\x19.wonder.v1.ForkRunRequest\x1a\x1a.wonder.v1.ForkRunResponse\"\x0e\x8a\x94#\nruns.writeB-\n\twonder.v1P\x01Z\x12wonder/v1;wonderv1\xaa\x02\tWonder.V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,54 +38,74 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'wonder.v1.coordinator_servi
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\twonder.v1P\001Z\022wonder/v1;wonderv1\252\002\tWonder.V1'
-  _globals['_GATEDECISION']._serialized_start=2916
-  _globals['_GATEDECISION']._serialized_end=3014
-  _globals['_STARTRUNREQUEST']._serialized_start=195
-  _globals['_STARTRUNREQUEST']._serialized_end=442
-  _globals['_STARTRUNRESPONSE']._serialized_start=444
-  _globals['_STARTRUNRESPONSE']._serialized_end=491
-  _globals['_GETRUNREQUEST']._serialized_start=493
-  _globals['_GETRUNREQUEST']._serialized_end=524
-  _globals['_GETRUNRESPONSE']._serialized_start=526
-  _globals['_GETRUNRESPONSE']._serialized_end=571
-  _globals['_LISTRUNSREQUEST']._serialized_start=574
-  _globals['_LISTRUNSREQUEST']._serialized_end=879
-  _globals['_LISTRUNSRESPONSE']._serialized_start=881
-  _globals['_LISTRUNSRESPONSE']._serialized_end=954
-  _globals['_CANCELRUNREQUEST']._serialized_start=956
-  _globals['_CANCELRUNREQUEST']._serialized_end=1040
-  _globals['_CANCELRUNRESPONSE']._serialized_start=1042
-  _globals['_CANCELRUNRESPONSE']._serialized_end=1090
-  _globals['_SIGNALRUNREQUEST']._serialized_start=1092
-  _globals['_SIGNALRUNREQUEST']._serialized_end=1181
-  _globals['_SIGNALRUNRESPONSE']._serialized_start=1183
-  _globals['_SIGNALRUNRESPONSE']._serialized_end=1220
-  _globals['_WATCHRUNREQUEST']._serialized_start=1222
-  _globals['_WATCHRUNREQUEST']._serialized_end=1327
-  _globals['_WATCHRUNRESPONSE']._serialized_start=1330
-  _globals['_WATCHRUNRESPONSE']._serialized_end=1616
-  _globals['_RUNEVENTGROUP']._serialized_start=1618
-  _globals['_RUNEVENTGROUP']._serialized_end=1670
-  _globals['_NODEPROGRESS']._serialized_start=1673
-  _globals['_NODEPROGRESS']._serialized_end=1818
-  _globals['_LISTGATESREQUEST']._serialized_start=1821
-  _globals['_LISTGATESREQUEST']._serialized_end=2014
-  _globals['_LISTGATESRESPONSE']._serialized_start=2016
-  _globals['_LISTGATESRESPONSE']._serialized_end=2092
-  _globals['_RESOLVEGATEREQUEST']._serialized_start=2095
-  _globals['_RESOLVEGATEREQUEST']._serialized_end=2290
-  _globals['_RESOLVEGATERESPONSE']._serialized_start=2292
-  _globals['_RESOLVEGATERESPONSE']._serialized_end=2344
-  _globals['_REPLAYRUNREQUEST']._serialized_start=2346
-  _globals['_REPLAYRUNREQUEST']._serialized_end=2380
-  _globals['_REPLAYRUNRESPONSE']._serialized_start=2382
-  _globals['_REPLAYRUNRESPONSE']._serialized_end=2495
-  _globals['_REPLAYDIFFERENCE']._serialized_start=2498
-  _globals['_REPLAYDIFFERENCE']._serialized_end=2636
-  _globals['_FORKRUNREQUEST']._serialized_start=2639
-  _globals['_FORKRUNREQUEST']._serialized_end=2866
-  _globals['_FORKRUNRESPONSE']._serialized_start=2868
-  _globals['_FORKRUNRESPONSE']._serialized_end=2914
-  _globals['_COORDINATORSERVICE']._serialized_start=3017
-  _globals['_COORDINATORSERVICE']._serialized_end=3741
+  _globals['_COORDINATORSERVICE'].methods_by_name['StartRun']._loaded_options = None
+  _globals['_COORDINATORSERVICE'].methods_by_name['StartRun']._serialized_options = b'\212\224#\nruns.write'
+  _globals['_COORDINATORSERVICE'].methods_by_name['GetRun']._loaded_options = None
+  _globals['_COORDINATORSERVICE'].methods_by_name['GetRun']._serialized_options = b'\212\224#\truns.read'
+  _globals['_COORDINATORSERVICE'].methods_by_name['ListRuns']._loaded_options = None
+  _globals['_COORDINATORSERVICE'].methods_by_name['ListRuns']._serialized_options = b'\212\224#\truns.read'
+  _globals['_COORDINATORSERVICE'].methods_by_name['CancelRun']._loaded_options = None
+  _globals['_COORDINATORSERVICE'].methods_by_name['CancelRun']._serialized_options = b'\212\224#\nruns.write'
+  _globals['_COORDINATORSERVICE'].methods_by_name['SignalRun']._loaded_options = None
+  _globals['_COORDINATORSERVICE'].methods_by_name['SignalRun']._serialized_options = b'\212\224#\nruns.write'
+  _globals['_COORDINATORSERVICE'].methods_by_name['WatchRun']._loaded_options = None
+  _globals['_COORDINATORSERVICE'].methods_by_name['WatchRun']._serialized_options = b'\212\224#\truns.read'
+  _globals['_COORDINATORSERVICE'].methods_by_name['ListGates']._loaded_options = None
+  _globals['_COORDINATORSERVICE'].methods_by_name['ListGates']._serialized_options = b'\212\224#\ngates.read'
+  _globals['_COORDINATORSERVICE'].methods_by_name['ResolveGate']._loaded_options = None
+  _globals['_COORDINATORSERVICE'].methods_by_name['ResolveGate']._serialized_options = b'\212\224#\rgates.resolve'
+  _globals['_COORDINATORSERVICE'].methods_by_name['ReplayRun']._loaded_options = None
+  _globals['_COORDINATORSERVICE'].methods_by_name['ReplayRun']._serialized_options = b'\212\224#\truns.read'
+  _globals['_COORDINATORSERVICE'].methods_by_name['ForkRun']._loaded_options = None
+  _globals['_COORDINATORSERVICE'].methods_by_name['ForkRun']._serialized_options = b'\212\224#\nruns.write'
+  _globals['_GATEDECISION']._serialized_start=2940
+  _globals['_GATEDECISION']._serialized_end=3038
+  _globals['_STARTRUNREQUEST']._serialized_start=219
+  _globals['_STARTRUNREQUEST']._serialized_end=466
+  _globals['_STARTRUNRESPONSE']._serialized_start=468
+  _globals['_STARTRUNRESPONSE']._serialized_end=515
+  _globals['_GETRUNREQUEST']._serialized_start=517
+  _globals['_GETRUNREQUEST']._serialized_end=548
+  _globals['_GETRUNRESPONSE']._serialized_start=550
+  _globals['_GETRUNRESPONSE']._serialized_end=595
+  _globals['_LISTRUNSREQUEST']._serialized_start=598
+  _globals['_LISTRUNSREQUEST']._serialized_end=903
+  _globals['_LISTRUNSRESPONSE']._serialized_start=905
+  _globals['_LISTRUNSRESPONSE']._serialized_end=978
+  _globals['_CANCELRUNREQUEST']._serialized_start=980
+  _globals['_CANCELRUNREQUEST']._serialized_end=1064
+  _globals['_CANCELRUNRESPONSE']._serialized_start=1066
+  _globals['_CANCELRUNRESPONSE']._serialized_end=1114
+  _globals['_SIGNALRUNREQUEST']._serialized_start=1116
+  _globals['_SIGNALRUNREQUEST']._serialized_end=1205
+  _globals['_SIGNALRUNRESPONSE']._serialized_start=1207
+  _globals['_SIGNALRUNRESPONSE']._serialized_end=1244
+  _globals['_WATCHRUNREQUEST']._serialized_start=1246
+  _globals['_WATCHRUNREQUEST']._serialized_end=1351
+  _globals['_WATCHRUNRESPONSE']._serialized_start=1354
+  _globals['_WATCHRUNRESPONSE']._serialized_end=1640
+  _globals['_RUNEVENTGROUP']._serialized_start=1642
+  _globals['_RUNEVENTGROUP']._serialized_end=1694
+  _globals['_NODEPROGRESS']._serialized_start=1697
+  _globals['_NODEPROGRESS']._serialized_end=1842
+  _globals['_LISTGATESREQUEST']._serialized_start=1845
+  _globals['_LISTGATESREQUEST']._serialized_end=2038
+  _globals['_LISTGATESRESPONSE']._serialized_start=2040
+  _globals['_LISTGATESRESPONSE']._serialized_end=2116
+  _globals['_RESOLVEGATEREQUEST']._serialized_start=2119
+  _globals['_RESOLVEGATEREQUEST']._serialized_end=2314
+  _globals['_RESOLVEGATERESPONSE']._serialized_start=2316
+  _globals['_RESOLVEGATERESPONSE']._serialized_end=2368
+  _globals['_REPLAYRUNREQUEST']._serialized_start=2370
+  _globals['_REPLAYRUNREQUEST']._serialized_end=2404
+  _globals['_REPLAYRUNRESPONSE']._serialized_start=2406
+  _globals['_REPLAYRUNRESPONSE']._serialized_end=2519
+  _globals['_REPLAYDIFFERENCE']._serialized_start=2522
+  _globals['_REPLAYDIFFERENCE']._serialized_end=2660
+  _globals['_FORKRUNREQUEST']._serialized_start=2663
+  _globals['_FORKRUNREQUEST']._serialized_end=2890
+  _globals['_FORKRUNRESPONSE']._serialized_start=2892
+  _globals['_FORKRUNRESPONSE']._serialized_end=2938
+  _globals['_COORDINATORSERVICE']._serialized_start=3041
+  _globals['_COORDINATORSERVICE']._serialized_end=3924
 # @@protoc_insertion_point(module_scope)

@@ -3,6 +3,7 @@ import datetime
 
 from google.protobuf import struct_pb2 as _struct_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
+from wonder.v1 import access_pb2 as _access_pb2
 from wonder.v1 import conversation_service_pb2 as _conversation_service_pb2
 from wonder.v1 import run_pb2 as _run_pb2
 from wonder.v1 import task_pb2 as _task_pb2

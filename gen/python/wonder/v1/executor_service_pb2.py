@@ -24,11 +24,12 @@ _sym_db = _symbol_database.Default()
 
 from google.protobuf import struct_pb2 as google_dot_protobuf_dot_struct__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
+from wonder.v1 import access_pb2 as wonder_dot_v1_dot_access__pb2
 from wonder.v1 import errors_pb2 as wonder_dot_v1_dot_errors__pb2
 from wonder.v1 import task_pb2 as wonder_dot_v1_dot_task__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n wonder/v1/executor_service.proto\x12\twonder.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16wonder/v1/errors.proto\x1a\x14wonder/v1/task.proto\"\xba\x01\n\x12\x45xecuteTaskRequest\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12&\n\x05input\x18\x02 \x01(\x0b\x32\x17.google.protobuf.Struct\x12,\n\x07\x63ontext\x18\x03 \x01(\x0b\x32\x1b.wonder.v1.ExecutionContext\x12\x12\n\ntimeout_ms\x18\x04 \x01(\x03\x12\x12\n\nrequest_id\x18\x05 \x01(\t\x12\x15\n\rvalidate_only\x18\x06 \x01(\x08\"<\n\x13\x45xecuteTaskResponse\x12%\n\x06result\x18\x01 \x01(\x0b\x32\x15.wonder.v1.TaskResult\"\xa2\x01\n\x11StreamTaskRequest\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12&\n\x05input\x18\x02 \x01(\x0b\x32\x17.google.protobuf.Struct\x12,\n\x07\x63ontext\x18\x03 \x01(\x0b\x32\x1b.wonder.v1.ExecutionContext\x12\x12\n\ntimeout_ms\x18\x04 \x01(\x03\x12\x12\n\nrequest_id\x18\x05 \x01(\t\"\x98\x01\n\x12StreamTaskResponse\x12$\n\x04step\x18\x01 \x01(\x0b\x32\x14.wonder.v1.StepTraceH\x00\x12+\n\x08progress\x18\x02 \x01(\x0b\x32\x17.wonder.v1.StepProgressH\x00\x12\'\n\x06result\x18\x03 \x01(\x0b\x32\x15.wonder.v1.TaskResultH\x00\x42\x06\n\x04item\"F\n\x0cStepProgress\x12\x0f\n\x07step_id\x18\x01 \x01(\t\x12%\n\x08progress\x18\x02 \x01(\x0b\x32\x13.wonder.v1.Progress\"?\n\x16ListActionKindsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"_\n\x17ListActionKindsResponse\x12+\n\x0c\x61\x63tion_kinds\x18\x01 \x03(\x0b\x32\x15.wonder.v1.ActionKind\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xb3\x02\n\x0bWorkRequest\x12-\n\x08register\x18\x01 \x01(\x0b\x32\x19.wonder.v1.RegisterWorkerH\x00\x12-\n\theartbeat\x18\x02 \x01(\x0b\x32\x18.wonder.v1.WorkHeartbeatH\x00\x12\x31\n\x08progress\x18\x03 \x01(\x0b\x32\x1d.wonder.v1.AssignmentProgressH\x00\x12\x33\n\tcompleted\x18\x04 \x01(\x0b\x32\x1e.wonder.v1.AssignmentCompletedH\x00\x12-\n\x06\x66\x61iled\x18\x05 \x01(\x0b\x32\x1b.wonder.v1.AssignmentFailedH\x00\x12\'\n\x05\x64rain\x18\x06 \x01(\x0b\x32\x16.wonder.v1.DrainWorkerH\x00\x42\x06\n\x04item\"\x91\x01\n\x0eRegisterWorker\x12\x0c\n\x04name\x18\x01 \x01(\t\x12*\n\x05kinds\x18\x02 \x03(\x0b\x32\x1b.wonder.v1.WorkerActionKind\x12\x1c\n\x0fmax_concurrency\x18\x03 \x01(\x05H\x00\x88\x01\x01\x12\x13\n\x0bproject_ids\x18\x04 \x03(\tB\x12\n\x10_max_concurrency\"\xc1\x01\n\x10WorkerActionKind\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\x12-\n\x0cinput_schema\x18\x03 \x01(\x0b\x32\x17.google.protobuf.Struct\x12.\n\routput_schema\x18\x04 \x01(\x0b\x32\x17.google.protobuf.Struct\x12\x12\n\nidempotent\x18\x05 \x01(\x08\x12\x17\n\x0fmax_concurrency\x18\x06 \x01(\x05\"\"\n\rWorkHeartbeat\x12\x11\n\tlease_ids\x18\x01 \x03(\t\"M\n\x12\x41ssignmentProgress\x12\x10\n\x08lease_id\x18\x01 \x01(\t\x12%\n\x08progress\x18\x02 \x01(\x0b\x32\x13.wonder.v1.Progress\"P\n\x13\x41ssignmentCompleted\x12\x10\n\x08lease_id\x18\x01 \x01(\t\x12\'\n\x06output\x18\x02 \x01(\x0b\x32\x17.google.protobuf.Struct\"E\n\x10\x41ssignmentFailed\x12\x10\n\x08lease_id\x18\x01 \x01(\t\x12\x1f\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x10.wonder.v1.Fault\"\r\n\x0b\x44rainWorker\"\x89\x02\n\x0cWorkResponse\x12\x31\n\nregistered\x18\x01 \x01(\x0b\x32\x1b.wonder.v1.WorkerRegisteredH\x00\x12+\n\nassignment\x18\x02 \x01(\x0b\x32\x15.wonder.v1.AssignmentH\x00\x12\x33\n\tcancelled\x18\x03 \x01(\x0b\x32\x1e.wonder.v1.AssignmentCancelledH\x00\x12/\n\x07settled\x18\x04 \x01(\x0b\x32\x1c.wonder.v1.AssignmentSettledH\x00\x12+\n\x08\x64raining\x18\x05 \x01(\x0b\x32\x17.wonder.v1.WorkDrainingH\x00\x42\x06\n\x04item\"V\n\x10WorkerRegistered\x12\x11\n\tworker_id\x18\x01 \x01(\t\x12\x1d\n\x15heartbeat_interval_ms\x18\x02 \x01(\x03\x12\x10\n\x08lease_ms\x18\x03 \x01(\x03\"\xec\x01\n\nAssignment\x12\x10\n\x08lease_id\x18\x01 \x01(\t\x12\x14\n\x0coperation_id\x18\x02 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x03 \x01(\x05\x12\x0c\n\x04kind\x18\x04 \x01(\t\x12&\n\x05input\x18\x05 \x01(\x0b\x32\x17.google.protobuf.Struct\x12,\n\x07\x63ontext\x18\x06 \x01(\x0b\x32\x1b.wonder.v1.ExecutionContext\x12,\n\x08\x64\x65\x61\x64line\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x13\n\x0btraceparent\x18\x08 \x01(\t\"H\n\x13\x41ssignmentCancelled\x12\x10\n\x08lease_id\x18\x01 \x01(\t\x12\x1f\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x10.wonder.v1.Fault\"X\n\x11\x41ssignmentSettled\x12\x10\n\x08lease_id\x18\x01 \x01(\t\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x02 \x01(\x08\x12\x1f\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x10.wonder.v1.Fault\"<\n\x0cWorkDraining\x12\x10\n\x08grace_ms\x18\x01 \x01(\x03\x12\x1a\n\x12reconnect_after_ms\x18\x02 \x01(\x03\x32\xc3\x02\n\x0f\x45xecutorService\x12L\n\x0b\x45xecuteTask\x12\x1d.wonder.v1.ExecuteTaskRequest\x1a\x1e.wonder.v1.ExecuteTaskResponse\x12K\n\nStreamTask\x12\x1c.wonder.v1.StreamTaskRequest\x1a\x1d.wonder.v1.StreamTaskResponse0\x01\x12X\n\x0fListActionKinds\x12!.wonder.v1.ListActionKindsRequest\x1a\".wonder.v1.ListActionKindsResponse\x12;\n\x04Work\x12\x16.wonder.v1.WorkRequest\x1a\x17.wonder.v1.WorkResponse(\x01\x30\x01\x42-\n\twonder.v1P\x01Z\x12wonder/v1;wonderv1\xaa\x02\tWonder.V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n wonder/v1/executor_service.proto\x12\twonder.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16wonder/v1/access.proto\x1a\x16wonder/v1/errors.proto\x1a\x14wonder/v1/task.proto\"\xba\x01\n\x12\x45xecuteTaskRequest\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12&\n\x05input\x18\x02 \x01(\x0b\x32\x17.google.protobuf.Struct\x12,\n\x07\x63ontext\x18\x03 \x01(\x0b\x32\x1b.wonder.v1.ExecutionContext\x12\x12\n\ntimeout_ms\x18\x04 \x01(\x03\x12\x12\n\nrequest_id\x18\x05 \x01(\t\x12\x15\n\rvalidate_only\x18\x06 \x01(\x08\"<\n\x13\x45xecuteTaskResponse\x12%\n\x06result\x18\x01 \x01(\x0b\x32\x15.wonder.v1.TaskResult\"\xa2\x01\n\x11StreamTaskRequest\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12&\n\x05input\x18\x02 \x01(\x0b\x32\x17.google.protobuf.Struct\x12,\n\x07\x63ontext\x18\x03 \x01(\x0b\x32\x1b.wonder.v1.ExecutionContext\x12\x12\n\ntimeout_ms\x18\x04 \x01(\x03\x12\x12\n\nrequest_id\x18\x05 \x01(\t\"\x98\x01\n\x12StreamTaskResponse\x12$\n\x04step\x18\x01 \x01(\x0b\x32\x14.wonder.v1.StepTraceH\x00\x12+\n\x08progress\x18\x02 \x01(\x0b\x32\x17.wonder.v1.StepProgressH\x00\x12\'\n\x06result\x18\x03 \x01(\x0b\x32\x15.wonder.v1.TaskResultH\x00\x42\x06\n\x04item\"F\n\x0cStepProgress\x12\x0f\n\x07step_id\x18\x01 \x01(\t\x12%\n\x08progress\x18\x02 \x01(\x0b\x32\x13.wonder.v1.Progress\"?\n\x16ListActionKindsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"_\n\x17ListActionKindsResponse\x12+\n\x0c\x61\x63tion_kinds\x18\x01 \x03(\x0b\x32\x15.wonder.v1.ActionKind\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xb3\x02\n\x0bWorkRequest\x12-\n\x08register\x18\x01 \x01(\x0b\x32\x19.wonder.v1.RegisterWorkerH\x00\x12-\n\theartbeat\x18\x02 \x01(\x0b\x32\x18.wonder.v1.WorkHeartbeatH\x00\x12\x31\n\x08progress\x18\x03 \x01(\x0b\x32\x1d.wonder.v1.AssignmentProgressH\x00\x12\x33\n\tcompleted\x18\x04 \x01(\x0b\x32\x1e.wonder.v1.AssignmentCompletedH\x00\x12-\n\x06\x66\x61iled\x18\x05 \x01(\x0b\x32\x1b.wonder.v1.AssignmentFailedH\x00\x12\'\n\x05\x64rain\x18\x06 \x01(\x0b\x32\x16.wonder.v1.DrainWorkerH\x00\x42\x06\n\x04item\"\x91\x01\n\x0eRegisterWorker\x12\x0c\n\x04name\x18\x01 \x01(\t\x12*\n\x05kinds\x18\x02 \x03(\x0b\x32\x1b.wonder.v1.WorkerActionKind\x12\x1c\n\x0fmax_concurrency\x18\x03 \x01(\x05H\x00\x88\x01\x01\x12\x13\n\x0bproject_ids\x18\x04 \x03(\tB\x12\n\x10_max_concurrency\"\xc1\x01\n\x10WorkerActionKind\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\x12-\n\x0cinput_schema\x18\x03 \x01(\x0b\x32\x17.google.protobuf.Struct\x12.\n\routput_schema\x18\x04 \x01(\x0b\x32\x17.google.protobuf.Struct\x12\x12\n\nidempotent\x18\x05 \x01(\x08\x12\x17\n\x0fmax_concurrency\x18\x06 \x01(\x05\"\"\n\rWorkHeartbeat\x12\x11\n\tlease_ids\x18\x01 \x03(\t\"M\n\x12\x41ssignmentProgress\x12\x10\n\x08lease_id\x18\x01 \x01(\t\x12%\n\x08progress\x18\x02 \x01(\x0b\x32\x13.wonder.v1.Progress\"P\n\x13\x41ssignmentCompleted\x12\x10\n\x08lease_id\x18\x01 \x01(\t\x12\'\n\x06output\x18\x02 \x01(\x0b\x32\x17.google.protobuf.Struct\"E\n\x10\x41ssignmentFailed\x12\x10\n\x08lease_id\x18\x01 \x01(\t\x12\x1f\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x10.wonder.v1.Fault\"\r\n\x0b\x44rainWorker\"\x89\x02\n\x0cWorkResponse\x12\x31\n\nregistered\x18\x01 \x01(\x0b\x32\x1b.wonder.v1.WorkerRegisteredH\x00\x12+\n\nassignment\x18\x02 \x01(\x0b\x32\x15.wonder.v1.AssignmentH\x00\x12\x33\n\tcancelled\x18\x03 \x01(\x0b\x32\x1e.wonder.v1.AssignmentCancelledH\x00\x12/\n\x07settled\x18\x04 \x01(\x0b\x32\x1c.wonder.v1.AssignmentSettledH\x00\x12+\n\x08\x64raining\x18\x05 \x01(\x0b\x32\x17.wonder.v1.WorkDrainingH\x00\x42\x06\n\x04item\"V\n\x10WorkerRegistered\x12\x11\n\tworker_id\x18\x01 \x01(\t\x12\x1d\n\x15heartbeat_interval_ms\x18\x02 \x01(\x03\x12\x10\n\x08lease_ms\x18\x03 \x01(\x03\"\xec\x01\n\nAssignment\x12\x10\n\x08lease_id\x18\x01 \x01(\t\x12\x14\n\x0coperation_id\x18\x02 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x03 \x01(\x05\x12\x0c\n\x04kind\x18\x04 \x01(\t\x12&\n\x05input\x18\x05 \x01(\x0b\x32\x17.google.protobuf.Struct\x12,\n\x07\x63ontext\x18\x06 \x01(\x0b\x32\x1b.wonder.v1.ExecutionContext\x12,\n\x08\x64\x65\x61\x64line\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x13\n\x0btraceparent\x18\x08 \x01(\t\"H\n\x13\x41ssignmentCancelled\x12\x10\n\x08lease_id\x18\x01 \x01(\t\x12\x1f\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x10.wonder.v1.Fault\"X\n\x11\x41ssignmentSettled\x12\x10\n\x08lease_id\x18\x01 \x01(\t\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x02 \x01(\x08\x12\x1f\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x10.wonder.v1.Fault\"<\n\x0cWorkDraining\x12\x10\n\x08grace_ms\x18\x01 \x01(\x03\x12\x1a\n\x12reconnect_after_ms\x18\x02 \x01(\x03\x32\x8b\x03\n\x0f\x45xecutorService\x12_\n\x0b\x45xecuteTask\x12\x1d.wonder.v1.ExecuteTaskRequest\x1a\x1e.wonder.v1.ExecuteTaskResponse\"\x11\x8a\x94#\rtasks.execute\x12^\n\nStreamTask\x12\x1c.wonder.v1.StreamTaskRequest\x1a\x1d.wonder.v1.StreamTaskResponse\"\x11\x8a\x94#\rtasks.execute0\x01\x12j\n\x0fListActionKinds\x12!.wonder.v1.ListActionKindsRequest\x1a\".wonder.v1.ListActionKindsResponse\"\x10\x8a\x94#\x0c\x61\x63tions.read\x12K\n\x04Work\x12\x16.wonder.v1.WorkRequest\x1a\x17.wonder.v1.WorkResponse\"\x0e\x8a\x94#\ntasks.work(\x01\x30\x01\x42-\n\twonder.v1P\x01Z\x12wonder/v1;wonderv1\xaa\x02\tWonder.V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,48 +37,56 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'wonder.v1.executor_service_
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\twonder.v1P\001Z\022wonder/v1;wonderv1\252\002\tWonder.V1'
-  _globals['_EXECUTETASKREQUEST']._serialized_start=157
-  _globals['_EXECUTETASKREQUEST']._serialized_end=343
-  _globals['_EXECUTETASKRESPONSE']._serialized_start=345
-  _globals['_EXECUTETASKRESPONSE']._serialized_end=405
-  _globals['_STREAMTASKREQUEST']._serialized_start=408
-  _globals['_STREAMTASKREQUEST']._serialized_end=570
-  _globals['_STREAMTASKRESPONSE']._serialized_start=573
-  _globals['_STREAMTASKRESPONSE']._serialized_end=725
-  _globals['_STEPPROGRESS']._serialized_start=727
-  _globals['_STEPPROGRESS']._serialized_end=797
-  _globals['_LISTACTIONKINDSREQUEST']._serialized_start=799
-  _globals['_LISTACTIONKINDSREQUEST']._serialized_end=862
-  _globals['_LISTACTIONKINDSRESPONSE']._serialized_start=864
-  _globals['_LISTACTIONKINDSRESPONSE']._serialized_end=959
-  _globals['_WORKREQUEST']._serialized_start=962
-  _globals['_WORKREQUEST']._serialized_end=1269
-  _globals['_REGISTERWORKER']._serialized_start=1272
-  _globals['_REGISTERWORKER']._serialized_end=1417
-  _globals['_WORKERACTIONKIND']._serialized_start=1420
-  _globals['_WORKERACTIONKIND']._serialized_end=1613
-  _globals['_WORKHEARTBEAT']._serialized_start=1615
-  _globals['_WORKHEARTBEAT']._serialized_end=1649
-  _globals['_ASSIGNMENTPROGRESS']._serialized_start=1651
-  _globals['_ASSIGNMENTPROGRESS']._serialized_end=1728
-  _globals['_ASSIGNMENTCOMPLETED']._serialized_start=1730
-  _globals['_ASSIGNMENTCOMPLETED']._serialized_end=1810
-  _globals['_ASSIGNMENTFAILED']._serialized_start=1812
-  _globals['_ASSIGNMENTFAILED']._serialized_end=1881
-  _globals['_DRAINWORKER']._serialized_start=1883
-  _globals['_DRAINWORKER']._serialized_end=1896
-  _globals['_WORKRESPONSE']._serialized_start=1899
-  _globals['_WORKRESPONSE']._serialized_end=2164
-  _globals['_WORKERREGISTERED']._serialized_start=2166
-  _globals['_WORKERREGISTERED']._serialized_end=2252
-  _globals['_ASSIGNMENT']._serialized_start=2255
-  _globals['_ASSIGNMENT']._serialized_end=2491
-  _globals['_ASSIGNMENTCANCELLED']._serialized_start=2493
-  _globals['_ASSIGNMENTCANCELLED']._serialized_end=2565
-  _globals['_ASSIGNMENTSETTLED']._serialized_start=2567
-  _globals['_ASSIGNMENTSETTLED']._serialized_end=2655
-  _globals['_WORKDRAINING']._serialized_start=2657
-  _globals['_WORKDRAINING']._serialized_end=2717
-  _globals['_EXECUTORSERVICE']._serialized_start=2720
-  _globals['_EXECUTORSERVICE']._serialized_end=3043
+  _globals['_EXECUTORSERVICE'].methods_by_name['ExecuteTask']._loaded_options = None
+  _globals['_EXECUTORSERVICE'].methods_by_name['ExecuteTask']._serialized_options = b'\212\224#\rtasks.execute'
+  _globals['_EXECUTORSERVICE'].methods_by_name['StreamTask']._loaded_options = None
+  _globals['_EXECUTORSERVICE'].methods_by_name['StreamTask']._serialized_options = b'\212\224#\rtasks.execute'
+  _globals['_EXECUTORSERVICE'].methods_by_name['ListActionKinds']._loaded_options = None
+  _globals['_EXECUTORSERVICE'].methods_by_name['ListActionKinds']._serialized_options = b'\212\224#\014actions.read'
+  _globals['_EXECUTORSERVICE'].methods_by_name['Work']._loaded_options = None
+  _globals['_EXECUTORSERVICE'].methods_by_name['Work']._serialized_options = b'\212\224#\ntasks.work'
+  _globals['_EXECUTETASKREQUEST']._serialized_start=181
+  _globals['_EXECUTETASKREQUEST']._serialized_end=367
+  _globals['_EXECUTETASKRESPONSE']._serialized_start=369
+  _globals['_EXECUTETASKRESPONSE']._serialized_end=429
+  _globals['_STREAMTASKREQUEST']._serialized_start=432
+  _globals['_STREAMTASKREQUEST']._serialized_end=594
+  _globals['_STREAMTASKRESPONSE']._serialized_start=597
+  _globals['_STREAMTASKRESPONSE']._serialized_end=749
+  _globals['_STEPPROGRESS']._serialized_start=751
+  _globals['_STEPPROGRESS']._serialized_end=821
+  _globals['_LISTACTIONKINDSREQUEST']._serialized_start=823
+  _globals['_LISTACTIONKINDSREQUEST']._serialized_end=886
+  _globals['_LISTACTIONKINDSRESPONSE']._serialized_start=888
+  _globals['_LISTACTIONKINDSRESPONSE']._serialized_end=983
+  _globals['_WORKREQUEST']._serialized_start=986
+  _globals['_WORKREQUEST']._serialized_end=1293
+  _globals['_REGISTERWORKER']._serialized_start=1296
+  _globals['_REGISTERWORKER']._serialized_end=1441
+  _globals['_WORKERACTIONKIND']._serialized_start=1444
+  _globals['_WORKERACTIONKIND']._serialized_end=1637
+  _globals['_WORKHEARTBEAT']._serialized_start=1639
+  _globals['_WORKHEARTBEAT']._serialized_end=1673
+  _globals['_ASSIGNMENTPROGRESS']._serialized_start=1675
+  _globals['_ASSIGNMENTPROGRESS']._serialized_end=1752
+  _globals['_ASSIGNMENTCOMPLETED']._serialized_start=1754
+  _globals['_ASSIGNMENTCOMPLETED']._serialized_end=1834
+  _globals['_ASSIGNMENTFAILED']._serialized_start=1836
+  _globals['_ASSIGNMENTFAILED']._serialized_end=1905
+  _globals['_DRAINWORKER']._serialized_start=1907
+  _globals['_DRAINWORKER']._serialized_end=1920
+  _globals['_WORKRESPONSE']._serialized_start=1923
+  _globals['_WORKRESPONSE']._serialized_end=2188
+  _globals['_WORKERREGISTERED']._serialized_start=2190
+  _globals['_WORKERREGISTERED']._serialized_end=2276
+  _globals['_ASSIGNMENT']._serialized_start=2279
+  _globals['_ASSIGNMENT']._serialized_end=2515
+  _globals['_ASSIGNMENTCANCELLED']._serialized_start=2517
+  _globals['_ASSIGNMENTCANCELLED']._serialized_end=2589
+  _globals['_ASSIGNMENTSETTLED']._serialized_start=2591
+  _globals['_ASSIGNMENTSETTLED']._serialized_end=2679
+  _globals['_WORKDRAINING']._serialized_start=2681
+  _globals['_WORKDRAINING']._serialized_end=2741
+  _globals['_EXECUTORSERVICE']._serialized_start=2744
+  _globals['_EXECUTORSERVICE']._serialized_end=3139
 # @@protoc_insertion_point(module_scope)

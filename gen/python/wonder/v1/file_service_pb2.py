@@ -22,10 +22,11 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from wonder.v1 import access_pb2 as wonder_dot_v1_dot_access__pb2
 from wonder.v1 import file_pb2 as wonder_dot_v1_dot_file__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cwonder/v1/file_service.proto\x12\twonder.v1\x1a\x14wonder/v1/file.proto\"^\n\x11UploadFileRequest\x12+\n\x05start\x18\x01 \x01(\x0b\x32\x1a.wonder.v1.UploadFileStartH\x00\x12\x11\n\x07\x63ontent\x18\x02 \x01(\x0cH\x00\x42\t\n\x07message\"\x7f\n\x0fUploadFileStart\x12\x12\n\nproject_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x12\n\nmedia_type\x18\x03 \x01(\t\x12\x12\n\nsize_bytes\x18\x04 \x01(\x03\x12\x0e\n\x06sha256\x18\x05 \x01(\t\x12\x12\n\nrequest_id\x18\x06 \x01(\t\"3\n\x12UploadFileResponse\x12\x1d\n\x04\x66ile\x18\x01 \x01(\x0b\x32\x0f.wonder.v1.File\"1\n\x0eGetFileRequest\x12\x0f\n\x07\x66ile_id\x18\x01 \x01(\t\x12\x0e\n\x06offset\x18\x02 \x01(\x03\"P\n\x0fGetFileResponse\x12\x1f\n\x04\x66ile\x18\x01 \x01(\x0b\x32\x0f.wonder.v1.FileH\x00\x12\x11\n\x07\x63ontent\x18\x02 \x01(\x0cH\x00\x42\t\n\x07message\"M\n\x10ListFilesRequest\x12\x12\n\nproject_id\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"L\n\x11ListFilesResponse\x12\x1e\n\x05\x66iles\x18\x01 \x03(\x0b\x32\x0f.wonder.v1.File\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"8\n\x11\x44\x65leteFileRequest\x12\x0f\n\x07\x66ile_id\x18\x01 \x01(\t\x12\x12\n\nrequest_id\x18\x02 \x01(\t\"\x14\n\x12\x44\x65leteFileResponse2\xb1\x02\n\x0b\x46ileService\x12K\n\nUploadFile\x12\x1c.wonder.v1.UploadFileRequest\x1a\x1d.wonder.v1.UploadFileResponse(\x01\x12\x42\n\x07GetFile\x12\x19.wonder.v1.GetFileRequest\x1a\x1a.wonder.v1.GetFileResponse0\x01\x12\x46\n\tListFiles\x12\x1b.wonder.v1.ListFilesRequest\x1a\x1c.wonder.v1.ListFilesResponse\x12I\n\nDeleteFile\x12\x1c.wonder.v1.DeleteFileRequest\x1a\x1d.wonder.v1.DeleteFileResponseB-\n\twonder.v1P\x01Z\x12wonder/v1;wonderv1\xaa\x02\tWonder.V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cwonder/v1/file_service.proto\x12\twonder.v1\x1a\x16wonder/v1/access.proto\x1a\x14wonder/v1/file.proto\"^\n\x11UploadFileRequest\x12+\n\x05start\x18\x01 \x01(\x0b\x32\x1a.wonder.v1.UploadFileStartH\x00\x12\x11\n\x07\x63ontent\x18\x02 \x01(\x0cH\x00\x42\t\n\x07message\"\x7f\n\x0fUploadFileStart\x12\x12\n\nproject_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x12\n\nmedia_type\x18\x03 \x01(\t\x12\x12\n\nsize_bytes\x18\x04 \x01(\x03\x12\x0e\n\x06sha256\x18\x05 \x01(\t\x12\x12\n\nrequest_id\x18\x06 \x01(\t\"3\n\x12UploadFileResponse\x12\x1d\n\x04\x66ile\x18\x01 \x01(\x0b\x32\x0f.wonder.v1.File\"1\n\x0eGetFileRequest\x12\x0f\n\x07\x66ile_id\x18\x01 \x01(\t\x12\x0e\n\x06offset\x18\x02 \x01(\x03\"P\n\x0fGetFileResponse\x12\x1f\n\x04\x66ile\x18\x01 \x01(\x0b\x32\x0f.wonder.v1.FileH\x00\x12\x11\n\x07\x63ontent\x18\x02 \x01(\x0cH\x00\x42\t\n\x07message\"M\n\x10ListFilesRequest\x12\x12\n\nproject_id\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"L\n\x11ListFilesResponse\x12\x1e\n\x05\x66iles\x18\x01 \x03(\x0b\x32\x0f.wonder.v1.File\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"8\n\x11\x44\x65leteFileRequest\x12\x0f\n\x07\x66ile_id\x18\x01 \x01(\t\x12\x12\n\nrequest_id\x18\x02 \x01(\t\"\x14\n\x12\x44\x65leteFileResponse2\xf4\x02\n\x0b\x46ileService\x12\\\n\nUploadFile\x12\x1c.wonder.v1.UploadFileRequest\x1a\x1d.wonder.v1.UploadFileResponse\"\x0f\x8a\x94#\x0b\x66iles.write(\x01\x12R\n\x07GetFile\x12\x19.wonder.v1.GetFileRequest\x1a\x1a.wonder.v1.GetFileResponse\"\x0e\x8a\x94#\nfiles.read0\x01\x12V\n\tListFiles\x12\x1b.wonder.v1.ListFilesRequest\x1a\x1c.wonder.v1.ListFilesResponse\"\x0e\x8a\x94#\nfiles.read\x12[\n\nDeleteFile\x12\x1c.wonder.v1.DeleteFileRequest\x1a\x1d.wonder.v1.DeleteFileResponse\"\x10\x8a\x94#\x0c\x66iles.deleteB-\n\twonder.v1P\x01Z\x12wonder/v1;wonderv1\xaa\x02\tWonder.V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,24 +34,32 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'wonder.v1.file_service_pb2'
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\twonder.v1P\001Z\022wonder/v1;wonderv1\252\002\tWonder.V1'
-  _globals['_UPLOADFILEREQUEST']._serialized_start=65
-  _globals['_UPLOADFILEREQUEST']._serialized_end=159
-  _globals['_UPLOADFILESTART']._serialized_start=161
-  _globals['_UPLOADFILESTART']._serialized_end=288
-  _globals['_UPLOADFILERESPONSE']._serialized_start=290
-  _globals['_UPLOADFILERESPONSE']._serialized_end=341
-  _globals['_GETFILEREQUEST']._serialized_start=343
-  _globals['_GETFILEREQUEST']._serialized_end=392
-  _globals['_GETFILERESPONSE']._serialized_start=394
-  _globals['_GETFILERESPONSE']._serialized_end=474
-  _globals['_LISTFILESREQUEST']._serialized_start=476
-  _globals['_LISTFILESREQUEST']._serialized_end=553
-  _globals['_LISTFILESRESPONSE']._serialized_start=555
-  _globals['_LISTFILESRESPONSE']._serialized_end=631
-  _globals['_DELETEFILEREQUEST']._serialized_start=633
-  _globals['_DELETEFILEREQUEST']._serialized_end=689
-  _globals['_DELETEFILERESPONSE']._serialized_start=691
-  _globals['_DELETEFILERESPONSE']._serialized_end=711
-  _globals['_FILESERVICE']._serialized_start=714
-  _globals['_FILESERVICE']._serialized_end=1019
+  _globals['_FILESERVICE'].methods_by_name['UploadFile']._loaded_options = None
+  _globals['_FILESERVICE'].methods_by_name['UploadFile']._serialized_options = b'\212\224#\013files.write'
+  _globals['_FILESERVICE'].methods_by_name['GetFile']._loaded_options = None
+  _globals['_FILESERVICE'].methods_by_name['GetFile']._serialized_options = b'\212\224#\nfiles.read'
+  _globals['_FILESERVICE'].methods_by_name['ListFiles']._loaded_options = None
+  _globals['_FILESERVICE'].methods_by_name['ListFiles']._serialized_options = b'\212\224#\nfiles.read'
+  _globals['_FILESERVICE'].methods_by_name['DeleteFile']._loaded_options = None
+  _globals['_FILESERVICE'].methods_by_name['DeleteFile']._serialized_options = b'\212\224#\014files.delete'
+  _globals['_UPLOADFILEREQUEST']._serialized_start=89
+  _globals['_UPLOADFILEREQUEST']._serialized_end=183
+  _globals['_UPLOADFILESTART']._serialized_start=185
+  _globals['_UPLOADFILESTART']._serialized_end=312
+  _globals['_UPLOADFILERESPONSE']._serialized_start=314
+  _globals['_UPLOADFILERESPONSE']._serialized_end=365
+  _globals['_GETFILEREQUEST']._serialized_start=367
+  _globals['_GETFILEREQUEST']._serialized_end=416
+  _globals['_GETFILERESPONSE']._serialized_start=418
+  _globals['_GETFILERESPONSE']._serialized_end=498
+  _globals['_LISTFILESREQUEST']._serialized_start=500
+  _globals['_LISTFILESREQUEST']._serialized_end=577
+  _globals['_LISTFILESRESPONSE']._serialized_start=579
+  _globals['_LISTFILESRESPONSE']._serialized_end=655
+  _globals['_DELETEFILEREQUEST']._serialized_start=657
+  _globals['_DELETEFILEREQUEST']._serialized_end=713
+  _globals['_DELETEFILERESPONSE']._serialized_start=715
+  _globals['_DELETEFILERESPONSE']._serialized_end=735
+  _globals['_FILESERVICE']._serialized_start=738
+  _globals['_FILESERVICE']._serialized_end=1110
 # @@protoc_insertion_point(module_scope)

@@ -1,4 +1,5 @@
 # mypy: ignore-errors
+from wonder.v1 import access_pb2 as _access_pb2
 from wonder.v1 import file_pb2 as _file_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor

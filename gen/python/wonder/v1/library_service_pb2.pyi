@@ -1,5 +1,6 @@
 # mypy: ignore-errors
 from google.protobuf import field_mask_pb2 as _field_mask_pb2
+from wonder.v1 import access_pb2 as _access_pb2
 from wonder.v1 import artifact_pb2 as _artifact_pb2
 from wonder.v1 import common_pb2 as _common_pb2
 from wonder.v1 import definition_pb2 as _definition_pb2

@@ -44,8 +44,8 @@ class LibraryServiceStub:
 
     `validate_only`: the server checks the request and answers as if it had made the change, but keeps nothing.
 
-    Permissions: on a server with tokens, each method whose name begins with `Delete` requires the scope `admin`, else it
-    fails with ERROR_REASON_PERMISSION_DENIED.
+    Permissions: each method names the permission that its caller needs, else it fails with
+    ERROR_REASON_PERMISSION_DENIED. docs/security.md lists them with their roles.
 
     Errors are listed without the prefix `ERROR_REASON_`.
     """
@@ -212,8 +212,8 @@ class LibraryServiceServicer:
 
     `validate_only`: the server checks the request and answers as if it had made the change, but keeps nothing.
 
-    Permissions: on a server with tokens, each method whose name begins with `Delete` requires the scope `admin`, else it
-    fails with ERROR_REASON_PERMISSION_DENIED.
+    Permissions: each method names the permission that its caller needs, else it fails with
+    ERROR_REASON_PERMISSION_DENIED. docs/security.md lists them with their roles.
 
     Errors are listed without the prefix `ERROR_REASON_`.
     """
@@ -287,7 +287,7 @@ class LibraryServiceServicer:
 
     def ApplyDefinitions(self, request, context):
         """Saves many definitions of one library in one commit, all or none, and returns the changes. The definitions may
-        refer to each other in any order. On a server with tokens `prune` requires the scope `admin`, else
+        refer to each other in any order. `prune` requires the permission `definitions.delete`, else
         PERMISSION_DENIED; so does a change of a project's network or repositories. Errors: DEFINITION_INVALID with the path
         of each violation, RESOURCE_IN_USE for a pruned definition that is in use, and those of CreateAgent, UpdateAgent,
         CreateProject and UpdateProject, with fields such as `agents[0].persona_id`.
@@ -344,7 +344,7 @@ class LibraryServiceServicer:
 
     def CreateProject(self, request, context):
         """Creates a project. Errors: ALREADY_EXISTS, FIELD_INVALID; PERMISSION_DENIED for a network policy or repositories
-        without the scope `admin`.
+        without the permission `projects.limits`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -366,7 +366,7 @@ class LibraryServiceServicer:
 
     def UpdateProject(self, request, context):
         """Updates a project. Errors: PROJECT_NOT_FOUND, ETAG_MISMATCH, FIELD_MASK_UNSUPPORTED; PERMISSION_DENIED if `network`
-        or `repositories` change without the scope `admin`.
+        or `repositories` change without the permission `projects.limits`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -591,8 +591,8 @@ class LibraryService:
 
     `validate_only`: the server checks the request and answers as if it had made the change, but keeps nothing.
 
-    Permissions: on a server with tokens, each method whose name begins with `Delete` requires the scope `admin`, else it
-    fails with ERROR_REASON_PERMISSION_DENIED.
+    Permissions: each method names the permission that its caller needs, else it fails with
+    ERROR_REASON_PERMISSION_DENIED. docs/security.md lists them with their roles.
 
     Errors are listed without the prefix `ERROR_REASON_`.
     """

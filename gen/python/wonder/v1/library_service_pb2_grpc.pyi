@@ -31,8 +31,8 @@ class LibraryServiceStub:
 
     `validate_only`: the server checks the request and answers as if it had made the change, but keeps nothing.
 
-    Permissions: on a server with tokens, each method whose name begins with `Delete` requires the scope `admin`, else it
-    fails with ERROR_REASON_PERMISSION_DENIED.
+    Permissions: each method names the permission that its caller needs, else it fails with
+    ERROR_REASON_PERMISSION_DENIED. docs/security.md lists them with their roles.
 
     Errors are listed without the prefix `ERROR_REASON_`.
     """
@@ -65,7 +65,7 @@ class LibraryServiceStub:
     """
     ApplyDefinitions: _aio.UnaryUnaryMultiCallable[_library_service_pb2.ApplyDefinitionsRequest, _library_service_pb2.ApplyDefinitionsResponse]
     """Saves many definitions of one library in one commit, all or none, and returns the changes. The definitions may
-    refer to each other in any order. On a server with tokens `prune` requires the scope `admin`, else
+    refer to each other in any order. `prune` requires the permission `definitions.delete`, else
     PERMISSION_DENIED; so does a change of a project's network or repositories. Errors: DEFINITION_INVALID with the path
     of each violation, RESOURCE_IN_USE for a pruned definition that is in use, and those of CreateAgent, UpdateAgent,
     CreateProject and UpdateProject, with fields such as `agents[0].persona_id`.
@@ -92,7 +92,7 @@ class LibraryServiceStub:
     """
     CreateProject: _aio.UnaryUnaryMultiCallable[_library_service_pb2.CreateProjectRequest, _library_service_pb2.CreateProjectResponse]
     """Creates a project. Errors: ALREADY_EXISTS, FIELD_INVALID; PERMISSION_DENIED for a network policy or repositories
-    without the scope `admin`.
+    without the permission `projects.limits`.
     """
     GetProject: _aio.UnaryUnaryMultiCallable[_library_service_pb2.GetProjectRequest, _library_service_pb2.GetProjectResponse]
     """Reads a project. Errors: PROJECT_NOT_FOUND."""
@@ -100,7 +100,7 @@ class LibraryServiceStub:
     """Lists projects. Errors: PAGE_TOKEN_INVALID."""
     UpdateProject: _aio.UnaryUnaryMultiCallable[_library_service_pb2.UpdateProjectRequest, _library_service_pb2.UpdateProjectResponse]
     """Updates a project. Errors: PROJECT_NOT_FOUND, ETAG_MISMATCH, FIELD_MASK_UNSUPPORTED; PERMISSION_DENIED if `network`
-    or `repositories` change without the scope `admin`.
+    or `repositories` change without the permission `projects.limits`.
     """
     DeleteProject: _aio.UnaryUnaryMultiCallable[_library_service_pb2.DeleteProjectRequest, _library_service_pb2.DeleteProjectResponse]
     """Deletes a project, its artifacts and its files. Errors: PROJECT_NOT_FOUND, ETAG_MISMATCH, RESOURCE_IN_USE while agents
@@ -146,8 +146,8 @@ class LibraryServiceServicer(metaclass=_abc_1.ABCMeta):
 
     `validate_only`: the server checks the request and answers as if it had made the change, but keeps nothing.
 
-    Permissions: on a server with tokens, each method whose name begins with `Delete` requires the scope `admin`, else it
-    fails with ERROR_REASON_PERMISSION_DENIED.
+    Permissions: each method names the permission that its caller needs, else it fails with
+    ERROR_REASON_PERMISSION_DENIED. docs/security.md lists them with their roles.
 
     Errors are listed without the prefix `ERROR_REASON_`.
     """
@@ -238,7 +238,7 @@ class LibraryServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_library_service_pb2.ApplyDefinitionsRequest, _abc.Awaitable[_library_service_pb2.ApplyDefinitionsResponse]],
     ) -> _abc.Awaitable[_library_service_pb2.ApplyDefinitionsResponse]:
         """Saves many definitions of one library in one commit, all or none, and returns the changes. The definitions may
-        refer to each other in any order. On a server with tokens `prune` requires the scope `admin`, else
+        refer to each other in any order. `prune` requires the permission `definitions.delete`, else
         PERMISSION_DENIED; so does a change of a project's network or repositories. Errors: DEFINITION_INVALID with the path
         of each violation, RESOURCE_IN_USE for a pruned definition that is in use, and those of CreateAgent, UpdateAgent,
         CreateProject and UpdateProject, with fields such as `agents[0].persona_id`.
@@ -307,7 +307,7 @@ class LibraryServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_library_service_pb2.CreateProjectRequest, _abc.Awaitable[_library_service_pb2.CreateProjectResponse]],
     ) -> _abc.Awaitable[_library_service_pb2.CreateProjectResponse]:
         """Creates a project. Errors: ALREADY_EXISTS, FIELD_INVALID; PERMISSION_DENIED for a network policy or repositories
-        without the scope `admin`.
+        without the permission `projects.limits`.
         """
 
     @_abc_1.abstractmethod
@@ -333,7 +333,7 @@ class LibraryServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_library_service_pb2.UpdateProjectRequest, _abc.Awaitable[_library_service_pb2.UpdateProjectResponse]],
     ) -> _abc.Awaitable[_library_service_pb2.UpdateProjectResponse]:
         """Updates a project. Errors: PROJECT_NOT_FOUND, ETAG_MISMATCH, FIELD_MASK_UNSUPPORTED; PERMISSION_DENIED if `network`
-        or `repositories` change without the scope `admin`.
+        or `repositories` change without the permission `projects.limits`.
         """
 
     @_abc_1.abstractmethod

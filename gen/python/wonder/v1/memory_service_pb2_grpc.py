@@ -158,7 +158,7 @@ class MemoryServiceServicer:
 
     def SearchMemories(self, request, context):
         """Searches memories by words and by meaning. Returns the best matches with the parts of their scores. Errors:
-        AGENT_NOT_FOUND, FIELD_INVALID, PERMISSION_DENIED for `across_agents` without the scope `memory.search_all`.
+        AGENT_NOT_FOUND, FIELD_INVALID, PERMISSION_DENIED for `across_agents` without the permission `memories.search_all`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

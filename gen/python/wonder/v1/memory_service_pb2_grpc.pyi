@@ -38,7 +38,7 @@ class MemoryServiceStub:
     """Lists the memories of an agent. Errors: AGENT_NOT_FOUND, PAGE_TOKEN_INVALID."""
     SearchMemories: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.SearchMemoriesRequest, _memory_service_pb2.SearchMemoriesResponse]
     """Searches memories by words and by meaning. Returns the best matches with the parts of their scores. Errors:
-    AGENT_NOT_FOUND, FIELD_INVALID, PERMISSION_DENIED for `across_agents` without the scope `memory.search_all`.
+    AGENT_NOT_FOUND, FIELD_INVALID, PERMISSION_DENIED for `across_agents` without the permission `memories.search_all`.
     """
     SupersedeMemory: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.SupersedeMemoryRequest, _memory_service_pb2.SupersedeMemoryResponse]
     """Writes a memory that replaces another memory. The old memory stays readable by id; a search does not find it any
@@ -125,7 +125,7 @@ class MemoryServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_memory_service_pb2.SearchMemoriesRequest, _abc.Awaitable[_memory_service_pb2.SearchMemoriesResponse]],
     ) -> _abc.Awaitable[_memory_service_pb2.SearchMemoriesResponse]:
         """Searches memories by words and by meaning. Returns the best matches with the parts of their scores. Errors:
-        AGENT_NOT_FOUND, FIELD_INVALID, PERMISSION_DENIED for `across_agents` without the scope `memory.search_all`.
+        AGENT_NOT_FOUND, FIELD_INVALID, PERMISSION_DENIED for `across_agents` without the permission `memories.search_all`.
         """
 
     @_abc_1.abstractmethod

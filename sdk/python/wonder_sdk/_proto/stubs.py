@@ -587,8 +587,8 @@ class LibraryServiceStub:
     `validate_only`: the server checks the request and answers as if it had made the change, but
     keeps nothing.
 
-    Permissions: on a server with tokens, each method whose name begins with `Delete` requires the
-    scope `admin`, else it fails with ERROR_REASON_PERMISSION_DENIED.
+    Permissions: each method names the permission that its caller needs, else it fails with
+    ERROR_REASON_PERMISSION_DENIED. docs/security.md lists them with their roles.
 
     Errors are listed without the prefix `ERROR_REASON_`.
     """
@@ -683,10 +683,10 @@ class LibraryServiceStub:
             v1.ApplyDefinitionsResponse.FromString,
         )
         """Saves many definitions of one library in one commit, all or none, and returns the changes. The
-        definitions may refer to each other in any order. On a server with tokens `prune` requires the
-        scope `admin`, else PERMISSION_DENIED; so does a change of a project's network or repositories.
-        Errors: DEFINITION_INVALID with the path of each violation, RESOURCE_IN_USE for a pruned
-        definition that is in use, and those of CreateAgent, UpdateAgent, CreateProject and
+        definitions may refer to each other in any order. `prune` requires the permission
+        `definitions.delete`, else PERMISSION_DENIED; so does a change of a project's network or
+        repositories. Errors: DEFINITION_INVALID with the path of each violation, RESOURCE_IN_USE for a
+        pruned definition that is in use, and those of CreateAgent, UpdateAgent, CreateProject and
         UpdateProject, with fields such as `agents[0].persona_id`.
         """
         self.export_definitions: grpc.aio.UnaryUnaryMultiCallable[
@@ -753,7 +753,7 @@ class LibraryServiceStub:
             v1.CreateProjectResponse.FromString,
         )
         """Creates a project. Errors: ALREADY_EXISTS, FIELD_INVALID; PERMISSION_DENIED for a network policy
-        or repositories without the scope `admin`.
+        or repositories without the permission `projects.limits`.
         """
         self.get_project: grpc.aio.UnaryUnaryMultiCallable[v1.GetProjectRequest, v1.GetProjectResponse] = (
             channel.unary_unary(
@@ -779,7 +779,8 @@ class LibraryServiceStub:
             v1.UpdateProjectResponse.FromString,
         )
         """Updates a project. Errors: PROJECT_NOT_FOUND, ETAG_MISMATCH, FIELD_MASK_UNSUPPORTED;
-        PERMISSION_DENIED if `network` or `repositories` change without the scope `admin`.
+        PERMISSION_DENIED if `network` or `repositories` change without the permission
+        `projects.limits`.
         """
         self.delete_project: grpc.aio.UnaryUnaryMultiCallable[
             v1.DeleteProjectRequest, v1.DeleteProjectResponse
@@ -927,7 +928,7 @@ class MemoryServiceStub:
         )
         """Searches memories by words and by meaning. Returns the best matches with the parts of their
         scores. Errors: AGENT_NOT_FOUND, FIELD_INVALID, PERMISSION_DENIED for `across_agents` without
-        the scope `memory.search_all`.
+        the permission `memories.search_all`.
         """
         self.supersede_memory: grpc.aio.UnaryUnaryMultiCallable[
             v1.SupersedeMemoryRequest, v1.SupersedeMemoryResponse

@@ -5,16 +5,16 @@ from __future__ import annotations
 from wonder.v1 import common_pb2, conversation_pb2
 from wonder.v1 import conversation_service_pb2 as pb
 from wonder_server.actors.conversation.call_agent import AgentCallRequest
+from wonder_server.core.access.permissions import ACT_AS
 from wonder_server.core.conversation.model.values import Caller, Turn
 from wonder_server.core.errors import Reason, error
 from wonder_server.core.idempotency import Origin
-from wonder_server.core.identity import ACT_AS
 from wonder_server.core.ids import is_id
 from wonder_server.core.json_types import JsonDict
 from wonder_server.core.paths import check_work_branch
 from wonder_server.core.schema.output_schemas import check_output_schema
 from wonder_server.rpc.conversation import codec
-from wonder_server.rpc.server.authorization import require_scope, resolve_user
+from wonder_server.rpc.server.authorization import require_permission, resolve_user
 from wonder_server.rpc.shared.common_codec import budget_from_proto, check_text_size
 from wonder_server.rpc.shared.fields import required
 from wonder_server.rpc.shared.names import NameResolver
@@ -111,7 +111,7 @@ def response_to_proto(turn: Turn) -> pb.CallAgentResponse:
 def _caller_from_proto(caller: common_pb2.Caller) -> Caller:
     kind = caller.WhichOneof("caller")
     if kind in ("workflow", "agent"):
-        require_scope(ACT_AS, "caller differs from the token's name.", f"caller.{kind}")
+        require_permission(ACT_AS, "caller differs from the token's name.", f"caller.{kind}")
     if kind == "workflow":
         return Caller(
             type="workflow", run_id=_checked_id("run", caller.workflow.run_id, "caller.workflow.run_id")

@@ -19,11 +19,11 @@ from typing import Final, Protocol
 
 from wonder.v1 import executor_service_pb2 as pb
 from wonder.v1 import task_pb2
+from wonder_server.core.access.permissions import EXECUTE_ANYTHING
 from wonder_server.core.definitions.specs import PinnedTask
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.frozen import replace
 from wonder_server.core.idempotency import IdempotencyKey
-from wonder_server.core.identity import ADMIN
 from wonder_server.core.ids import is_id, random_id
 from wonder_server.core.json_types import JsonDict
 from wonder_server.core.paths import check_work_branch
@@ -32,7 +32,7 @@ from wonder_server.ports.access import ByPrincipal
 from wonder_server.ports.clock import Clock
 from wonder_server.rpc.executor.executions import Execution
 from wonder_server.rpc.executor.worker_stream import serve_worker
-from wonder_server.rpc.server.authorization import require_context, require_scope
+from wonder_server.rpc.server.authorization import require_context, require_permission
 from wonder_server.rpc.server.call_pipeline import RequestStream
 from wonder_server.rpc.shared.call_context import CallContext
 from wonder_server.rpc.shared.fields import bounded, map_fault_fields, required
@@ -226,7 +226,7 @@ class ExecutorServicer:
         with map_fault_fields({"": "task_id"}):
             task = await self._own.tasks.pin_task(required(request.task_id, "task_id"))
         if step := deleting_step(task):
-            require_scope(ADMIN, f"Step '{step}' of the task can delete.", "task_id")
+            require_permission(EXECUTE_ANYTHING, f"Step '{step}' of the task can delete.", "task_id")
         task = with_timeout(task, request.timeout_ms)
         input = struct_to_dict(request.input, "input")
         begun = plan.begin(task, input)

@@ -6,11 +6,11 @@ from typing import Protocol
 
 from wonder.v1 import artifact_pb2
 from wonder.v1 import library_service_pb2 as pb
+from wonder_server.core.access.permissions import DELETE_ARTIFACTS
 from wonder_server.core.errors import Reason, error
-from wonder_server.core.identity import ADMIN
 from wonder_server.ports.repositories import Commit, Match
 from wonder_server.rpc.library.parts import LibraryMethods
-from wonder_server.rpc.server.authorization import require_scope, resolve_user
+from wonder_server.rpc.server.authorization import require_permission, resolve_user
 from wonder_server.rpc.shared.call_context import CallContext
 from wonder_server.rpc.shared.fields import required
 from wonder_server.rpc.shared.merge_codec import conflict_to_proto, resolutions_from_proto
@@ -48,7 +48,7 @@ class ArtifactMethods(LibraryMethods):
                 Reason.FIELD_INVALID, "The change is missing. Set content or deletion.", field="content"
             )
         if change == "deletion":
-            require_scope(ADMIN, "The request deletes an artifact.", "deletion")
+            require_permission(DELETE_ARTIFACTS, "The request deletes an artifact.", "deletion")
         written = await self._own.artifacts.write(
             _project_id(request),
             request.path,
@@ -105,7 +105,7 @@ class ArtifactMethods(LibraryMethods):
         self, request: pb.MergeArtifactsRequest, _context: CallContext
     ) -> pb.MergeArtifactsResponse:
         if any(each.deletion for each in request.resolutions):
-            require_scope(ADMIN, "A resolution deletes an artifact.", "resolutions")
+            require_permission(DELETE_ARTIFACTS, "A resolution deletes an artifact.", "resolutions")
         merged = await self._own.artifacts.merge(
             _project_id(request),
             request.source_branch,

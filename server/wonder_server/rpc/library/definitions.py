@@ -14,11 +14,10 @@ from wonder.v1 import library_service_pb2 as pb
 from wonder_server.core.definitions.fault_list import MAX_FAULTS
 from wonder_server.core.definitions.resources import Project
 from wonder_server.core.errors import Fault, Reason, WonderError
-from wonder_server.core.identity import ADMIN
 from wonder_server.rpc.library import codec
 from wonder_server.rpc.library.parts import LibraryMethods
 from wonder_server.rpc.library.projects import check_access_change
-from wonder_server.rpc.server.authorization import require_scope
+from wonder_server.rpc.server.authorization import require_permission
 from wonder_server.rpc.shared.call_context import CallContext
 from wonder_server.rpc.shared.fields import required
 from wonder_server.rpc.shared.pages import encode_page, page_request
@@ -143,7 +142,7 @@ class DefinitionMethods(LibraryMethods):
             checking = self._own.library.definitions.apply(library, drafts, validate_only=True)
             await _raise_all_faults(faults, checking, positions)
         if request.prune and not request.validate_only:
-            require_scope(ADMIN, "prune deletes definitions.", "prune")
+            require_permission("definitions.delete", "prune deletes definitions.", "prune")
         applied = await self._own.library.apply(
             library,
             drafts,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from wonder.v1 import library_service_pb2 as pb
+from wonder_server.core.access.permissions import PROJECT_LIMITS
 from wonder_server.core.budget import Account
 from wonder_server.core.definitions.resources import NetworkPolicy, Project
-from wonder_server.core.identity import ADMIN
 from wonder_server.rpc.library import codec
 from wonder_server.rpc.library.parts import LibraryMethods
-from wonder_server.rpc.server.authorization import require_scope
+from wonder_server.rpc.server.authorization import require_permission
 from wonder_server.rpc.shared.call_context import CallContext
 from wonder_server.rpc.shared.fields import required
 from wonder_server.rpc.shared.pages import encode_page, page_request
@@ -19,9 +19,11 @@ from wonder_server.services.content.repositories import RepositoryService
 def check_access_change(before: Project, changed: Project) -> None:
     """Raise PERMISSION_DENIED if the network or the repositories change and the caller is no admin."""
     if (changed.network or NetworkPolicy()) != (before.network or NetworkPolicy()):
-        require_scope(ADMIN, "The request changes the project's network.", "project.network")
+        require_permission(PROJECT_LIMITS, "The request changes the project's network.", "project.network")
     if changed.repositories != before.repositories:
-        require_scope(ADMIN, "The request changes the project's repositories.", "project.repositories")
+        require_permission(
+            PROJECT_LIMITS, "The request changes the project's repositories.", "project.repositories"
+        )
 
 
 class ProjectMethods(LibraryMethods):

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from wonder.v1 import memory_service_pb2 as pb
+from wonder_server.core.access.permissions import SEARCH_ALL
 from wonder_server.core.errors import Reason, error, not_found
-from wonder_server.core.identity import SEARCH_ALL
 from wonder_server.core.ids import is_id
 from wonder_server.core.memory.blocks import Author, BlockKey
 from wonder_server.core.memory.validation import SOURCE_TEXTS
@@ -25,7 +25,7 @@ from wonder_server.rpc.memory.codec import (
     memory_to_proto,
     weights_from_proto,
 )
-from wonder_server.rpc.server.authorization import require_scope
+from wonder_server.rpc.server.authorization import require_permission
 from wonder_server.rpc.shared.call_context import CallContext
 from wonder_server.rpc.shared.fields import bounded, map_fault_fields, required
 from wonder_server.rpc.shared.names import NameResolver
@@ -325,7 +325,7 @@ class MemoryServicer:
             if request.project_id:
                 raise error(Reason.FIELD_INVALID, "project_id requires across_agents.", field="project_id")
             return [await self._agent_id(request.agent_id)]
-        require_scope(SEARCH_ALL)
+        require_permission(SEARCH_ALL)
         if request.agent_id:
             raise error(
                 Reason.FIELD_INVALID,

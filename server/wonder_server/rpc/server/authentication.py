@@ -24,7 +24,7 @@ from grpc import aio
 
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.logs import logger
-from wonder_server.rpc.server.authorization import ScopeGrants
+from wonder_server.rpc.server.authorization import TokenGrants
 from wonder_server.rpc.server.error_codes import to_rpc_status
 from wonder_server.rpc.server.rejection_log import RejectionLog
 from wonder_server.rpc.shared.principal import current_principal
@@ -156,7 +156,7 @@ class TokensFile:
 class Authentication(aio.ServerInterceptor):
     """Requires a token for every call except health, and makes the principal of the call."""
 
-    def __init__(self, tokens: TokensFile, grants: ScopeGrants, rejections: RejectionLog) -> None:
+    def __init__(self, tokens: TokensFile, grants: TokenGrants, rejections: RejectionLog) -> None:
         self._tokens = tokens
         self._grants = grants
         self._rejections = rejections

@@ -33,7 +33,7 @@ from grpc._cython import cygrpc  # type: ignore[attr-defined]
 from wonder_server.core.errors import Reason, WonderError, error, system_fault
 from wonder_server.logs import logger
 from wonder_server.rpc.server.admission import ActiveCall, Admission, CallLimits
-from wonder_server.rpc.server.authorization import require_scope, scope_for
+from wonder_server.rpc.server.authorization import permission_of, require_permission
 from wonder_server.rpc.server.call_slots import CallSlots
 from wonder_server.rpc.server.decode_errors import decode_error
 from wonder_server.rpc.server.error_codes import to_rpc_status
@@ -46,7 +46,7 @@ _log = logger("rpc")
 
 
 class CallPipeline:
-    """Checks scopes and limits of calls, and converts errors to statuses."""
+    """Checks permissions and limits of calls, and converts errors to statuses."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class CallPipeline:
         kind = self._slots.slots_for(method)
         decode = self._decoder(method)
 
-        name = _name(method)
+        name, permission = _name(method), permission_of(method)
 
         def note(problem: WonderError) -> None:
             self._log_rejection(problem, name)
@@ -85,7 +85,7 @@ class CallPipeline:
                 return _encode(await act(request, context))
 
         async def one(received: Any, context: Any) -> bytes:
-            return await self._serve(method, context, answer(received, context))
+            return await self._serve(method, permission, context, answer(received, context))
 
         async def sent(received: Any, context: Any) -> None:
             if not method.client_streaming:
@@ -93,7 +93,7 @@ class CallPipeline:
             await _send(lambda: act(asked(received), context), context)
 
         async def many(received: Any, context: Any) -> None:
-            await self._serve(method, context, sent(received, context))
+            await self._serve(method, permission, context, sent(received, context))
 
         # Register every call as a stream of requests. For a unary one gRPC would wait for its request without
         # a timeout and without a slot in `Admission`.
@@ -138,7 +138,9 @@ class CallPipeline:
 
         return decode
 
-    async def _serve(self, method: MethodDescriptor, context: Any, work: Coroutine[Any, Any, T]) -> T:
+    async def _serve(
+        self, method: MethodDescriptor, permission: str, context: Any, work: Coroutine[Any, Any, T]
+    ) -> T:
         """Await ``work``, and convert its error to a status and a log line."""
         began = time.perf_counter()
         name = _name(method)
@@ -146,8 +148,8 @@ class CallPipeline:
         try:
             call = self._admission.admit(is_stream=method.client_streaming or method.server_streaming)
             try:
-                if scope := scope_for(method.name):
-                    require_scope(scope)
+                if permission:
+                    require_permission(permission)
                 if not _works_on_full_disk(method.name) and (storage_error := self._storage_full()):
                     raise storage_error
                 result = await work

@@ -24,7 +24,7 @@ from wonder_server.core.suggestions import closest
 from wonder_server.logs import logger
 from wonder_server.rpc.server.admission import Admission, CallLimits
 from wonder_server.rpc.server.authentication import CHECK_INTERVAL_S, Authentication, Credential, TokensFile
-from wonder_server.rpc.server.authorization import ScopeGrants
+from wonder_server.rpc.server.authorization import TokenGrants
 from wonder_server.rpc.server.call_pipeline import CallPipeline
 from wonder_server.rpc.server.event_pipe import drained_event_pipes
 from wonder_server.rpc.server.reflection import Reflection
@@ -66,7 +66,7 @@ class RpcServer:
         self._services = contract_services() if services is None else tuple(services)
         self._names = [service.full_name for service in self._services]
         self._rejections = RejectionLog()
-        self._grants = ScopeGrants.from_settings(settings)
+        self._grants = TokenGrants.from_settings(settings)
         self._limits = CallLimits.from_settings(settings)
         self._admission = Admission(self._limits)
         self._health = health.aio.HealthServicer()
@@ -163,14 +163,14 @@ class RpcServer:
     def _warn_of_unused_grants(self) -> None:
         """Log each grant without effect: to a name without a token, or on a server without tokens."""
         names = self._tokens.current().names if self._tokens is not None else frozenset()
-        for scope, name in self._grants.unused_grants(names):
+        for setting, name in self._grants.unused_grants(names):
             if self._tokens is None:
-                effect = "auth_tokens_file is not set, so every caller has every scope"
-                _log.warning("scope_without_tokens", scope=scope, name=name, effect=effect)
+                effect = "auth_tokens_file is not set, so every caller has every permission"
+                _log.warning("grant_without_tokens", setting=setting, name=name, effect=effect)
             else:
                 near = closest(name, names)
                 more = {"did_you_mean": near} if near else {}
-                _log.warning("scope_of_unknown_token", scope=scope, name=name, **more)
+                _log.warning("grant_to_unknown_token", setting=setting, name=name, **more)
 
     async def _announce(self, status: int) -> None:
         for name in ("", *self._names):

@@ -1025,8 +1025,8 @@ class ErrorReason(betterproto2.Enum):
 
     PERMISSION_DENIED = 101
     """
-    The caller or the agent for which the work is done lacks a scope. "The token 'ann' does not have the scope
-    memory.search_all." {permission} PERMISSION_DENIED.
+    The caller or the agent for which the work is done lacks a permission. "The token 'ann' does not have the
+    permission memories.search_all." {permission} PERMISSION_DENIED.
     """
 
     CURSOR_OUT_OF_RANGE = 110
@@ -3616,7 +3616,7 @@ class CallAgentRequest(betterproto2.Message):
     caller: "Caller | None" = betterproto2.field(5, betterproto2.TYPE_MESSAGE, optional=True)
     """
     Caller. Unset: the authenticated principal as a user. On a server with tokens, another user, an agent or a run
-    requires the scope `act_as`, else PERMISSION_DENIED.
+    requires the permission `act_as`, else PERMISSION_DENIED.
     """
 
     project_id: "str" = betterproto2.field(6, betterproto2.TYPE_STRING)
@@ -4534,7 +4534,7 @@ class ConverseSend(betterproto2.Message):
     user_id: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
     """
     Author of the message. Empty: the caller, or the conversation's only user. A user who does not take part joins. On
-    a server with tokens, a name other than the caller's requires the scope `act_as`, else PERMISSION_DENIED.
+    a server with tokens, a name other than the caller's requires the permission `act_as`, else PERMISSION_DENIED.
     """
 
     metadata: "__google__protobuf__.Struct | None" = betterproto2.field(
@@ -5794,7 +5794,7 @@ default_message_pool.register_message("wonder.v1", "ExecuteTaskResponse", Execut
 class ExecutionContext(betterproto2.Message):
     """
     Project, agent, conversation, turn and run for which the server executes work. In a request to a server with tokens,
-    `agent_id` requires the scope `admin`, and `conversation_id`, `turn_id` and `run_id` require the scope `act_as`, else
+    `agent_id` requires the permission `tasks.execute_any`, and `conversation_id`, `turn_id` and `run_id` require the permission `act_as`, else
     PERMISSION_DENIED.
     """
 
@@ -8495,7 +8495,7 @@ class MergeArtifactsRequest(betterproto2.Message):
     author: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
     """
     Author of the merge: the id of a user or agent. Empty: the caller. On a server with tokens, a name other than the
-    caller's requires the scope `act_as`, else PERMISSION_DENIED.
+    caller's requires the permission `act_as`, else PERMISSION_DENIED.
     """
 
     message: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
@@ -8589,7 +8589,7 @@ class MergeBranchRequest(betterproto2.Message):
 
     user_id: "str" = betterproto2.field(6, betterproto2.TYPE_STRING)
     """
-    User who merges. Empty: the caller. Another name requires the scope `act_as`.
+    User who merges. Empty: the caller. Another name requires the permission `act_as`.
     """
 
     validate_only: "bool" = betterproto2.field(7, betterproto2.TYPE_BOOL)
@@ -10330,7 +10330,7 @@ class ResolveGateRequest(betterproto2.Message):
 
     user_id: "str" = betterproto2.field(6, betterproto2.TYPE_STRING)
     """
-    User who decides. Empty: the caller. Another name requires the scope `act_as`.
+    User who decides. Empty: the caller. Another name requires the permission `act_as`.
     """
 
     request_id: "str" = betterproto2.field(7, betterproto2.TYPE_STRING)
@@ -10925,7 +10925,7 @@ class SearchMemoriesRequest(betterproto2.Message):
     across_agents: "bool" = betterproto2.field(6, betterproto2.TYPE_BOOL)
     """
     If true, the server searches the memories of all agents, or of the agents of `project_id`; at most 1,000 agents.
-    Requires the scope `memory.search_all`, else PERMISSION_DENIED.
+    Requires the permission `memories.search_all`, else PERMISSION_DENIED.
     """
 
     project_id: "str" = betterproto2.field(7, betterproto2.TYPE_STRING)
@@ -11203,7 +11203,7 @@ class Signal(betterproto2.Message):
 
     user_id: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
     """
-    Sender. Empty: the caller. Another name requires the scope `act_as`.
+    Sender. Empty: the caller. Another name requires the permission `act_as`.
     """
 
     principal: "Principal | None" = betterproto2.field(4, betterproto2.TYPE_MESSAGE, optional=True)
@@ -12985,7 +12985,7 @@ class UserCaller(betterproto2.Message):
 
     user_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
     """
-    Id of the user, chosen by the client. In requests, a name other than the caller's requires the scope `act_as`.
+    Id of the user, chosen by the client. In requests, a name other than the caller's requires the permission `act_as`.
     """
 
 
@@ -13476,14 +13476,14 @@ class WriteArtifactRequest(betterproto2.Message):
 
     deletion: "bool | None" = betterproto2.field(5, betterproto2.TYPE_BOOL, optional=True, group="change")
     """
-    If true, the server deletes the artifact. On a server with tokens a deletion requires the scope `admin`, else
+    If true, the server deletes the artifact. A deletion requires the permission `artifacts.delete`, else
     PERMISSION_DENIED.
     """
 
     author: "str" = betterproto2.field(6, betterproto2.TYPE_STRING)
     """
     Author: the id of a user or agent. Empty: the caller. On a server with tokens, a name other than the caller's
-    requires the scope `act_as`, else PERMISSION_DENIED.
+    requires the permission `act_as`, else PERMISSION_DENIED.
     """
 
     message: "str" = betterproto2.field(7, betterproto2.TYPE_STRING)

@@ -1,0 +1,1 @@
+"""Permissions and roles: pure values, below everything else of the core."""
