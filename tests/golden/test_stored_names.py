@@ -1,7 +1,8 @@
 """Tests of the names that are stored in shards.
 
 ``stored_names.json`` lists, by planner, the stored tag of each class of inputs, decisions, rows and events
-and the stored names of its fields. Names may be added to the file; none may be removed or changed.
+and the stored names of its fields. None may be removed or changed. ``python -m tests.golden.record_names``
+adds those that are missing; then read the difference, since a name stays for good once it is on a disk.
 
 One kind of name was removed: decisions about turns, runs and node executions carried them whole, and carry
 what changes now. Readers ignore the other fields, which repeat those of earlier decisions (`test_journals`).
@@ -101,6 +102,23 @@ def missing(recorded: JsonValue, current: JsonValue, at: str = "") -> list[str]:
 def test_no_stored_name_has_changed(planner: Planner) -> None:
     recorded = json.loads(FILE.read_text(encoding="utf-8"))[planner.kind]
     assert missing(recorded, stored_names(planner)) == []
+
+
+@pytest.mark.parametrize("planner", PLANNERS, ids=lambda planner: str(planner.kind))
+def test_every_stored_name_is_in_the_file(planner: Planner) -> None:
+    recorded = json.loads(FILE.read_text(encoding="utf-8"))[planner.kind]
+    assert missing(stored_names(planner), recorded) == [], "run python -m tests.golden.record_names"
+
+
+def test_every_class_with_a_tag_is_an_input_or_a_decision() -> None:
+    """So the file, which lists those of the planners, has every tag."""
+    listed = {cls for planner in PLANNERS for cls in (*planner.inputs, *planner.decisions)}
+    assert set(TAGS) == listed
+
+
+def test_a_name_that_is_missing_on_either_side_is_found() -> None:
+    assert missing({"a": {"b": {}, "c": {}}}, {"a": {"b": {}}}) == ["/a/c"]
+    assert missing({"a": {}}, {"a": {"b": {}}}) == []
 
 
 @pytest.mark.parametrize("planner", PLANNERS, ids=lambda planner: str(planner.kind))

@@ -856,7 +856,7 @@ class PreviewContextRequest(_message.Message):
     def __init__(self, conversation_id: _Optional[str] = ..., send: _Optional[_Union[ConverseSend, _Mapping]] = ...) -> None: ...
 
 class PreviewContextResponse(_message.Message):
-    __slots__ = ("request", "provider", "model", "format", "blocks", "input_tokens", "context_window_tokens", "workflow", "tool_sources")
+    __slots__ = ("request", "provider", "model", "format", "blocks", "input_tokens", "context_window_tokens", "workflow", "tool_sources", "extraction_model", "summary_model")
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     PROVIDER_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
@@ -866,6 +866,8 @@ class PreviewContextResponse(_message.Message):
     CONTEXT_WINDOW_TOKENS_FIELD_NUMBER: _ClassVar[int]
     WORKFLOW_FIELD_NUMBER: _ClassVar[int]
     TOOL_SOURCES_FIELD_NUMBER: _ClassVar[int]
+    EXTRACTION_MODEL_FIELD_NUMBER: _ClassVar[int]
+    SUMMARY_MODEL_FIELD_NUMBER: _ClassVar[int]
     request: _struct_pb2.Struct
     provider: str
     model: str
@@ -875,7 +877,19 @@ class PreviewContextResponse(_message.Message):
     context_window_tokens: int
     workflow: str
     tool_sources: _containers.RepeatedCompositeFieldContainer[ToolSourceState]
-    def __init__(self, request: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., provider: _Optional[str] = ..., model: _Optional[str] = ..., format: _Optional[str] = ..., blocks: _Optional[_Iterable[_Union[ContextBlock, _Mapping]]] = ..., input_tokens: _Optional[int] = ..., context_window_tokens: _Optional[int] = ..., workflow: _Optional[str] = ..., tool_sources: _Optional[_Iterable[_Union[ToolSourceState, _Mapping]]] = ...) -> None: ...
+    extraction_model: SideModel
+    summary_model: SideModel
+    def __init__(self, request: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., provider: _Optional[str] = ..., model: _Optional[str] = ..., format: _Optional[str] = ..., blocks: _Optional[_Iterable[_Union[ContextBlock, _Mapping]]] = ..., input_tokens: _Optional[int] = ..., context_window_tokens: _Optional[int] = ..., workflow: _Optional[str] = ..., tool_sources: _Optional[_Iterable[_Union[ToolSourceState, _Mapping]]] = ..., extraction_model: _Optional[_Union[SideModel, _Mapping]] = ..., summary_model: _Optional[_Union[SideModel, _Mapping]] = ...) -> None: ...
+
+class SideModel(_message.Message):
+    __slots__ = ("model_profile", "provider", "model")
+    MODEL_PROFILE_FIELD_NUMBER: _ClassVar[int]
+    PROVIDER_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    model_profile: str
+    provider: str
+    model: str
+    def __init__(self, model_profile: _Optional[str] = ..., provider: _Optional[str] = ..., model: _Optional[str] = ...) -> None: ...
 
 class ToolSourceState(_message.Message):
     __slots__ = ("mcp", "tool_count", "tools_hash", "notices")

@@ -194,7 +194,7 @@ class Definition(_message.Message):
     def __init__(self, id: _Optional[str] = ..., library_id: _Optional[str] = ..., library: _Optional[str] = ..., kind: _Optional[_Union[DefinitionKind, str]] = ..., name: _Optional[str] = ..., description: _Optional[str] = ..., revision: _Optional[int] = ..., content_hash: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., update_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., etag: _Optional[str] = ..., updated_by: _Optional[_Union[_common_pb2.Principal, _Mapping]] = ..., persona: _Optional[_Union[PersonaSpec, _Mapping]] = ..., tool: _Optional[_Union[ToolSpec, _Mapping]] = ..., workflow: _Optional[_Union[WorkflowSpec, _Mapping]] = ..., task: _Optional[_Union[TaskSpec, _Mapping]] = ..., action: _Optional[_Union[ActionSpec, _Mapping]] = ..., model_profile: _Optional[_Union[ModelProfileSpec, _Mapping]] = ...) -> None: ...
 
 class PersonaSpec(_message.Message):
-    __slots__ = ("system_prompt", "instructions", "model_profile_id", "context_assembly_workflow_id", "memory_extraction_workflow_id", "recent_turns_limit", "tool_ids", "constraints", "context_window", "retention", "output_schema", "show_reasoning", "tool_sources", "concurrent_turns")
+    __slots__ = ("system_prompt", "instructions", "model_profile_id", "context_assembly_workflow_id", "memory_extraction_workflow_id", "recent_turns_limit", "tool_ids", "constraints", "context_window", "retention", "output_schema", "show_reasoning", "tool_sources", "concurrent_turns", "extraction_model_profile_id", "summary_model_profile_id")
     SYSTEM_PROMPT_FIELD_NUMBER: _ClassVar[int]
     INSTRUCTIONS_FIELD_NUMBER: _ClassVar[int]
     MODEL_PROFILE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -209,6 +209,8 @@ class PersonaSpec(_message.Message):
     SHOW_REASONING_FIELD_NUMBER: _ClassVar[int]
     TOOL_SOURCES_FIELD_NUMBER: _ClassVar[int]
     CONCURRENT_TURNS_FIELD_NUMBER: _ClassVar[int]
+    EXTRACTION_MODEL_PROFILE_ID_FIELD_NUMBER: _ClassVar[int]
+    SUMMARY_MODEL_PROFILE_ID_FIELD_NUMBER: _ClassVar[int]
     system_prompt: str
     instructions: _containers.RepeatedScalarFieldContainer[str]
     model_profile_id: str
@@ -223,7 +225,9 @@ class PersonaSpec(_message.Message):
     show_reasoning: bool
     tool_sources: _containers.RepeatedCompositeFieldContainer[ToolSource]
     concurrent_turns: ConcurrentTurns
-    def __init__(self, system_prompt: _Optional[str] = ..., instructions: _Optional[_Iterable[str]] = ..., model_profile_id: _Optional[str] = ..., context_assembly_workflow_id: _Optional[str] = ..., memory_extraction_workflow_id: _Optional[str] = ..., recent_turns_limit: _Optional[int] = ..., tool_ids: _Optional[_Iterable[str]] = ..., constraints: _Optional[_Union[Constraints, _Mapping]] = ..., context_window: _Optional[_Union[ContextWindow, _Mapping]] = ..., retention: _Optional[_Iterable[_Union[RetentionRule, _Mapping]]] = ..., output_schema: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., show_reasoning: _Optional[bool] = ..., tool_sources: _Optional[_Iterable[_Union[ToolSource, _Mapping]]] = ..., concurrent_turns: _Optional[_Union[ConcurrentTurns, str]] = ...) -> None: ...
+    extraction_model_profile_id: str
+    summary_model_profile_id: str
+    def __init__(self, system_prompt: _Optional[str] = ..., instructions: _Optional[_Iterable[str]] = ..., model_profile_id: _Optional[str] = ..., context_assembly_workflow_id: _Optional[str] = ..., memory_extraction_workflow_id: _Optional[str] = ..., recent_turns_limit: _Optional[int] = ..., tool_ids: _Optional[_Iterable[str]] = ..., constraints: _Optional[_Union[Constraints, _Mapping]] = ..., context_window: _Optional[_Union[ContextWindow, _Mapping]] = ..., retention: _Optional[_Iterable[_Union[RetentionRule, _Mapping]]] = ..., output_schema: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., show_reasoning: _Optional[bool] = ..., tool_sources: _Optional[_Iterable[_Union[ToolSource, _Mapping]]] = ..., concurrent_turns: _Optional[_Union[ConcurrentTurns, str]] = ..., extraction_model_profile_id: _Optional[str] = ..., summary_model_profile_id: _Optional[str] = ...) -> None: ...
 
 class ToolSource(_message.Message):
     __slots__ = ("mcp", "include", "exclude", "timeout_ms")

@@ -135,7 +135,7 @@ class ContextReduced(_message.Message):
     def __init__(self, messages_left_out: _Optional[int] = ..., summarized: _Optional[bool] = ..., tokens_before: _Optional[int] = ..., tokens_after: _Optional[int] = ...) -> None: ...
 
 class ModelSwitched(_message.Message):
-    __slots__ = ("from_model_profile", "from_provider", "from_model", "to_model_profile", "to_provider", "to_model", "error")
+    __slots__ = ("from_model_profile", "from_provider", "from_model", "to_model_profile", "to_provider", "to_model", "error", "hook")
     FROM_MODEL_PROFILE_FIELD_NUMBER: _ClassVar[int]
     FROM_PROVIDER_FIELD_NUMBER: _ClassVar[int]
     FROM_MODEL_FIELD_NUMBER: _ClassVar[int]
@@ -143,6 +143,7 @@ class ModelSwitched(_message.Message):
     TO_PROVIDER_FIELD_NUMBER: _ClassVar[int]
     TO_MODEL_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
+    HOOK_FIELD_NUMBER: _ClassVar[int]
     from_model_profile: str
     from_provider: str
     from_model: str
@@ -150,21 +151,24 @@ class ModelSwitched(_message.Message):
     to_provider: str
     to_model: str
     error: _errors_pb2.Fault
-    def __init__(self, from_model_profile: _Optional[str] = ..., from_provider: _Optional[str] = ..., from_model: _Optional[str] = ..., to_model_profile: _Optional[str] = ..., to_provider: _Optional[str] = ..., to_model: _Optional[str] = ..., error: _Optional[_Union[_errors_pb2.Fault, _Mapping]] = ...) -> None: ...
+    hook: str
+    def __init__(self, from_model_profile: _Optional[str] = ..., from_provider: _Optional[str] = ..., from_model: _Optional[str] = ..., to_model_profile: _Optional[str] = ..., to_provider: _Optional[str] = ..., to_model: _Optional[str] = ..., error: _Optional[_Union[_errors_pb2.Fault, _Mapping]] = ..., hook: _Optional[str] = ...) -> None: ...
 
 class HookOutcome(_message.Message):
-    __slots__ = ("run_id", "workflow", "attempts", "duration_ms", "error")
+    __slots__ = ("run_id", "workflow", "attempts", "duration_ms", "error", "model_profile")
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     WORKFLOW_FIELD_NUMBER: _ClassVar[int]
     ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
     DURATION_MS_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
+    MODEL_PROFILE_FIELD_NUMBER: _ClassVar[int]
     run_id: str
     workflow: str
     attempts: int
     duration_ms: int
     error: _errors_pb2.Fault
-    def __init__(self, run_id: _Optional[str] = ..., workflow: _Optional[str] = ..., attempts: _Optional[int] = ..., duration_ms: _Optional[int] = ..., error: _Optional[_Union[_errors_pb2.Fault, _Mapping]] = ...) -> None: ...
+    model_profile: str
+    def __init__(self, run_id: _Optional[str] = ..., workflow: _Optional[str] = ..., attempts: _Optional[int] = ..., duration_ms: _Optional[int] = ..., error: _Optional[_Union[_errors_pb2.Fault, _Mapping]] = ..., model_profile: _Optional[str] = ...) -> None: ...
 
 class MemoryOperationsRefused(_message.Message):
     __slots__ = ("run_id", "reasons")

@@ -16,7 +16,7 @@ from wonder_server.core.conversation.model.speakers import user_of
 from wonder_server.core.conversation.output.dispatch import work_place
 from wonder_server.core.conversation.planning.model_requests import first_request
 from wonder_server.core.conversation.planning.start_turn import start_turn
-from wonder_server.core.definitions.specs import PinnedSource
+from wonder_server.core.definitions.specs import PinnedProfile, PinnedSource
 from wonder_server.core.errors import Fault, Reason, WonderError
 from wonder_server.core.json_types import JsonDict
 from wonder_server.core.token_estimates import json_tokens
@@ -25,7 +25,10 @@ from wonder_server.ports.clock import Clock
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """A request with its parts. Token counts are estimates."""
+    """A request with its parts. Token counts are estimates.
+
+    ``extraction`` and ``summary`` are the models of these hooks; None for that of the turn.
+    """
 
     request: JsonDict
     provider: str
@@ -36,6 +39,8 @@ class Preview:
     context_window_tokens: int
     workflow: str
     sources: tuple[PinnedSource, ...] = ()
+    extraction: PinnedProfile | None = None
+    summary: PinnedProfile | None = None
 
 
 class ContextPreviews:
@@ -97,4 +102,6 @@ class ContextPreviews:
             context_window_tokens=profile.context_window_tokens,
             workflow=str(agent.assembly.pin),
             sources=agent.sources,
+            extraction=next(iter(agent.extraction_profiles if agent.extraction else ()), None),
+            summary=next(iter(agent.summary_profiles if agent.summary else ()), None),
         )

@@ -99,7 +99,12 @@ from wonder_server.core.conversation.planning.agent_loop import (
 from wonder_server.core.conversation.planning.approval.answers import resolve_gate
 from wonder_server.core.conversation.planning.approval.waits import extend_deadline, measure_waits
 from wonder_server.core.conversation.planning.concurrency import begin_waiting, receive
-from wonder_server.core.conversation.planning.extraction import extracted, extraction_failed, memory_written
+from wonder_server.core.conversation.planning.hooks.extraction import (
+    extracted,
+    extraction_failed,
+    memory_written,
+)
+from wonder_server.core.conversation.planning.hooks.side_models import switch_hook
 from wonder_server.core.conversation.planning.lifecycle import plan_lifecycle
 from wonder_server.core.conversation.planning.limits import clamp_timers, handle_turn_timeout
 from wonder_server.core.conversation.planning.model_requests import (
@@ -305,6 +310,9 @@ def _failed(state: ConversationState, operation: Operation, event: Failed, now: 
     fault = event.fault
     # The attempt is part of the seed, since an operation can fail more than once.
     ids = Minter(f"{operation.id}/{operation.attempt}", now)
+    switched = switch_hook(state, operation, fault, ids, now)
+    if switched:
+        return switched
     if _may_retry(operation, fault):
         return (_retry(operation, event, ids, now), *_run_end(operation, now, fault))
     match operation.kind:

@@ -170,6 +170,10 @@ def pin_agent(
         persona=persona,
         profile=PinnedProfile(pin=profile.pin, spec=resolve_profile(profile.spec)),
         fallbacks=pin_fallbacks(profile, index, resolve_profile),
+        extraction_profiles=pin_profiles(
+            persona.extraction_model_profile_id, library, index, resolve_profile
+        ),
+        summary_profiles=pin_profiles(persona.summary_model_profile_id, library, index, resolve_profile),
         tools=tuple(
             pin_tool(find(index, tool, library, Kind.TOOL), index, agents) for tool in persona.tool_ids
         ),
@@ -177,6 +181,18 @@ def pin_agent(
         extraction=extraction,
         budget=agent.budget if agent.budget != NO_BUDGET else None,
     )
+
+
+def pin_profiles(
+    reference: str, library: str, index: DefinitionIndex, resolve_profile: ResolveProfile
+) -> tuple[PinnedProfile, ...]:
+    """Return a model profile and its fallbacks; nothing for an empty reference."""
+    if not reference:
+        return ()
+    profile = find(index, reference, library, Kind.MODEL_PROFILE)
+    assert isinstance(profile.spec, ModelProfile)
+    first = PinnedProfile(pin=profile.pin, spec=resolve_profile(profile.spec))
+    return (first, *pin_fallbacks(profile, index, resolve_profile))
 
 
 def pin_fallbacks(

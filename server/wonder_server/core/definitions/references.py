@@ -140,8 +140,9 @@ def _fallback_mentions(profile: ModelProfile) -> Iterator[Mention]:
 
 
 def _persona_mentions(persona: Persona) -> Iterator[Mention]:
-    if persona.model_profile_id:
-        yield Mention("model_profile_id", persona.model_profile_id, Kind.MODEL_PROFILE)
+    for name in ("model_profile_id", "extraction_model_profile_id", "summary_model_profile_id"):
+        if getattr(persona, name):
+            yield Mention(name, getattr(persona, name), Kind.MODEL_PROFILE)
     if persona.context_assembly_workflow_id:
         yield Mention("context_assembly_workflow_id", persona.context_assembly_workflow_id, Kind.WORKFLOW)
     if persona.memory_extraction_workflow_id not in ("", NO_EXTRACTION):

@@ -1,11 +1,8 @@
 """Definitions as frozen values: the specs of a library, and the pins that work runs with.
 
-Field names are those of the YAML files and of ``definition.proto`` (its JSON form with snake_case names),
-except ``async``, a reserved word of Python: the attribute is ``is_async``.
-
-A *spec* is the content that an author wrote. A *pin* is a spec with every reference resolved to one revision,
-so that running work never sees a change of its definitions (feature A1). A pin contains everything that a
-planner needs.
+Field names are those of the YAML files and of ``definition.proto``, but ``is_async`` for ``async``. A *spec*
+is what an author wrote. A *pin* is a spec with every reference resolved to one revision, so that running work
+never sees a change of its definitions (feature A1). It contains everything that a planner needs.
 """
 
 from __future__ import annotations
@@ -80,8 +77,7 @@ class Retry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Constraints:
-    """Limits of a persona's turns. 0 is unlimited, except for ``max_delegation_depth``: the maximum depth of
-    agent calls that start from one of its turns, where 0 forbids them."""
+    """Limits of a persona's turns. 0 is unlimited, but in ``max_delegation_depth`` it forbids calls."""
 
     max_moves_per_turn: int = 20
     allowed_actions: tuple[str, ...] = ()
@@ -132,8 +128,7 @@ class RetentionAction(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionRule:
-    """A rule for memories of these types from an age on. Without types it covers all that no earlier rule
-    covers."""
+    """A rule for memories of these types from an age on; without types for all that are in no earlier one."""
 
     types: tuple[str, ...] = ()
     action: RetentionAction = RetentionAction.KEEP
@@ -143,8 +138,8 @@ class RetentionRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolSource:
-    """An MCP server whose tools a persona has. ``include`` and ``exclude`` are patterns of tool names, such
-    as ``read_*``; an empty ``include`` takes all. ``timeout_ms`` limits each call."""
+    """An MCP server whose tools a persona has. ``include`` and ``exclude`` are patterns of names; without
+    ``include`` it has all. ``timeout_ms`` limits each call."""
 
     mcp: str
     include: tuple[str, ...] = ()
@@ -159,7 +154,8 @@ class Persona:
 
     ``output_schema`` is the JSON Schema of the final answer of each of its turns; empty for plain text.
     ``show_reasoning``: clients may see the model's reasoning while it streams. ``concurrent_turns`` is the
-    policy of conversations that set none.
+    policy of conversations that set none. Without ``extraction_model_profile_id`` and
+    ``summary_model_profile_id`` memory extraction and summaries use the persona's own model.
     """
 
     system_prompt: str
@@ -176,6 +172,8 @@ class Persona:
     show_reasoning: bool = False
     tool_sources: tuple[ToolSource, ...] = ()
     concurrent_turns: ConcurrentTurns = ConcurrentTurns.PARALLEL
+    extraction_model_profile_id: str = ""
+    summary_model_profile_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,8 +281,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HumanGate:
-    """A gate at which a person approves, rejects or answers. ``on_expire`` applies if ``expire_after_ms`` is
-    set."""
+    """A gate at which a person approves, rejects or answers. ``expire_after_ms`` 0: it never expires."""
 
     prompt: str = ""
     answer_schema: JsonDict = field(default_factory=dict)
@@ -295,8 +292,7 @@ class HumanGate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
-    """A pause until a signal arrives or a time has passed, whichever is first. 0 or empty disables one of
-    them."""
+    """A pause until a signal arrives or a time has passed, whichever is first. 0 or empty disables one."""
 
     signal: str = ""
     duration_ms: int = 0
@@ -353,7 +349,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForEach:
-    """A fan-out over the list ``items``. At most ``max_concurrency`` branches run at once; 0 is all."""
+    """A fan-out over the list ``items``, with at most ``max_concurrency`` branches at once; 0 is all."""
 
     items: str
     max_concurrency: int = 0
@@ -491,6 +487,10 @@ class PinnedAgent:
     version began: their model gets every result whole."""
     sources: tuple[PinnedSource, ...] = ()
     """The tool sources of the persona, as the turn found them. Their tools are in ``tools``."""
+    extraction_profiles: tuple[PinnedProfile, ...] = ()
+    """The profile of memory extraction, and its fallbacks; empty for ``profile`` and ``fallbacks``."""
+    summary_profiles: tuple[PinnedProfile, ...] = ()
+    """The same for summaries."""
 
     def home(self, project_id: str = "") -> str:
         """Return the project in which the agent works: ``project_id`` if the agent belongs to it, else its

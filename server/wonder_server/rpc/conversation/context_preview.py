@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from wonder.v1 import conversation_service_pb2 as pb
 from wonder_server.actors.conversation.context_preview import Preview
+from wonder_server.core.definitions.specs import PinnedProfile
 from wonder_server.rpc.shared.common_codec import enum_value
 from wonder_server.rpc.shared.payload import dict_to_struct
 
@@ -37,4 +38,14 @@ def preview_to_proto(preview: Preview) -> pb.PreviewContextResponse:
             )
             for source in preview.sources
         ],
+        extraction_model=_side_model(preview.extraction),
+        summary_model=_side_model(preview.summary),
+    )
+
+
+def _side_model(profile: PinnedProfile | None) -> pb.SideModel | None:
+    if profile is None:
+        return None
+    return pb.SideModel(
+        model_profile=str(profile.pin), provider=profile.spec.provider, model=profile.spec.model
     )

@@ -103,6 +103,7 @@ def _hook(message: event_pb2.HookOutcome, value: HookOutcome) -> None:
     message.workflow = value.workflow
     message.attempts = value.attempts
     message.duration_ms = value.duration_ms
+    message.model_profile = value.model_profile
     if value.fault is not None:
         message.error.CopyFrom(fault_to_proto(value.fault))
 
@@ -183,6 +184,7 @@ def _model_switched(value: ModelSwitch) -> event_pb2.ModelSwitched:
         to_provider=value.to_provider,
         to_model=value.to_model,
         error=fault_to_proto(value.fault),
+        hook=value.hook,
     )
 
 

@@ -15,6 +15,7 @@ from wonder_server.core.definitions.specs import (
     ModelProfile,
     Persona,
     PinnedAgent,
+    PinnedProfile,
     PinnedTask,
     PinnedWorkflow,
     WindowStrategy,
@@ -126,14 +127,25 @@ class Pins:
         called = await self._agents(await load_dependencies(index, self._catalog, [(persona, library)]))
         pinned = pinning.pin_agent(agent, persona, library, index, called, self._resolve_profile)
         if self._add_model_facts is not None:
-            profile, *fallbacks = [
-                replace(each, spec=await self._add_model_facts(each.spec))
-                for each in (pinned.profile, *pinned.fallbacks)
-            ]
-            pinned = replace(pinned, profile=profile, fallbacks=tuple(fallbacks))
+            pinned = await self._with_model_facts(pinned, self._add_model_facts)
         if persona.context_window.strategy is WindowStrategy.SUMMARIZE:
             pinned = replace(pinned, summary=await self._resolve_workflow(SUMMARY_WORKFLOW, ""))
         return replace(pinned, persona_ref=reference, max_result_bytes=self._max_result_bytes)
+
+    async def _with_model_facts(self, pinned: PinnedAgent, add: AddModelFacts) -> PinnedAgent:
+        """Return the agent with the known facts of each of its models."""
+
+        async def known(profiles: Iterable[PinnedProfile]) -> tuple[PinnedProfile, ...]:
+            return tuple([replace(each, spec=await add(each.spec)) for each in profiles])
+
+        (profile,) = await known((pinned.profile,))
+        return replace(
+            pinned,
+            profile=profile,
+            fallbacks=await known(pinned.fallbacks),
+            extraction_profiles=await known(pinned.extraction_profiles),
+            summary_profiles=await known(pinned.summary_profiles),
+        )
 
     async def _persona(self, agent: Agent) -> tuple[Persona, str, str]:
         """Return the persona of an agent with its defaults, the library to which its references are relative,

@@ -18,7 +18,7 @@ import json
 from collections.abc import AsyncIterator, Sequence
 from typing import Final, Protocol
 
-from wonder_server.core.conversation.context.resolved_agent import side_profile_of
+from wonder_server.core.conversation.context.resolved_agent import extraction_profile_input
 from wonder_server.core.definitions.references import parse_reference
 from wonder_server.core.definitions.specs import PinnedAgent, RetentionAction, RetentionRule
 from wonder_server.core.errors import Reason, WonderError
@@ -158,7 +158,7 @@ class Retention:
         """Summarize memories with a run. Return True if the run completed."""
         input = {
             "agent_id": agent.agent_id,
-            "model_profile": side_profile_of(agent),
+            "model_profile": extraction_profile_input(agent),
             "memories": [_memory_json(memory) for memory in memories],
         }
         fingerprint = hashlib.blake2b(json.dumps([workflow, input]).encode(), digest_size=16).hexdigest()

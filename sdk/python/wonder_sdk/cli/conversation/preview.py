@@ -58,6 +58,9 @@ def run(arguments: argparse.Namespace, client: sync.Client) -> int:
             terminal.line(f"    {notice}", "yellow")
     fits = f" of {preview.context_window_tokens:,}" if preview.context_window_tokens else ""
     model = shown_model(preview.provider, preview.model)
+    for what, side in (("memory extraction", preview.extraction_model), ("summaries", preview.summary_model)):
+        if side is not None:
+            terminal.line(f"{what} with {shown_model(side.provider, side.model)} ({side.model_profile})")
     terminal.line(f"about {preview.input_tokens:,}{fits} tokens for {model}")
     return 0
 

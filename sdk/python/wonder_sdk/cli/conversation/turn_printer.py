@@ -125,7 +125,9 @@ class TurnPrinter:
                     f"{left_out} older messages were omitted to fit the model's context window"
                 )
             case v1.Event(
-                model_switched=v1.ModelSwitched(from_provider=former, to_provider=other, to_model=model)
+                model_switched=v1.ModelSwitched(
+                    from_provider=former, to_provider=other, to_model=model, hook=""
+                )
             ):
                 self._terminal.note(f"{former} is unavailable; {other}/{model} goes on")
             case v1.Event(output_rejected=v1.OutputRejected(problems=problems, repairing=True)):

@@ -123,7 +123,7 @@ def extraction_input(state: ConversationState, turn: Turn, agent: PinnedAgent) -
         ),
         "answer": "\n\n".join(answers),
         "transcript": [_transcript_entry(move) for move in state.moves.get(turn.id, ())],
-        "model_profile": resolve_agent(agent).side_profile,
+        "model_profile": resolve_agent(agent).extraction_profile,
     }
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from wonder_server.core.budget import Budget
 from wonder_server.core.conversation.context.permissions import forbidden_action, kinds_of
 from wonder_server.core.conversation.model.agent_tools import offered_schema
-from wonder_server.core.definitions.specs import PinnedAgent
+from wonder_server.core.definitions.specs import ModelProfile, PinnedAgent
 from wonder_server.core.identity_cache import cache_by_identity
 from wonder_server.core.json_types import JsonDict, JsonObject
 from wonder_server.core.request_formats import for_side_call
@@ -30,9 +30,11 @@ class ResolvedAgent:
     """Values of one pinned agent.
 
     ``agent``, ``persona``, ``profile``, ``tools`` and ``indices`` are parts of hook inputs. They are the
-    same objects each time. ``side_profile`` is the profile for hooks that call the model themselves.
+    same objects each time. ``extraction_profile`` and ``summary_profile`` are for the hooks that call a model
+    themselves.
 
-    ``context_limit`` is the maximum number of tokens of a request; 0 if the model's limit is unknown.
+    ``context_limit`` is the maximum number of tokens of a request, ``summary_limit`` that of the request
+    for a summary; 0 if the model's limit is unknown.
     ``overhead_tokens`` counts the parts of a request besides messages and summary. ``limits`` are the
     persona's limits of a turn.
     """
@@ -40,10 +42,12 @@ class ResolvedAgent:
     agent: JsonDict
     persona: JsonDict
     profile: JsonDict
-    side_profile: JsonDict
+    extraction_profile: JsonDict
+    summary_profile: JsonDict
     tools: list[JsonDict]
     indices: dict[str, list[str]]
     context_limit: int
+    summary_limit: int
     overhead_tokens: int
     limits: Budget
 
@@ -55,8 +59,9 @@ def resolve_agent(agent: PinnedAgent) -> ResolvedAgent:
     return ResolvedAgent(
         agent={"id": agent.agent_id, "name": agent.name},
         persona={"system_prompt": persona.system_prompt, "instructions": list(persona.instructions)},
-        profile=profile_of(agent),
-        side_profile=side_profile_of(agent),
+        profile=_profile(agent.profile.spec),
+        extraction_profile=_side_profile(extraction_profile(agent)),
+        summary_profile=_side_profile(summary_profile(agent)),
         tools=[
             {
                 "id": tool.pin.definition_id,
@@ -69,7 +74,8 @@ def resolve_agent(agent: PinnedAgent) -> ResolvedAgent:
             for tool in agent.tools
         ],
         indices=_indices(agent),
-        context_limit=_context_limit(agent),
+        context_limit=_context_limit(agent, agent.profile.spec),
+        summary_limit=_context_limit(agent, summary_profile(agent)),
         overhead_tokens=_overhead_tokens(agent),
         limits=Budget(
             max_tokens=limits.max_tokens_per_turn,
@@ -79,9 +85,23 @@ def resolve_agent(agent: PinnedAgent) -> ResolvedAgent:
     )
 
 
-def profile_of(agent: PinnedAgent) -> JsonDict:
-    """Return the model profile for a hook's input."""
-    profile = agent.profile.spec
+def extraction_profile(agent: PinnedAgent) -> ModelProfile:
+    """Return the model profile of memory extraction."""
+    return (*agent.extraction_profiles, agent.profile)[0].spec
+
+
+def summary_profile(agent: PinnedAgent) -> ModelProfile:
+    """Return the model profile of summaries."""
+    return (*agent.summary_profiles, agent.profile)[0].spec
+
+
+def extraction_profile_input(agent: PinnedAgent) -> JsonDict:
+    """Return the model profile of memory extraction, as its workflow gets it."""
+    return _side_profile(extraction_profile(agent))
+
+
+def _profile(profile: ModelProfile) -> JsonDict:
+    """Return a model profile for a hook's input."""
     return {
         "provider": profile.provider,
         "model": profile.model,
@@ -91,13 +111,13 @@ def profile_of(agent: PinnedAgent) -> JsonDict:
     }
 
 
-def side_profile_of(agent: PinnedAgent) -> JsonDict:
-    """Return the model profile for a hook that calls the model itself, such as summarization.
+def _side_profile(profile: ModelProfile) -> JsonDict:
+    """Return a model profile for a hook that calls the model itself, such as summarization.
 
     It omits the parameters that shape the agent's answers.
     """
-    profile = profile_of(agent)
-    return {**profile, "parameters": for_side_call(profile["parameters"])}
+    given = _profile(profile)
+    return {**given, "parameters": for_side_call(given["parameters"])}
 
 
 def _indices(agent: PinnedAgent) -> dict[str, list[str]]:
@@ -126,8 +146,7 @@ def answer_limit(parameters: JsonObject) -> int:
     return max([each for each in limits if type(each) is int and each > 0], default=0)
 
 
-def _context_limit(agent: PinnedAgent) -> int:
-    profile = agent.profile.spec
+def _context_limit(agent: PinnedAgent, profile: ModelProfile) -> int:
     limit = profile.context_window_tokens
     if not limit:
         return 0

@@ -36,7 +36,8 @@ class ModelSwitch(Value, frozen=True, kw_only=True):
     """A switch of a turn to another model: the payload of the event ``model.switched``.
 
     ``from_profile`` and ``to_profile`` are pinned model profiles, ``library/name@revision``. ``fault`` is the
-    failure of the last call of the former model.
+    failure of the last call of the former model. ``hook`` is ``memory_extraction`` or ``summary`` if only the
+    model of that hook is switched.
     """
 
     from_profile: str
@@ -46,6 +47,7 @@ class ModelSwitch(Value, frozen=True, kw_only=True):
     to_provider: str
     to_model: str
     fault: Fault
+    hook: str = ""
 
 
 class OutputRejection(Value, frozen=True, kw_only=True):
@@ -71,13 +73,17 @@ class MemoryRefusal(Value, frozen=True, kw_only=True):
 
 
 class HookOutcome(Value, frozen=True, kw_only=True):
-    """Outcome of a hook: the payload of the events ``context_assembly.*`` and ``memory_extraction.*``."""
+    """Outcome of a hook: the payload of the events ``context_assembly.*`` and ``memory_extraction.*``.
+
+    ``model_profile`` is the pinned profile of memory extraction; empty for that of the turn.
+    """
 
     run_id: str
     workflow: str
     attempts: int
     duration_ms: int
     fault: Fault | None = None
+    model_profile: str = ""
 
 
 class AgentCall(Value, frozen=True, kw_only=True):

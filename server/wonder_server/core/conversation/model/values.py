@@ -430,7 +430,7 @@ class Operation(Value, frozen=True, kw_only=True):
     held_at_ms: int = 0
 
 
-TURN_RULES = 4
+TURN_RULES = 5
 """Version of the rules that new turns follow.
 
     1   requests have a stable beginning, tool calls in their history, and grow by what others say meanwhile
@@ -438,8 +438,8 @@ TURN_RULES = 4
     3   tool calls name the pinned revision of their tool
     4   replies in the history say what they answer; moves name the provider and the profile that answered;
         called agents are offered the tool `decline`; messages follow the policy for concurrent turns;
-        time in which the work of a tool waits for people does not count against its timeout; a failed
-        summary is tried again once the history has grown by a step
+        waits for people do not count against the timeout of a tool; failed summaries rest
+    5   memory extraction and summaries go on with a fallback of their model profile
 """
 
 

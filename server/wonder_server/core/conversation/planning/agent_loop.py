@@ -59,6 +59,7 @@ from wonder_server.core.conversation.planning.agent_calls import (
     with_output,
 )
 from wonder_server.core.conversation.planning.approval.requests import edit_note, request_approval, with_gate
+from wonder_server.core.conversation.planning.hooks.side_models import with_model
 from wonder_server.core.conversation.planning.large_results import bounded
 from wonder_server.core.conversation.planning.model_requests import PreparedRequest, call_model
 from wonder_server.core.definitions.specs import PinnedAgent
@@ -214,6 +215,7 @@ def _complete(turn: Turn, agent: PinnedAgent, ids: Minter, now: int) -> Decision
     run_id = ids.child("run", turn.conversation_id)
     turn = replace(turn, status=TurnStatus.COMPLETED, completed_ms=now, memory_extraction_run_id=run_id)
     extraction = hook_operation(ids.new("op"), turn, OperationKind.EXTRACTION, run_id, now)
+    extraction = with_model(extraction, agent)
     return (CompleteTurn(turn=progress_of(turn)), DispatchWorkflow(operation=extraction))
 
 

@@ -32,18 +32,18 @@ from wonder_server.core.conversation.model.decisions import (
     MarkWaiting,
     SwitchModel,
 )
-from wonder_server.core.conversation.model.event_payloads import HistoryTruncation, ModelSwitch
+from wonder_server.core.conversation.model.event_payloads import HistoryTruncation
 from wonder_server.core.conversation.model.operations import Decisions, hook_operation
 from wonder_server.core.conversation.model.state import ConversationState
 from wonder_server.core.conversation.model.values import Message, Move, Operation, OperationKind, Turn
 from wonder_server.core.conversation.planning import async_tools
+from wonder_server.core.conversation.planning.hooks.side_models import is_worth_another, switch_between
 from wonder_server.core.conversation.planning.model_requests import PreparedRequest
 from wonder_server.core.conversation.planning.summarization import truncation_input
 from wonder_server.core.definitions.specs import PinnedAgent
-from wonder_server.core.errors import Fault, Reason
+from wonder_server.core.errors import Fault
 from wonder_server.core.frozen import replace
 from wonder_server.core.ids import Minter
-from wonder_server.core.model import explained
 
 
 def assemble_again(
@@ -151,8 +151,6 @@ def _with_results(dialect: Dialect, prepared: PreparedRequest, moves: Sequence[M
 
 # --- fallbacks --------------------------------------------------------------------------------------
 
-_QUOTA = "quota"
-
 
 def switch_model(
     state: ConversationState, operation: Operation, fault: Fault, ids: Minter, now: int
@@ -162,7 +160,7 @@ def switch_model(
     Returns no decisions if there is none, or if another provider would not help.
     """
     turn, work = state.turns[operation.turn_id], state.turn_work[operation.turn_id]
-    if not work.agent.fallbacks or not _is_worth_another(fault):
+    if not work.agent.fallbacks or not is_worth_another(fault):
         return ()
     used, (following, *others) = work.agent.profile, work.agent.fallbacks
     switched = replace(
@@ -172,27 +170,9 @@ def switch_model(
         message_id=operation.message_id,
         dispatches=operation.dispatches,
     )
-    switch = ModelSwitch(
-        from_profile=str(used.pin),
-        from_provider=used.spec.provider,
-        from_model=used.spec.model,
-        to_profile=str(following.pin),
-        to_provider=following.spec.provider,
-        to_model=following.spec.model,
-        fault=explained(fault, str(used.pin)),
-    )
+    switch = switch_between(used, following, fault)
     return (
         CancelOperation(operation=operation),
         SwitchModel(turn_id=turn.id, work=switched, switch=switch),
         *assemble_again(state, turn, switched.agent, ids, now),
     )
-
-
-def _is_worth_another(fault: Fault) -> bool:
-    """Return True for a provider that is unreachable, silent, overloaded or out of quota.
-
-    A refused key or request fails the turn: its operator or author must learn of it.
-    """
-    if fault.reason in (Reason.MODEL_UNAVAILABLE, Reason.TIMEOUT):
-        return fault.transient
-    return fault.reason is Reason.MODEL_FAILED and fault.metadata.get("kind") == _QUOTA

@@ -25,7 +25,6 @@ from wonder_server.core.conversation.context.history import (
 from wonder_server.core.conversation.context.hook_inputs import speaker_of
 from wonder_server.core.conversation.context.resolved_agent import resolve_agent
 from wonder_server.core.conversation.context.window import (
-    context_limit,
     earlier_messages,
     reset_ordinal,
     summary_of,
@@ -43,6 +42,7 @@ from wonder_server.core.conversation.model.exchange import Summary
 from wonder_server.core.conversation.model.operations import Decisions, charge_hook, hook_operation
 from wonder_server.core.conversation.model.state import ConversationState
 from wonder_server.core.conversation.model.values import Message, Operation, OperationKind, Turn
+from wonder_server.core.conversation.planning.hooks.side_models import with_model
 from wonder_server.core.definitions.specs import PinnedAgent
 from wonder_server.core.frozen import replace
 from wonder_server.core.ids import Minter
@@ -74,7 +74,7 @@ def first_hook(
     older: list[Message] = []
     if truncation is not None and truncation.first_turn and uses_summary(agent):
         older = messages_to_summarize(state, turn, agent)
-    return _first_hook(turn, ids, now, truncation, older)
+    return with_model(_first_hook(turn, ids, now, truncation, older), agent)
 
 
 def was_tried(state: ConversationState, turn: Turn) -> bool:
@@ -165,7 +165,7 @@ def summary_input(state: ConversationState, turn: Turn, agent: PinnedAgent, oper
             }
             for message in _summarized_messages(state, turn, agent, operation)
         ],
-        "model_profile": resolve_agent(agent).side_profile,
+        "model_profile": resolve_agent(agent).summary_profile,
     }
 
 
@@ -243,7 +243,8 @@ def _summarized_messages(
     state: ConversationState, turn: Turn, agent: PinnedAgent, operation: Operation
 ) -> list[Message]:
     """Return the messages that the summary run of the operation receives."""
-    return _within_limit(_messages_to_summarize(state, turn, agent, operation), context_limit(agent))
+    messages = _messages_to_summarize(state, turn, agent, operation)
+    return _within_limit(messages, resolve_agent(agent).summary_limit)
 
 
 def _within_limit(messages: list[Message], limit: int) -> list[Message]:

@@ -274,6 +274,7 @@ __all__ = (
     "SendMessageResponse",
     "SetMemoryBlockRequest",
     "SetMemoryBlockResponse",
+    "SideModel",
     "Signal",
     "SignalRunRequest",
     "SignalRunResponse",
@@ -6832,6 +6833,11 @@ class HookOutcome(betterproto2.Message):
     Cause of the failure; unset if it did not fail.
     """
 
+    model_profile: "str" = betterproto2.field(6, betterproto2.TYPE_STRING)
+    """
+    Model profile of memory extraction, pinned, such as `acme/cheap@2`. Empty: the one of the turn.
+    """
+
 
 default_message_pool.register_message("wonder.v1", "HookOutcome", HookOutcome)
 
@@ -9065,6 +9071,11 @@ class ModelSwitched(betterproto2.Message):
     Error of the last call of the model that failed.
     """
 
+    hook: "str" = betterproto2.field(8, betterproto2.TYPE_STRING)
+    """
+    `memory_extraction` or `summary` if only the model of that hook is switched. Empty: the model of the turn.
+    """
+
 
 default_message_pool.register_message("wonder.v1", "ModelSwitched", ModelSwitched)
 
@@ -9666,6 +9677,18 @@ class PersonaSpec(betterproto2.Message):
     CONCURRENT_TURNS_PARALLEL.
     """
 
+    extraction_model_profile_id: "str" = betterproto2.field(16, betterproto2.TYPE_STRING)
+    """
+    Reference to the model profile of memory extraction and of the consolidation of memories, such as a cheaper model.
+    Empty: the persona's own model.
+    """
+
+    summary_model_profile_id: "str" = betterproto2.field(17, betterproto2.TYPE_STRING)
+    """
+    Reference to the model profile of summaries of the conversation, such as a cheaper model. Empty: the persona's own
+    model.
+    """
+
 
 default_message_pool.register_message("wonder.v1", "PersonaSpec", PersonaSpec)
 
@@ -9741,6 +9764,16 @@ class PreviewContextResponse(betterproto2.Message):
     tool_sources: "list[ToolSourceState]" = betterproto2.field(9, betterproto2.TYPE_MESSAGE, repeated=True)
     """
     The persona's sources of tools, in its order, with what the turn would get of each.
+    """
+
+    extraction_model: "SideModel | None" = betterproto2.field(10, betterproto2.TYPE_MESSAGE, optional=True)
+    """
+    Model of memory extraction after the turn. Unset: the model of the turn, or no extraction.
+    """
+
+    summary_model: "SideModel | None" = betterproto2.field(11, betterproto2.TYPE_MESSAGE, optional=True)
+    """
+    Model of summaries of the conversation. Unset: the model of the turn, or no summaries.
     """
 
 
@@ -11181,6 +11214,31 @@ class SetMemoryBlockResponse(betterproto2.Message):
 
 
 default_message_pool.register_message("wonder.v1", "SetMemoryBlockResponse", SetMemoryBlockResponse)
+
+
+@dataclass(eq=False, repr=False)
+class SideModel(betterproto2.Message):
+    """
+    A model that a turn uses beside its own.
+    """
+
+    model_profile: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+    """
+    The model profile, pinned, such as `acme/cheap@2`.
+    """
+
+    provider: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+    """
+    Its provider.
+    """
+
+    model: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
+    """
+    Its model, as the profile names it.
+    """
+
+
+default_message_pool.register_message("wonder.v1", "SideModel", SideModel)
 
 
 @dataclass(eq=False, repr=False)

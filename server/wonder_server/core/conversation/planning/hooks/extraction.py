@@ -27,6 +27,7 @@ from wonder_server.core.conversation.model.speakers import USER, user_of
 from wonder_server.core.conversation.model.state import ConversationState
 from wonder_server.core.conversation.model.turn_progress import progress_of
 from wonder_server.core.conversation.model.values import Operation, OperationKind, Turn
+from wonder_server.core.conversation.planning.hooks.side_models import own_model
 from wonder_server.core.errors import Fault, Reason
 from wonder_server.core.frozen import replace
 from wonder_server.core.ids import Minter
@@ -148,5 +149,7 @@ def extraction_failed(state: ConversationState, operation: Operation, fault: Fau
 def _extraction_ended(
     state: ConversationState, turn: Turn, operation: Operation, now: int, fault: Fault | None = None
 ) -> ExtractionEnded:
-    outcome = hook_outcome(operation, state.turn_work[turn.id].agent.extraction, now, fault)
+    agent = state.turn_work[turn.id].agent
+    outcome = hook_outcome(operation, agent.extraction, now, fault)
+    outcome = replace(outcome, model_profile=own_model(agent, OperationKind.EXTRACTION))
     return ExtractionEnded(turn=progress_of(turn), operation_id=operation.id, outcome=outcome)
