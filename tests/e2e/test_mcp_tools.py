@@ -13,10 +13,11 @@ import pytest_asyncio
 from google.protobuf.json_format import MessageToDict
 
 from tests.e2e.background import call
-from tests.e2e.client import Client
+from tests.e2e.client import Client, struct
 from tests.e2e.journals import assert_replays
 from tests.e2e.process import Server, serving
 from tests.e2e.scripted import PROVIDERS, Scripted
+from tests.e2e.test_approval import inbox, opened, resolve
 from tests.fakes import listing_mcp_server
 from tests.fakes.provider import Provider, Script
 from wonder.v1 import conversation_pb2 as conversation
@@ -219,3 +220,41 @@ async def test_a_turn_keeps_its_tools_through_a_kill(provider: Provider, tmp_pat
     assert move.tool_results[0].success
     assert [offered(request) for request in scripted.requests] == [["say"]] * 3
     await assert_replays(data)
+
+
+async def test_calls_of_a_source_wait_for_approval_as_the_turn_began(
+    caller: Client, provider: Provider, file: Path
+) -> None:
+    """The rule is pinned with the turn: a persona that no longer asks changes the next turn."""
+    write(file, tool("say"), tool("shout"))
+    scripted = Scripted(caller, provider, "openai")
+    gate = {"user_ids": ["ann"]}
+    sources = [{"mcp": "lister", "approval": "input.text != 'hi'", "approval_gate": gate}]
+    scripts = (
+        Script(calls=(call("say", text="hi"), call("shout", text="HELLO"))),
+        Script(calls=(call("say", text="bye"),)),
+        Script(text="Done."),
+    )
+    conv = await caller.open(await scripted.agent(*scripts, tools=(), persona={"tool_sources": sources}))
+    await until(caller, conv, "say", "shout")
+    turn = (await caller.say(conv, "Go.")).turn.id
+    async with caller.listening(conv) as listener:
+        await listener.until(lambda view: opened(view) and "tool.completed" in view.names)
+        (first,) = await inbox(caller, conv)
+        assert (first.tool_name, dict(first.shown), list(first.user_ids)) == (
+            "shout",
+            {"text": "HELLO"},
+            ["ann"],
+        )
+        assert first.tool_id.startswith("mcp:lister/shout@")
+        remove(file)  # What the server lists meanwhile changes nothing for the waiting call.
+        write(file, tool("other"))
+        await resolve(caller, first, answer=struct(text="hello"), user_id="ann")
+        await listener.until(lambda view: len(opened(view)) == 2)
+        (second,) = await inbox(caller, conv)
+        await resolve(caller, second, approve=False, comment="Stay.", user_id="ann")
+        await listener.until(lambda view: view.settled(turn))
+    moves = await caller.moves(turn, conv)
+    assert [result.success for move in moves for result in move.tool_results] == [True, True, False]
+    assert dict(moves[0].tool_calls[1].edited_input) == {"text": "hello"}
+    assert "hello" in json.dumps(scripted.requests[1]) and "Stay." in json.dumps(scripted.requests[2])

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.conversation.conversation_kit import agent as any_agent
-from wonder_server.core.definitions.specs import PinnedAgent, ToolSource
+from wonder_server.core.definitions.specs import PinnedAgent
 from wonder_server.core.definitions.tool_sources import (
     MAX_LISTED_TOOLS,
     MAX_SOURCE_TOOLS,
@@ -21,6 +21,7 @@ from wonder_server.core.definitions.tool_sources import (
     check_listing,
     with_sources,
 )
+from wonder_server.core.definitions.tool_specs import ApprovalGate, ToolSource
 
 OBJECT: dict[str, Any] = {"type": "object", "properties": {}}
 ACCEPTED = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
@@ -163,6 +164,16 @@ def test_a_tool_calls_its_server_and_names_its_content() -> None:
     (same,) = with_sources(taking(source), {"files": known("files", "read")}).tools
     (other,) = with_sources(taking(source), {"files": known("files", "read", description="New.")}).tools
     assert tool == same and tool.pin.revision != other.pin.revision
+
+
+def test_the_tools_of_a_source_have_its_approval() -> None:
+    gate = ApprovalGate(user_ids=("ann",), expire_after_ms=1_000)
+    sources = ToolSource(mcp="files", approval="input.q == 1", approval_gate=gate), ToolSource(mcp="free")
+    made = with_sources(taking(*sources), {"files": known("files", "read"), "free": known("free", "look")})
+    assert [(tool.spec.approval, tool.spec.approval_gate) for tool in made.tools] == [
+        ("input.q == 1", gate),
+        ("", ApprovalGate()),
+    ]
 
 
 def test_a_server_that_is_not_known_leaves_the_agent_without_its_tools() -> None:

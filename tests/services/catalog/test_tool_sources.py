@@ -176,6 +176,21 @@ def replace_sources(stage: Stage) -> Library:
         ({"mcp": "files", "exclude": ["x" * 201]}, "tool_sources[0].exclude[0]"),
         ({"mcp": "files", "timeout_ms": 0}, "tool_sources[0].timeout_ms"),
         ({"mcp": "files", "timeout_ms": 86_400_001}, "tool_sources[0].timeout_ms"),
+        ({"mcp": "files", "approval": "input."}, "tool_sources[0].approval"),
+        ({"mcp": "files", "approval": "output.x"}, "tool_sources[0].approval"),
+        ({"mcp": "files", "approval_gate": {"user_ids": ["ann"]}}, "tool_sources[0].approval_gate"),
+        (
+            {"mcp": "files", "approval": "always", "approval_gate": {"user_ids": [" "]}},
+            "tool_sources[0].approval_gate.user_ids[0]",
+        ),
+        (
+            {"mcp": "files", "approval": "always", "approval_gate": {"user_ids": ["u"] * 101}},
+            "tool_sources[0].approval_gate.user_ids",
+        ),
+        (
+            {"mcp": "files", "approval": "always", "approval_gate": {"expire_after_ms": -1}},
+            "tool_sources[0].approval_gate.expire_after_ms",
+        ),
     ],
 )
 async def test_an_invalid_source_is_refused_with_its_place(

@@ -230,17 +230,21 @@ class PersonaSpec(_message.Message):
     def __init__(self, system_prompt: _Optional[str] = ..., instructions: _Optional[_Iterable[str]] = ..., model_profile_id: _Optional[str] = ..., context_assembly_workflow_id: _Optional[str] = ..., memory_extraction_workflow_id: _Optional[str] = ..., recent_turns_limit: _Optional[int] = ..., tool_ids: _Optional[_Iterable[str]] = ..., constraints: _Optional[_Union[Constraints, _Mapping]] = ..., context_window: _Optional[_Union[ContextWindow, _Mapping]] = ..., retention: _Optional[_Iterable[_Union[RetentionRule, _Mapping]]] = ..., output_schema: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., show_reasoning: _Optional[bool] = ..., tool_sources: _Optional[_Iterable[_Union[ToolSource, _Mapping]]] = ..., concurrent_turns: _Optional[_Union[ConcurrentTurns, str]] = ..., extraction_model_profile_id: _Optional[str] = ..., summary_model_profile_id: _Optional[str] = ...) -> None: ...
 
 class ToolSource(_message.Message):
-    __slots__ = ("mcp", "include", "exclude", "timeout_ms")
+    __slots__ = ("mcp", "include", "exclude", "timeout_ms", "approval", "approval_gate")
     MCP_FIELD_NUMBER: _ClassVar[int]
     INCLUDE_FIELD_NUMBER: _ClassVar[int]
     EXCLUDE_FIELD_NUMBER: _ClassVar[int]
     ASYNC_FIELD_NUMBER: _ClassVar[int]
     TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    APPROVAL_FIELD_NUMBER: _ClassVar[int]
+    APPROVAL_GATE_FIELD_NUMBER: _ClassVar[int]
     mcp: str
     include: _containers.RepeatedScalarFieldContainer[str]
     exclude: _containers.RepeatedScalarFieldContainer[str]
     timeout_ms: int
-    def __init__(self, mcp: _Optional[str] = ..., include: _Optional[_Iterable[str]] = ..., exclude: _Optional[_Iterable[str]] = ..., timeout_ms: _Optional[int] = ..., **kwargs) -> None: ...
+    approval: str
+    approval_gate: ApprovalGate
+    def __init__(self, mcp: _Optional[str] = ..., include: _Optional[_Iterable[str]] = ..., exclude: _Optional[_Iterable[str]] = ..., timeout_ms: _Optional[int] = ..., approval: _Optional[str] = ..., approval_gate: _Optional[_Union[ApprovalGate, _Mapping]] = ..., **kwargs) -> None: ...
 
 class Constraints(_message.Message):
     __slots__ = ("max_moves_per_turn", "allowed_actions", "max_tokens_per_turn", "max_cost_micros_per_turn", "max_turn_ms", "max_delegation_depth", "max_tool_calls_per_answer", "max_tool_calls_per_turn")
@@ -285,7 +289,7 @@ class RetentionRule(_message.Message):
     def __init__(self, types: _Optional[_Iterable[str]] = ..., action: _Optional[_Union[RetentionAction, str]] = ..., older_than_ms: _Optional[int] = ..., consolidation_workflow_id: _Optional[str] = ...) -> None: ...
 
 class ToolSpec(_message.Message):
-    __slots__ = ("name", "description", "input_schema", "target_type", "target_id", "is_async", "invocation_mode", "input_mapping", "retry", "output_schema", "max_result_bytes", "approval")
+    __slots__ = ("name", "description", "input_schema", "target_type", "target_id", "is_async", "invocation_mode", "input_mapping", "retry", "output_schema", "max_result_bytes", "approval", "approval_gate")
     class InputMappingEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -305,6 +309,7 @@ class ToolSpec(_message.Message):
     OUTPUT_SCHEMA_FIELD_NUMBER: _ClassVar[int]
     MAX_RESULT_BYTES_FIELD_NUMBER: _ClassVar[int]
     APPROVAL_FIELD_NUMBER: _ClassVar[int]
+    APPROVAL_GATE_FIELD_NUMBER: _ClassVar[int]
     name: str
     description: str
     input_schema: _struct_pb2.Struct
@@ -317,7 +322,16 @@ class ToolSpec(_message.Message):
     output_schema: _struct_pb2.Struct
     max_result_bytes: int
     approval: str
-    def __init__(self, name: _Optional[str] = ..., description: _Optional[str] = ..., input_schema: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., target_type: _Optional[_Union[TargetType, str]] = ..., target_id: _Optional[str] = ..., is_async: _Optional[bool] = ..., invocation_mode: _Optional[_Union[_common_pb2.InvocationMode, str]] = ..., input_mapping: _Optional[_Mapping[str, str]] = ..., retry: _Optional[_Union[RetryPolicy, _Mapping]] = ..., output_schema: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., max_result_bytes: _Optional[int] = ..., approval: _Optional[str] = ...) -> None: ...
+    approval_gate: ApprovalGate
+    def __init__(self, name: _Optional[str] = ..., description: _Optional[str] = ..., input_schema: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., target_type: _Optional[_Union[TargetType, str]] = ..., target_id: _Optional[str] = ..., is_async: _Optional[bool] = ..., invocation_mode: _Optional[_Union[_common_pb2.InvocationMode, str]] = ..., input_mapping: _Optional[_Mapping[str, str]] = ..., retry: _Optional[_Union[RetryPolicy, _Mapping]] = ..., output_schema: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., max_result_bytes: _Optional[int] = ..., approval: _Optional[str] = ..., approval_gate: _Optional[_Union[ApprovalGate, _Mapping]] = ...) -> None: ...
+
+class ApprovalGate(_message.Message):
+    __slots__ = ("user_ids", "expire_after_ms")
+    USER_IDS_FIELD_NUMBER: _ClassVar[int]
+    EXPIRE_AFTER_MS_FIELD_NUMBER: _ClassVar[int]
+    user_ids: _containers.RepeatedScalarFieldContainer[str]
+    expire_after_ms: int
+    def __init__(self, user_ids: _Optional[_Iterable[str]] = ..., expire_after_ms: _Optional[int] = ...) -> None: ...
 
 class RetryPolicy(_message.Message):
     __slots__ = ("max_attempts", "backoff_ms", "timeout_ms")

@@ -96,7 +96,7 @@ from wonder_server.core.conversation.planning.agent_loop import (
     tool_ended,
     waits_for_results,
 )
-from wonder_server.core.conversation.planning.approval.answers import resolve_gate
+from wonder_server.core.conversation.planning.approval.answers import expire_gate, resolve_gate
 from wonder_server.core.conversation.planning.approval.waits import extend_deadline, measure_waits
 from wonder_server.core.conversation.planning.concurrency import begin_waiting, receive
 from wonder_server.core.conversation.planning.hooks.extraction import (
@@ -166,8 +166,8 @@ def _plan_operation(
 ) -> Decisions:
     """Return the decisions for an input about a pending operation."""
     if operation.status is OperationStatus.APPROVAL:
-        # Only a person, or the end of the turn, ends the wait.
-        return ()
+        # Only a person, the gate's expiry or the end of the turn ends the wait.
+        return expire_gate(state, operation, now) if isinstance(event, TimerFired) else ()
     is_model = operation.kind is OperationKind.MODEL
     match event:
         case Succeeded():

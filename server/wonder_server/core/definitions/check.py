@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection, Mapping
 
 from wonder_server.core.content.parts import FILE, IMAGE, TEXT
+from wonder_server.core.definitions.check_gates import check_approval
 from wonder_server.core.definitions.check_rules import MAX_ATTEMPTS, MAX_TIMEOUT_MS, ExpressionScope, Rules
 from wonder_server.core.definitions.check_sources import check_sources
 from wonder_server.core.definitions.check_workflow import CONTEXT, INVOCATION_MODES, check_workflow
@@ -171,8 +172,7 @@ class _Check(Rules):
         self.tool_root(tool.input_schema)
         self.tool_target(tool)
         self.inputs("input_mapping", tool.input_mapping, ExpressionScope(("input",)))
-        if tool.approval not in ("", "never", "always"):
-            self.expression("approval", tool.approval, ExpressionScope(("input",)))
+        check_approval(tool.approval, tool.approval_gate, "", self)
         self.retry("retry", tool.retry)
         if tool.max_result_bytes:
             self.number("max_result_bytes", tool.max_result_bytes, MIN_RESULT_BYTES, payloads.MAX_BYTES)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from wonder_server.core.definitions.check_gates import check_approval
 from wonder_server.core.definitions.check_rules import MAX_TIMEOUT_MS, Rules
-from wonder_server.core.definitions.specs import ToolSource
+from wonder_server.core.definitions.tool_specs import ToolSource
 
 MAX_SOURCES: Final = 20
 MAX_PATTERNS: Final = 100
@@ -34,3 +35,4 @@ def check_sources(sources: Sequence[ToolSource], rules: Rules) -> None:
                 if not 1 <= len(pattern) <= MAX_PATTERN:
                     rules.refuse(f"{path}.{name}[{at}]", f"A pattern has 1 to {MAX_PATTERN} characters.")
         rules.number(f"{path}.timeout_ms", source.timeout_ms, 1, MAX_TIMEOUT_MS)
+        check_approval(source.approval, source.approval_gate, path, rules)

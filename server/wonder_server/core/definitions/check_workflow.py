@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from wonder_server.core.definitions.branches import Exploration, while_running
+from wonder_server.core.definitions.check_gates import MAX_WAIT_MS, check_answering
 from wonder_server.core.definitions.check_graph import check_graph
 from wonder_server.core.definitions.check_rules import BRANCH, MAX_TIMEOUT_MS, ExpressionScope, Rules
 from wonder_server.core.definitions.references import NAME_RULE, is_definition_name
@@ -25,14 +26,9 @@ from wonder_server.core.ids import is_id
 
 MAX_NODES = 500
 MAX_TRANSITIONS = 2_000
-MAX_WAIT_MS = 365 * 24 * 3600 * 1000
-"""Limit of waits for people, other runs and agents, and of whole workflows."""
-
 MAX_LOOPS = 1_000_000
 MAX_ITEMS = 10_000
 MAX_MERGES = 100
-MAX_USERS = 100
-MAX_USER_CHARACTERS = 256
 
 INVOCATION_MODES = ("delegate", "loop_in")
 CONTEXT = ("input", "state", "output")
@@ -116,13 +112,7 @@ class _Check:
             rules.refuse(f"{path}.prompt", "prompt is empty. Write the question to the person.")
         rules.length(f"{path}.prompt", gate.prompt)
         rules.schema(f"{path}.answer_schema", gate.answer_schema)
-        rules.count(f"{path}.user_ids", gate.user_ids, MAX_USERS)
-        for index, user in enumerate(gate.user_ids):
-            if not user.strip() or len(user) > MAX_USER_CHARACTERS:
-                rules.refuse(
-                    f"{path}.user_ids[{index}]", f"A user's id is 1 to {MAX_USER_CHARACTERS} characters long."
-                )
-        rules.number(f"{path}.expire_after_ms", gate.expire_after_ms, 0, MAX_WAIT_MS)
+        check_answering(gate.user_ids, gate.expire_after_ms, path, rules)
         if gate.on_expire is not GateExpiry.FAIL and not gate.expire_after_ms:
             rules.refuse(f"{path}.on_expire", "This gate never expires: set expire_after_ms.")
 

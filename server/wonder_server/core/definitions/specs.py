@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from wonder_server.core.budget import Budget
+from wonder_server.core.definitions.tool_specs import ApprovalGate, ToolSource
 from wonder_server.core.json_types import JsonDict
 
 
@@ -137,18 +138,6 @@ class RetentionRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolSource:
-    """An MCP server whose tools a persona has. ``include`` and ``exclude`` are patterns of names; without
-    ``include`` it has all. ``timeout_ms`` limits each call."""
-
-    mcp: str
-    include: tuple[str, ...] = ()
-    exclude: tuple[str, ...] = ()
-    is_async: bool = False
-    timeout_ms: int = 60_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Persona:
     """The role of an agent: its prompt, model, hooks, tools and limits.
 
@@ -185,7 +174,7 @@ class Tool:
     ``output_schema`` is the JSON Schema of a called agent's answer; empty for that of its persona.
     ``max_result_bytes`` is the size above which the model gets a part of a result; 0 for the server's.
     ``approval`` says which calls wait for a person: ``never`` or empty, ``always``, or those
-    for which a CEL expression over ``input`` is true.
+    for which a CEL expression over ``input`` is true. ``approval_gate`` says who may answer, and how long.
     """
 
     name: str
@@ -200,6 +189,7 @@ class Tool:
     output_schema: JsonDict = field(default_factory=dict)
     max_result_bytes: int = 0
     approval: str = ""
+    approval_gate: ApprovalGate = field(default_factory=ApprovalGate)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,8 +26,8 @@ from wonder_server.core.definitions.specs import (
     Step,
     Task,
     Tool,
-    ToolSource,
 )
+from wonder_server.core.definitions.tool_specs import ToolSource
 from wonder_server.core.json_types import JsonDict, JsonValue
 from wonder_server.core.printable import printable, quoted
 from wonder_server.core.schema.schemas import check_schema
@@ -263,6 +263,8 @@ def _pinned(source: ToolSource, tool: KnownTool, name: str) -> PinnedTool:
         input_schema=tool.input_schema,
         is_async=source.is_async,
         retry=retry,
+        approval=source.approval,
+        approval_gate=source.approval_gate,
     )
     return PinnedTool(pin=pin, spec=spec, task=PinnedTask(pin=pin, spec=Task(steps=(call,), retry=retry)))
 

@@ -16,6 +16,7 @@ __all__ = (
     "AppliedResource",
     "ApplyDefinitionsRequest",
     "ApplyDefinitionsResponse",
+    "ApprovalGate",
     "Artifact",
     "ArtifactMatch",
     "ArtifactRevision",
@@ -3163,6 +3164,28 @@ class ApplyDefinitionsResponse(betterproto2.Message):
 
 
 default_message_pool.register_message("wonder.v1", "ApplyDefinitionsResponse", ApplyDefinitionsResponse)
+
+
+@dataclass(eq=False, repr=False)
+class ApprovalGate(betterproto2.Message):
+    """
+    The gate at which a call of a tool waits for approval.
+    """
+
+    user_ids: "list[str]" = betterproto2.field(1, betterproto2.TYPE_STRING, repeated=True)
+    """
+    Ids of the users who may answer; another's answer is PERMISSION_DENIED. At most 100 of at most 256 characters. Empty:
+    every user who may see the conversation.
+    """
+
+    expire_after_ms: "int" = betterproto2.field(2, betterproto2.TYPE_INT64)
+    """
+    Milliseconds until the gate expires. The call then counts as rejected, and the model gets the error TIMEOUT with the
+    reason. At most one year. 0: never.
+    """
+
+
+default_message_pool.register_message("wonder.v1", "ApprovalGate", ApprovalGate)
 
 
 @dataclass(eq=False, repr=False)
@@ -12325,6 +12348,17 @@ class ToolSource(betterproto2.Message):
     Maximum duration of a call in milliseconds, the server's start included. 1 to 86400000; default 60000.
     """
 
+    approval: "str" = betterproto2.field(6, betterproto2.TYPE_STRING)
+    """
+    Calls that wait until a person approves them, as `ToolSpec.approval`: `never`, `always`, or an expression over
+    `input`. It counts for each tool of the source. Empty: `never`. At most 4,096 characters.
+    """
+
+    approval_gate: "ApprovalGate | None" = betterproto2.field(7, betterproto2.TYPE_MESSAGE, optional=True)
+    """
+    The gate of the calls that wait, as `ToolSpec.approval_gate`. Refused without `approval`.
+    """
+
 
 default_message_pool.register_message("wonder.v1", "ToolSource", ToolSource)
 
@@ -12446,6 +12480,11 @@ class ToolSpec(betterproto2.Message):
     Calls that wait until a person approves them: `never`, `always`, or an expression over `input`, the arguments of
     the call; true makes the call wait. A call also waits if the expression fails or gives no truth value. The time of
     waiting does not count against `retry.timeout_ms`. Empty: `never`. At most 4,096 characters.
+    """
+
+    approval_gate: "ApprovalGate | None" = betterproto2.field(13, betterproto2.TYPE_MESSAGE, optional=True)
+    """
+    The gate of the calls that wait: who may answer, and how long it waits. Refused without `approval`.
     """
 
 

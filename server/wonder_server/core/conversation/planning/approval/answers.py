@@ -1,4 +1,4 @@
-"""Answers of people at the gates of tool calls (feature M9): approve, edit, reject."""
+"""Answers of people at the gates of tool calls (feature M9): approve, edit, reject; gates that expire."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from wonder_server.core.errors import Fault, Reason
 from wonder_server.core.frozen import replace
 from wonder_server.core.ids import Minter
 
+EXPIRED = "No person approved this call in time, so that it was not carried out."
 REJECTED = "A person rejected this call, so that it was not carried out."
 
 
@@ -39,6 +40,23 @@ def resolve_gate(state: ConversationState, event: ResolveGate, now: int) -> Deci
         closed = closed_gate(gate, GateStatus.REJECTED, now, event)
         return _ended(state, operation, closed, _rejection(operation, event), ids, now)
     return _approve(state, operation, gate, event, ids, now)
+
+
+def expire_gate(state: ConversationState, operation: Operation, now: int) -> Decisions:
+    """Answer a call whose gate has expired with the reason; nothing before its time."""
+    gate = state.gates.get(operation.gate_id)
+    if gate is None or not gate.expires_ms or now < gate.expires_ms:
+        return ()
+    seconds = (gate.expires_ms - gate.created_ms) / 1000
+    result = ToolResult(
+        tool_call_id=operation.tool_call_id,
+        success=False,
+        code=ToolErrorCode.TIMEOUT,
+        message=f"{EXPIRED} It waited {seconds:g} s for approval.",
+        retriable=False,
+    )
+    closed = closed_gate(gate, GateStatus.EXPIRED, now)
+    return _ended(state, operation, closed, result, Minter(f"{operation.id}/approval", now), now)
 
 
 def _approve(

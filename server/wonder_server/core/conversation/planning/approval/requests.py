@@ -1,8 +1,9 @@
 """Approval of tool calls by people (feature M9): which calls wait, and their gates.
 
 A tool says ``never``, ``always`` or an expression over the input of a call. The expression is evaluated
-once, when the model calls the tool. A call that waits is an operation with the status ``approval``: it has
-no timer, and nothing is dispatched for it until a person answers at its gate (`planning.approval.answers`).
+once, when the model calls the tool. A call that waits is an operation with the status ``approval``: nothing
+is dispatched for it until a person answers at its gate (`planning.approval.answers`). It has a timer only if
+its gate expires.
 """
 
 from __future__ import annotations
@@ -46,6 +47,8 @@ def with_gate(
     needed, problem = needs_approval(tool, arguments)
     if not needed:
         return prepared
+    rules = tool.spec.approval_gate
+    expires_ms = now + rules.expire_after_ms if rules.expire_after_ms else 0
     prompt = f"{agent.name} wants to call the tool `{tool.spec.name}` with these arguments. Allow it?"
     gate = Gate(
         id=ids.child("gate", turn.conversation_id),
@@ -58,7 +61,9 @@ def with_gate(
         shown=dict(arguments),
         shown_hash=shown_hash(prompt, dict(arguments)),
         answer_schema=offered_schema(tool),
+        user_ids=rules.user_ids,
         created_ms=now,
+        expires_ms=expires_ms,
         conversation_id=turn.conversation_id,
         turn_id=turn.id,
         tool_call_id=operation.tool_call_id,
@@ -66,7 +71,7 @@ def with_gate(
         tool_id=invocation.tool_id,
         problem=problem,
     )
-    waiting = replace(operation, status=OperationStatus.APPROVAL, gate_id=gate.id, wake_ms=0)
+    waiting = replace(operation, status=OperationStatus.APPROVAL, gate_id=gate.id, wake_ms=expires_ms)
     invocation = replace(invocation, gate_id=gate.id)
     return dataclasses.replace(prepared, invocation=invocation, operation=waiting, gate=gate)
 
