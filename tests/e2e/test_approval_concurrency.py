@@ -50,7 +50,7 @@ async def refused(client: Client, gate: run_pb2.Gate) -> str:
     return str(late.value.details())
 
 
-async def test_interrupt_closes_the_gate_and_a_late_answer_is_told_so(scripted: Scripted) -> None:
+async def test_interrupt_closes_the_gate_and_a_late_answer_is_refused(scripted: Scripted) -> None:
     client = scripted.client
     conv, first = await waiting(scripted, "interrupt", Script(text="Something else."))
     (gate,) = await inbox(client, conv)
