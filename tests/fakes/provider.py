@@ -31,7 +31,7 @@ from dataclasses import asdict, dataclass, field, replace
 from aiohttp import web
 
 from tests.fakes import provider_formats, provider_validation
-from tests.fakes.provider_formats import Call, Format, Script
+from tests.fakes.provider_formats import Call, Counts, Format, Script, billed
 from wonder_server.core.json_types import JsonDict
 
 __all__ = ["Call", "Provider", "RecordedRequest", "Script", "running_provider"]
@@ -51,6 +51,7 @@ class RecordedRequest:
     - ``at`` is the time of arrival, in seconds of the monotonic clock.
     - ``port`` is the client's, one for each connection.
     - ``finished``: all data was sent. ``ended``: the end of the body was sent too.
+    - ``counts`` are the tokens that the provider charges for; None before the whole answer was sent.
     """
 
     path: str
@@ -65,6 +66,7 @@ class RecordedRequest:
     finished: bool = False
     ended: bool = False
     closed_early: bool = False
+    counts: Counts | None = None
 
 
 _WEATHER = Call(name="weather", arguments='{"city": "Łódź", "days": 3}')
@@ -293,6 +295,8 @@ class Provider:
             sent_texts += frame.text
             sent_calls += frame.call
             sent_thoughts += frame.thought
+        else:
+            seen.counts = billed(script, writes=wire is provider_formats.ANTHROPIC_MESSAGES)
         seen.finished = True
         if script.break_off == "end":
             return _reset(request, response)

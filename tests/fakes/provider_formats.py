@@ -41,6 +41,7 @@ class Script:
     - ``body``, of ``content_type``, is sent instead of a stream.
     - ``images`` are images in base64 after the text, and ``caption`` is a text after them.
     - ``late_end_ms`` is the delay between the last event and the end of the body.
+    - ``scale`` multiplies every count of tokens in the answer.
     """
 
     text: str = ""
@@ -64,6 +65,37 @@ class Script:
     late_end_ms: int = 0
     images: tuple[str, ...] = ()
     caption: str = ""
+    scale: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """The tokens of one answer, as the provider counts them. ``input`` includes ``cached`` and ``written``,
+    ``output`` includes ``reasoning``."""
+
+    input: int = 0
+    output: int = 0
+    cached: int = 0
+    written: int = 0
+    reasoning: int = 0
+
+
+def billed(script: Script, *, writes: bool) -> Counts:
+    """Return the tokens of the whole answer. ``writes``: the format counts input written to a cache."""
+    one = (11, 7, 5, 4 if writes else 0, 3)
+    return Counts(*[count * script.scale for count in one])
+
+
+def _scaled(value: JsonDict, script: Script) -> JsonDict:
+    """Return the counts of an answer, multiplied by its scale."""
+    return {
+        name: _scaled(each, script)
+        if isinstance(each, dict)
+        else each * script.scale
+        if isinstance(each, int)
+        else each
+        for name, each in value.items()
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +190,7 @@ def _openai_events(script: Script, model: str) -> list[Frame]:
         "completion_tokens_details": {"reasoning_tokens": 3},
     }
     frames.append(_sse({"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1,
-                        "model": model, "choices": [], "usage": usage}))  # fmt: skip
+                        "model": model, "choices": [], "usage": _scaled(usage, script)}))  # fmt: skip
     frames.append(Frame(b"data: [DONE]\n\n"))
     return frames
 
@@ -214,7 +246,7 @@ def _anthropic_events(script: Script, model: str) -> list[Frame]:
         "content": [],
         "stop_reason": None,
         "stop_sequence": None,
-        "usage": usage,
+        "usage": _scaled(usage, script),
     }
     frames = [_event("message_start", message=message), _event("ping")]
     index = 0
@@ -235,7 +267,10 @@ def _anthropic_events(script: Script, model: str) -> list[Frame]:
     stop = _ANTHROPIC_STOPS.get(script.stop, script.stop) or ("tool_use" if script.calls else "end_turn")
     delta = {"stop_reason": stop, "stop_sequence": None}
     used = {"output_tokens": 7, "output_tokens_details": {"thinking_tokens": 3}}
-    frames += [_event("message_delta", delta=delta, usage=used), _event("message_stop")]
+    frames += [
+        _event("message_delta", delta=delta, usage=_scaled(used, script)),
+        _event("message_stop"),
+    ]
     return frames
 
 
@@ -295,7 +330,7 @@ def _responses_events(script: Script, model: str) -> list[Frame]:
     }
     cut = script.stop == "length"
     reason = {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}} if cut else {}
-    whole = {**response, "status": "completed", **reason, "output": output, "usage": usage}
+    whole = {**response, "status": "completed", **reason, "output": output, "usage": _scaled(usage, script)}
     return [*frames, _event(f"response.{whole['status']}", response=whole)]
 
 
@@ -416,7 +451,7 @@ def _gemini_events(script: Script, model: str) -> list[Frame]:
         "totalTokenCount": 18,
     }
     stop = _GEMINI_STOPS.get(script.stop, "STOP")
-    return [*frames, _gemini_frame(model, {"text": ""}, finishReason=stop, usage=usage)]
+    return [*frames, _gemini_frame(model, {"text": ""}, finishReason=stop, usage=_scaled(usage, script))]
 
 
 def _gemini_call(call: Call) -> JsonDict:
