@@ -133,6 +133,7 @@ async def test_a_delegate_declines_with_the_tool_that_only_delegates_have(pair: 
 
 async def test_an_agent_calls_only_agents_with_which_it_shares_a_project(pair: Pair) -> None:
     name = await pair.begin(Script(text="Yes."))
+    host_name = await pair.host.agent(tools=(pair.tool,))
     project = f"apart-{pair.guest_name}"
     library_stub = pair.client.library
     await library_stub.CreateProject(library.CreateProjectRequest(project={"name": project}))
@@ -140,10 +141,14 @@ async def test_an_agent_calls_only_agents_with_which_it_shares_a_project(pair: P
     change = library.UpdateAgentRequest(agent={"id": guest.id, "project_ids": [project]})
     change.update_mask.paths.append("project_ids")
     await library_stub.UpdateAgent(change)
-    scripts = (Script(calls=(call(name, message="?"),)), Script(text="Sorry."))
+    # An agent that is saved now is refused; the host was saved before, so that its calls are.
+    late = Scripted(pair.client, pair.host.provider, "openai").agent(tools=(pair.tool,))
+    assert await rejected(late) == ("FIELD_INVALID", ["agent.project_ids"])
     for mode in ({}, {"invocation_mode": "loop_in"}):
         scripts = (Script(calls=(call(name, message="?", **mode),)), Script(text="Sorry."))
-        turn, view = await pair.turn("Ask.", *scripts)
+        pair.host.provider.script(pair.host.model, *scripts)
+        pair.conv = await pair.client.open(host_name)
+        turn, view = await pair.client.turn(pair.conv, "Ask.")
         assert turn.status == COMPLETED
         refused = error_of(view)
         assert refused.code == conversation.TOOL_ERROR_CODE_PERMISSION_DENIED

@@ -27,6 +27,7 @@ from wonder_server.core.json_types import JsonObject
 from wonder_server.logs import logger
 from wonder_server.ports.catalog import Change, Drop, Put
 from wonder_server.ports.scoped import ScopedCatalog
+from wonder_server.services.catalog.called_agents import check_called_agents, may_call_others
 from wonder_server.services.catalog.dependencies import load_dependencies, refuse_if_agent_used
 from wonder_server.services.catalog.not_found import agent_not_found, definition_not_found, project_not_found
 from wonder_server.services.catalog.transactions import (
@@ -87,6 +88,7 @@ class Agents:
             if await self._catalog.agent(agent.name) is not None:
                 raise _name_taken(agent.name)
             validated = await self._validated(agent)
+            await check_called_agents(self._catalog, replace(validated, id=""))
             made = replace(
                 validated,
                 id=random_id("agt", stamp.at_ms),
@@ -146,6 +148,8 @@ class Agents:
             changed = await self._validated(edit(stored))
             if changed == stored:
                 return PlannedChange(stored)
+            if may_call_others(changed, stored):
+                await check_called_agents(self._catalog, replace(changed, id=stored.id))
             holder = await self._catalog.agent(changed.name)
             if holder is not None and holder.id != stored.id:
                 raise _name_taken(changed.name)

@@ -17,6 +17,7 @@ from wonder_server.core.paths import hide_passwords
 from wonder_server.ports.catalog import Change, DefinitionQuery, Put
 from wonder_server.ports.scoped import ScopedCatalog
 from wonder_server.services.catalog.agents import Agents
+from wonder_server.services.catalog.called_agents import check_called_agents, may_call_others
 from wonder_server.services.catalog.projects import Projects
 from wonder_server.services.catalog.transactions import Stamp
 
@@ -74,6 +75,7 @@ class AppliedResources:
         changes: list[Change] = []
         reported: list[ResourceChange] = []
         overlay = _Overlay(self._catalog, saved, removed)
+        before_and_after: list[tuple[Agent | None, Agent]] = []
         for index, (name, edit) in enumerate(wanted.projects):
             with placed("project", f"projects[{index}]"):
                 before, after = await self._projects.planned(name, edit, stamp)
@@ -84,7 +86,14 @@ class AppliedResources:
                 known, made = await self._agents.planned(
                     name, _in_library(edit_agent, library), cast("ScopedCatalog", overlay), stamp
                 )
+            overlay.agents_of_request[name] = overlay.agents_of_request[made.id] = made
+            before_and_after.append((known, made))
             _add(changes, reported, "agent", known, made)
+        # Last, since agents of the request may call each other.
+        for index, (known, made) in enumerate(before_and_after):
+            if saved or may_call_others(made, known):
+                with placed("agent", f"agents[{index}]"):
+                    await check_called_agents(cast("ScopedCatalog", overlay), made)
         return changes, reported
 
 
@@ -98,6 +107,7 @@ class _Overlay:
         self._saved = {key: each for each in saved for key in (each.id, (each.library, each.name))}
         self._removed: Collection[str] = {each.id for each in removed}
         self.projects_of_request: dict[str, Project] = {}
+        self.agents_of_request: dict[str, Agent] = {}
 
     async def definition(self, reference: Reference) -> Definition | None:
         found = self._saved.get(reference.definition_id or (reference.library, reference.name))
@@ -108,6 +118,9 @@ class _Overlay:
 
     async def definitions(self, query: DefinitionQuery) -> Sequence[Definition]:
         return await self._catalog.definitions(query)
+
+    async def agent(self, key: str) -> Agent | None:
+        return self.agents_of_request.get(key) or await self._catalog.agent(key)
 
     async def project(self, key: str) -> Project | None:
         return self.projects_of_request.get(key) or await self._catalog.project(key)

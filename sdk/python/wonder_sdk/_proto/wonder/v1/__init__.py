@@ -2937,7 +2937,8 @@ class Agent(betterproto2.Message):
 
     project_ids: "list[str]" = betterproto2.field(3, betterproto2.TYPE_STRING, repeated=True)
     """
-    Projects whose repositories, artifacts and agents the agent can use. Empty in CreateAgent: `default`.
+    Projects whose repositories, artifacts and agents the agent can use. Existing agents that tools of its persona call
+    must share one of them. Empty in CreateAgent: `default`.
     """
 
     persona_id: "str | None" = betterproto2.field(
