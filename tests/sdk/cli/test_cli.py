@@ -389,12 +389,16 @@ async def test_an_applied_folder_is_exported_without_changes(
         assert await wonder("export", "acme/tools", "-o", str(tmp_path / "copy"), *at) == 0
         assert await wonder("apply", "-f", str(tmp_path / "copy"), *at) == 0
         (tmp_path / "all.yaml").write_text("name: a\naction: {kind: assert}\n")
-        assert await wonder("apply", "-f", str(tmp_path / "all.yaml"), "--prune", "-v", *at) == 0
+        assert await wonder("apply", "-f", str(tmp_path / "all.yaml"), "--prune", "-v", *at) == 2
+        assert sorted(fake.definitions) == ["a", "b"]
+        assert await wonder("apply", "-f", str(tmp_path / "all.yaml"), "--prune", "--yes", *at) == 0
 
     assert sorted(fake.definitions) == ["a"]
     assert fake.description == "Ours."
     assert fake.clashes == 0
-    assert capsys.readouterr().out == (
+    printed = capsys.readouterr()
+    assert "--prune would delete 1 definition" in printed.err and "Add --yes to delete." in printed.err
+    assert printed.out == (
         "+ action a\n"
         "    +name: a\n"
         "+ action b\n"
@@ -405,6 +409,10 @@ async def test_an_applied_folder_is_exported_without_changes(
         "library acme/tools applied: 2 created\n"
         f"library acme/tools: 3 files in {tmp_path}/copy\n"
         "library acme/tools: nothing to change (2 definitions)\n"
+        "~ action a (revision 2)\n"
+        "    -  kind: a\n"
+        "    +  kind: b\n"
+        "- action b\n"
         "~ action a (revision 2)\n"
         "    -  kind: a\n"
         "    +  kind: b\n"

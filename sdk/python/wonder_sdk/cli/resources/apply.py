@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,7 +28,7 @@ examples:
   wonder apply -f my-library --dry-run
       Show the changes without saving them.
   wonder apply -f my-library --prune --yes
-      Also delete definitions that are not in the folder, without confirmation.
+      Also delete definitions that are not in the folder, without confirmation. A script needs --yes for that.
   wonder apply -f tool.yaml --library acme/tools
       Save one file in the library acme/tools. The default is the library that a library.yaml beside it names.
 
@@ -193,12 +194,40 @@ def _apply(arguments: argparse.Namespace, client: sync.Client, folder: Folder, l
     if arguments.dry_run:
         terminal.line(f"library {library}: {_summary(planned)}; nothing was saved")
         return 0
-    if not arguments.yes and not terminal.confirm(f"Save these changes in {library}?"):
-        terminal.line("nothing was saved")
-        return 1
+    if code := _refusal(arguments, terminal, changes, library):
+        return code
     _ensure_library(client, library, folder.description)
     terminal.line(f"library {library} applied: {_summary(send(validate_only=False))}")
     return 0
+
+
+def _refusal(
+    arguments: argparse.Namespace,
+    terminal: Terminal,
+    changes: Sequence[v1.DefinitionChange | v1.ResourceChange],
+    library: str,
+) -> int:
+    """Ask the user whether to save. Return the exit code if not, otherwise 0.
+
+    Without a terminal nothing is asked, but changes that delete definitions need ``--yes``.
+    """
+    from wonder_sdk import v1
+
+    if arguments.yes:
+        return 0
+    deleted = sum(each.action is v1.DefinitionChangeAction.DELETED for each in changes)
+    if deleted and not terminal.can_ask:
+        what = "1 definition" if deleted == 1 else f"{deleted} definitions"
+        print(
+            f"wonder: --prune would delete {what}, and there is no terminal to confirm on. Nothing was saved. "
+            "Add --yes to delete.",
+            file=sys.stderr,
+        )
+        return 2
+    if terminal.confirm(f"Save these changes in {library}?"):
+        return 0
+    terminal.line("nothing was saved")
+    return 1
 
 
 def _all(

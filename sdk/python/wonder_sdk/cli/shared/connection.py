@@ -57,7 +57,7 @@ def add_flags(parser: argparse.ArgumentParser, *, inherited: bool = False) -> No
 
 def add_yes(parser: argparse.ArgumentParser) -> None:
     """Add ``--yes``."""
-    text = "Skip the confirmation. Without a terminal nothing is asked."
+    text = "Skip the confirmation. Without a terminal nothing is asked, and deletions need this flag."
     parser.add_argument("-y", "--yes", action="store_true", help=text)
 
 
