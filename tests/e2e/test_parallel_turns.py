@@ -26,8 +26,8 @@ tool:
 """
 HEAD = """(A notice of the platform, not the user's words. It needs no answer of its own.)
 
-Said in this conversation while you worked on your task. Each of these messages has a turn of its own \
-that answers it: take from them what concerns your task, and go on with it.
+Said in this conversation while you worked on your task. These messages are not for you to answer now: \
+other turns answer those that ask for an answer. Take from them what concerns your task, and go on with it.
 
 """
 

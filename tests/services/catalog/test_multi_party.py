@@ -189,7 +189,8 @@ def test_the_preview_names_the_source_of_each_message(assistant: PinnedAgent) ->
     ]
     assert found == [
         *[(f"/messages/{number}/content", "turn") for number in range(1, 6)],
-        # The quote of the reply, and the message.
+        # The quote of the reply, the time and the message.
         ("/messages/6/content", "turn"),
+        ("/messages/6/content", "time"),
         ("/messages/6/content", "message"),
     ]

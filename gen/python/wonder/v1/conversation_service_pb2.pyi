@@ -57,6 +57,8 @@ class ContextSource(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     CONTEXT_SOURCE_TOOL: _ClassVar[ContextSource]
     CONTEXT_SOURCE_ACTIVE_TURN: _ClassVar[ContextSource]
     CONTEXT_SOURCE_MESSAGE: _ClassVar[ContextSource]
+    CONTEXT_SOURCE_PARTICIPANT: _ClassVar[ContextSource]
+    CONTEXT_SOURCE_TIME: _ClassVar[ContextSource]
 
 class FileChange(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -89,6 +91,8 @@ CONTEXT_SOURCE_REPOSITORY: ContextSource
 CONTEXT_SOURCE_TOOL: ContextSource
 CONTEXT_SOURCE_ACTIVE_TURN: ContextSource
 CONTEXT_SOURCE_MESSAGE: ContextSource
+CONTEXT_SOURCE_PARTICIPANT: ContextSource
+CONTEXT_SOURCE_TIME: ContextSource
 FILE_CHANGE_UNSPECIFIED: FileChange
 FILE_CHANGE_ADDED: FileChange
 FILE_CHANGE_MODIFIED: FileChange

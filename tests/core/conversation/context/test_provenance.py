@@ -53,6 +53,54 @@ def test_the_texts_of_a_tool_belong_to_it() -> None:
     ]
 
 
+CITY = {"name": "weather", "arguments": {"unit": "C", "city": "Łódź"}}
+SHAPES: dict[str, tuple[JsonDict, str]] = {
+    "openai_chat": (
+        {"tool_calls": [{"function": {"name": "weather", "arguments": '{"city":"Łódź", "unit":"C"}'}}]},
+        "/tool_calls/0/function/arguments",
+    ),
+    "openai_responses": (
+        {"type": "function_call", "name": "weather", "arguments": '{"city": "Łódź", "unit": "C"}'},
+        "/arguments",
+    ),
+    "anthropic_messages": (
+        {"content": [{"type": "tool_use", "name": "weather", "input": {"city": "Łódź", "unit": "C"}}]},
+        "/content/0/input",
+    ),
+    "gemini": (
+        {"parts": [{"functionCall": {"name": "weather", "args": {"city": "Łódź", "unit": "C"}}}]},
+        "/parts/0/functionCall/args",
+    ),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_arguments_of_each_call_have_a_block_in_each_format(shape: str) -> None:
+    message, path = SHAPES[shape]
+    sources: JsonValue = [
+        {"source": "turn", "source_id": "turn_1", "calls": [CITY]},
+        {"source": "turn", "source_id": "turn_2", "calls": [CITY]},
+    ]
+    found = blocks({"messages": [message, message, message]}, sources)
+    assert [(block.path, block.source, block.source_id) for block in found] == [
+        (f"/messages/0{path}", "turn", "turn_1"),
+        (f"/messages/1{path}", "turn", "turn_2"),
+        (f"/messages/2{path}", "", ""),
+    ]
+    assert {block.excerpt for block in found} == {'weather({"city": "Łódź", "unit": "C"})'}
+
+
+@pytest.mark.parametrize(
+    "call", [None, 3, {}, {"name": 3, "arguments": {}}, {"name": "x"}, {"name": "x", "arguments": "{"},
+             {"name": "x", "arguments": "[]"}, {"name": "x", "args": [3]}]
+)  # fmt: skip
+def test_values_that_are_no_calls_have_no_block(call: JsonValue) -> None:
+    assert all(
+        not block.source
+        for block in blocks(REQUEST, [{"source": "turn", "calls": [call]}, {"source": "turn", "calls": call}])
+    )
+
+
 def test_an_omitted_text_has_no_block() -> None:
     assert places({"source": "turn", "text": "Long ago."}) == []
 

@@ -22,8 +22,10 @@ from tests.replacing import replace
 from wonder_server.core.actor.commands import RunWorkflow, Stop
 from wonder_server.core.conversation.context.notices import (
     MEANWHILE,
+    MEANWHILE_BEFORE,
     MESSAGE_BYTES,
     NOTICE_BYTES,
+    RULES_OF_POSTED_MESSAGES,
 )
 from wonder_server.core.conversation.model import inputs
 from wonder_server.core.conversation.model.decisions import AssemblyFailed, Decision, FailTurn
@@ -284,6 +286,17 @@ def test_what_is_said_during_the_first_assembly_is_in_the_first_request() -> Non
     talk.say("bob", "Only before nine!", assemble=False)
     talk.assemble(asked)
     assert talk.last(asked) == f"{HEAD}[user bob] Only before nine!"
+
+
+def test_turns_of_earlier_rules_keep_the_words_of_their_notice() -> None:
+    talk = Talk()
+    asked = talk.say("mia", "Which flight?")
+    work = talk.state.turn_work[asked]
+    talk.state.turn_work[asked] = replace(work, rules=RULES_OF_POSTED_MESSAGES - 1)
+    talk.answers(asked, "", "find")
+    talk.say("bob", "Only before nine!")
+    talk.done(asked, OperationKind.TASK, "two")
+    assert talk.last(asked) == f"{HEAD.replace(MEANWHILE, MEANWHILE_BEFORE)}[user bob] Only before nine!"
 
 
 def test_a_repeated_model_call_has_the_same_request() -> None:

@@ -219,8 +219,8 @@ def _refusal(
     if deleted and not terminal.can_ask:
         what = "1 definition" if deleted == 1 else f"{deleted} definitions"
         print(
-            f"wonder: --prune would delete {what}, and there is no terminal to confirm on. Nothing was saved. "
-            "Add --yes to delete.",
+            f"wonder: --prune would delete {what}, and there is no terminal to confirm on. "
+            "Nothing was saved. Add --yes to delete.",
             file=sys.stderr,
         )
         return 2

@@ -17,9 +17,19 @@ from wonder_server.core.request_formats.neutral import ASIDE
 from wonder_server.core.schema.truncation import truncate_text, utf8_size
 
 MEANWHILE: Final = (
+    "Said in this conversation while you worked on your task. These messages are not for you to answer now: "
+    "other turns answer those that ask for an answer. Take from them what concerns your task, and go on with "
+    "it."
+)
+MEANWHILE_BEFORE: Final = (
     "Said in this conversation while you worked on your task. Each of these messages has a turn of its own "
     "that answers it: take from them what concerns your task, and go on with it."
 )
+"""The words of turns whose rules are older than `RULES_OF_POSTED_MESSAGES`. They are untrue of a message that
+was posted without a turn.
+"""
+RULES_OF_POSTED_MESSAGES: Final = 5
+"""Version of `TURN_RULES` from which on the notice is true for messages without a turn, too."""
 MESSAGE_BYTES: Final = 4 * 1024
 """Maximum size of a message in a notice; the rest is left out."""
 
@@ -42,7 +52,10 @@ def said_notice(state: ConversationState, turn: Turn, said: Said) -> str:
         return ""
     plural = "message is" if left_out == 1 else "messages are"
     omitted = [f"({left_out} older {plural} left out.)"] if left_out else []
-    return "\n".join([ASIDE, "", MEANWHILE, "", *omitted, *reversed(shown)])
+    work = state.turn_work.get(turn.id)
+    is_old = work is not None and work.rules < RULES_OF_POSTED_MESSAGES
+    words = MEANWHILE_BEFORE if is_old else MEANWHILE
+    return "\n".join([ASIDE, "", words, "", *omitted, *reversed(shown)])
 
 
 def _labelled(state: ConversationState, turn: Turn, message: Message) -> str:

@@ -3,10 +3,12 @@
 A context-assembly workflow that is called with ``explain`` returns ``sources``, a list of ``{source,
 source_id, text}`` with the text that each put into the request. `blocks` finds the texts in the request, so
 a workflow need not know the format of its request. A workflow may also give the path itself, as ``path``.
+Tool calls of a message are its ``calls``, a list of ``{name, arguments}``.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,11 +17,24 @@ from wonder_server.core.content.parts import stand_in
 from wonder_server.core.json_types import JsonDict, JsonValue
 from wonder_server.core.token_estimates import FILE_KEY, file_tokens, text_tokens
 
-SOURCES = ("persona", "memory", "turn", "artifact", "repository", "tool", "active_turn", "message")
+SOURCES = (
+    "persona",
+    "memory",
+    "turn",
+    "artifact",
+    "repository",
+    "tool",
+    "active_turn",
+    "message",
+    "participant",
+    "time",
+)
 MAX_BLOCKS = 2000
 EXCERPT = 200
 _TEXT_KEYS = frozenset({"content", "text", "system", "instructions", "input", "description", FILE_KEY})
 """Keys of text for the model. Other keys hold settings or ids."""
+_CALL_KEYS = ("arguments", "input", "args")
+"""Keys of the arguments of a tool call, beside its name, in the request formats."""
 
 _TOOL = re.compile(r"/tools/\d+/")
 
@@ -37,6 +52,24 @@ class Block:
     source_id: str
     excerpt: str
     tokens: int
+
+
+def call_text(call: JsonValue) -> str:
+    """Return a tool call as ``name({"key": …})``, with sorted keys; "" for a value that is no tool call.
+
+    Its arguments are an object or its JSON.
+    """
+    if not isinstance(call, dict) or not isinstance(call.get("name"), str):
+        return ""
+    arguments = next((call[key] for key in _CALL_KEYS if key in call), None)
+    if isinstance(arguments, str):
+        try:
+            arguments = json.loads(arguments)
+        except ValueError:
+            return ""
+    if not isinstance(arguments, dict):
+        return ""
+    return f"{call['name']}({json.dumps(arguments, ensure_ascii=False, sort_keys=True)})"
 
 
 def with_turn_ids(hook_input: JsonDict) -> JsonDict:
@@ -60,12 +93,10 @@ def blocks(request: JsonDict, sources: JsonValue) -> list[Block]:
     found: list[Block] = []
     covered: set[str] = set()
     used: set[str] = set()
-    for source in sources if isinstance(sources, list) else ():
-        if not isinstance(source, dict) or len(found) >= MAX_BLOCKS:
-            continue
-        text, path = source.get("text"), source.get("path")
-        if not isinstance(text, str) or not text:
-            continue
+    for source, text in _given(sources):
+        if len(found) >= MAX_BLOCKS:
+            break
+        path = source.get("path")
         path = path if isinstance(path, str) and path else _path_of(texts, text, used)
         if path is None:
             continue
@@ -81,7 +112,8 @@ def blocks(request: JsonDict, sources: JsonValue) -> list[Block]:
             )
         )
     for path, text in texts:
-        is_content = text and path.rpartition("/")[2] in _TEXT_KEYS and path not in covered
+        key = path.rpartition("/")[2]
+        is_content = text and (key in _TEXT_KEYS or key in _CALL_KEYS) and path not in covered
         if is_content and len(found) < MAX_BLOCKS:
             kind, source_id = _tool_of(path, found)
             found.append(
@@ -94,6 +126,19 @@ def blocks(request: JsonDict, sources: JsonValue) -> list[Block]:
                 )
             )
     return found
+
+
+def _given(sources: JsonValue) -> Iterator[tuple[JsonDict, str]]:
+    """Yield each source with its text, then with each of its tool calls."""
+    for source in sources if isinstance(sources, list) else ():
+        if not isinstance(source, dict):
+            continue
+        text, calls = source.get("text"), source.get("calls")
+        if isinstance(text, str) and text:
+            yield source, text
+        for call in calls if isinstance(calls, list) else ():
+            if called := call_text(call):
+                yield {**source, "path": None}, called
 
 
 def _tokens(request: JsonDict, path: str, text: str) -> int:
@@ -131,6 +176,8 @@ def _texts(value: JsonValue, path: str) -> Iterator[tuple[str, str]]:
         yield path, value
     elif isinstance(value, dict) and isinstance(value.get(FILE_KEY), dict):
         yield f"{path}/{FILE_KEY}", stand_in(value[FILE_KEY])
+    elif isinstance(value, dict) and (called := call_text(value)):
+        yield f"{path}/{next(key for key in _CALL_KEYS if key in value)}", called
     elif isinstance(value, dict):
         for key, item in value.items():
             yield from _texts(item, f"{path}/{key.replace('~', '~0').replace('/', '~1')}")

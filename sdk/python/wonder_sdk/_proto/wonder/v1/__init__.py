@@ -477,7 +477,7 @@ class ContextSource(betterproto2.Enum):
 
     TURN = 3
     """
-    An earlier turn.
+    An earlier turn: a message, a tool call with its arguments, or a result.
     """
 
     ARTIFACT = 4
@@ -505,6 +505,16 @@ class ContextSource(betterproto2.Enum):
     The message itself.
     """
 
+    PARTICIPANT = 9
+    """
+    A participant of the conversation, as the request lists it.
+    """
+
+    TIME = 10
+    """
+    The time.
+    """
+
     @classmethod
     def betterproto_value_to_renamed_proto_names(cls) -> dict[int, str]:
         return {
@@ -517,6 +527,8 @@ class ContextSource(betterproto2.Enum):
             6: "CONTEXT_SOURCE_TOOL",
             7: "CONTEXT_SOURCE_ACTIVE_TURN",
             8: "CONTEXT_SOURCE_MESSAGE",
+            9: "CONTEXT_SOURCE_PARTICIPANT",
+            10: "CONTEXT_SOURCE_TIME",
         }
 
     @classmethod
@@ -531,6 +543,8 @@ class ContextSource(betterproto2.Enum):
             "CONTEXT_SOURCE_TOOL": 6,
             "CONTEXT_SOURCE_ACTIVE_TURN": 7,
             "CONTEXT_SOURCE_MESSAGE": 8,
+            "CONTEXT_SOURCE_PARTICIPANT": 9,
+            "CONTEXT_SOURCE_TIME": 10,
         }
 
 
@@ -3984,7 +3998,8 @@ class ContextBlock(betterproto2.Message):
 
     source_id: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
     """
-    Id of that: a memory's, turn's, tool's or persona's id, or an artifact's path. Empty if it has none.
+    Id of that: a memory's, turn's, tool's, persona's or participant's id, or an artifact's path. Empty if it has
+    none.
     """
 
     excerpt: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
