@@ -36,6 +36,8 @@ def identity(answer: Any) -> set[str]:
     """Return the ids that an answer names."""
     names = ("turn", "message", "conversation", "memory", "superseded", "run", "file", "project")
     found = [getattr(answer, name, None) for name in names]
+    if isinstance(answer, library.WriteArtifactResponse | library.MergeArtifactsResponse):
+        return {answer.SerializeToString(deterministic=True).hex()}
     if isinstance(answer, memories.SetMemoryBlockResponse):
         return {answer.block.agent_id, answer.block.label, answer.block.content}
     found += getattr(answer, "memories", ())
@@ -206,7 +208,23 @@ async def test_what_was_made_in_a_project_keeps_its_answer_after_the_projects_de
         call = pb.CallAgentRequest(
             agent_id="tmp", project_id="temporary", input={"string_value": "hi"}, request_id="call"
         )
+        write = library.WriteArtifactRequest(
+            project_id="temporary", path="a.md", content=b"hello", author="ann", request_id="document"
+        )
+        erase = library.WriteArtifactRequest(
+            project_id="temporary", path="a.md", deletion=True, request_id="erase"
+        )
+        side = library.WriteArtifactRequest(
+            project_id="temporary", path="b.md", branch="side", content=b"b", request_id="side"
+        )
+        merge = library.MergeArtifactsRequest(
+            project_id="temporary", source_branch="side", request_id="merge"
+        )
         asks: dict[str, Ask] = {
+            "document": lambda client: client.library.WriteArtifact(write),
+            "side": lambda client: client.library.WriteArtifact(side),
+            "erase": lambda client: client.library.WriteArtifact(erase),
+            "merge": lambda client: client.library.MergeArtifacts(merge),
             "create": lambda client: client.conversations.CreateConversation(create),
             "call": lambda client: client.conversations.CallAgent(call),
             "start": lambda client: client.coordinator.StartRun(start),
@@ -230,6 +248,10 @@ async def test_what_was_made_in_a_project_keeps_its_answer_after_the_projects_de
         )
         await client.agent("tmp", "wonder/std/assistant")
         await check(client, asks, answers)
+        listed = await client.library.ListArtifacts(library.ListArtifactsRequest(project_id="temporary"))
+        assert not listed.artifacts
+        write.content = b"other"
+        assert await rejected(client.library.WriteArtifact(write)) == ("REQUEST_ID_REUSED", ["request_id"])
         start.workflow_id = "e2e/notes/other"
         assert await rejected(client.coordinator.StartRun(start)) == ("REQUEST_ID_REUSED", ["request_id"])
 

@@ -13,6 +13,9 @@ class NoRepositories:
     def of(self, name: str) -> NoReturn:
         raise AssertionError(name)
 
+    def id_of(self, content: bytes) -> str:
+        raise AssertionError(content)
+
     async def remove(self, name: str) -> None:
         """Do nothing: the store is empty."""
 

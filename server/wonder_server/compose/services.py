@@ -36,6 +36,7 @@ from wonder_server.services.catalog.tool_sources import ToolSources
 from wonder_server.services.content.artifacts import Artifacts
 from wonder_server.services.content.checkout import RepositoryAccess
 from wonder_server.services.content.files import FileContents, FileLimits, collect_forever
+from wonder_server.services.content.removed_commits import RemovedCommits
 from wonder_server.services.content.repositories import RepositoryService
 from wonder_server.services.content.request_files import FilledRequests
 from wonder_server.services.history.agent_history import AgentHistory
@@ -259,7 +260,10 @@ def _repositories(clients: Clients, library: Library) -> RepositoryService:
 
 def _artifacts(stores: Stores, clients: Clients, library: PerScope[Library]) -> PerScope[Artifacts]:
     documents = clients.git.artifacts
-    whole = Artifacts(stores.of(SERVER).repositories(documents), library.of(SERVER).project_id)
+    views = stores.of(SERVER)
+    whole = Artifacts(
+        views.repositories(documents), library.of(SERVER).project_id, RemovedCommits(views.catalog)
+    )
     return stores.per_scope(
         lambda views: whole.within(views.repositories(documents), library.within(views.scope).project_id)
     )

@@ -145,6 +145,11 @@ class Changes(Protocol):
 
     async def answer(self, request_id: str) -> Answer | None: ...
 
+    async def keep_answers(self, answers: Sequence[Answer]) -> None:
+        """Store answers of requests that another store answered until now. Those of known ids are not
+        changed."""
+        ...
+
 
 class Catalog(Definitions, Agents, Projects, Files, Changes, Protocol):
     """The complete catalog, as one store provides it."""

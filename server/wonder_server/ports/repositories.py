@@ -75,6 +75,14 @@ class CommitMetadata(Value, frozen=True, kw_only=True):
     fingerprint: str = ""
 
 
+class KeyedCommit(Value, frozen=True, kw_only=True):
+    """A commit with the key and the fingerprint of its request, as in `CommitMetadata`."""
+
+    key: str
+    fingerprint: str
+    commit: Commit
+
+
 class Merged(Value, frozen=True, kw_only=True):
     """The result of a merge: ``commit``, or ``conflicts`` if nothing was changed. ``tree`` is the merged
     content; empty if there was nothing to merge."""
@@ -191,8 +199,8 @@ class Writer(Protocol):
         there is none."""
         ...
 
-    def id_of(self, content: bytes) -> str:
-        """Return the id of a file with this content."""
+    async def keyed_commits(self, limit: int) -> list[KeyedCommit]:
+        """Return the newest commits of requests from the last 25 hours, at most ``limit``."""
         ...
 
     async def delete_branch(self, branch: str) -> None:
@@ -209,6 +217,10 @@ class Repositories(Protocol):
 
     def of(self, name: str) -> Repository:
         """Return the repository of this name. It is created at the first write."""
+        ...
+
+    def id_of(self, content: bytes) -> str:
+        """Return the id of a file with this content."""
         ...
 
     async def remove(self, name: str) -> None:

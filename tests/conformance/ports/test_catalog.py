@@ -205,6 +205,14 @@ async def test_an_answer_is_kept_with_its_changes_and_only_once(catalog: Catalog
     assert await catalog.library("acme/bots") is None
 
 
+async def test_answers_that_another_store_gave_until_now_are_kept(catalog: Catalog) -> None:
+    known = Answer(request_id="known", fingerprint="f", result={"id": "1"}, created_ms=1)
+    other = Answer(request_id="other", fingerprint="f", result={"id": "2"}, created_ms=1)
+    await catalog.commit([], known)
+    await catalog.keep_answers([replace(known, result={}), other])
+    assert [await catalog.answer(key) for key in ("known", "other")] == [known, other]
+
+
 async def test_old_answers_are_deleted(catalog: Catalog) -> None:
     old = Answer(request_id="old", fingerprint="f", result={}, created_ms=1)
     new = Answer(request_id="new", fingerprint="f", result={}, created_ms=2 + ANSWER_TTL_MS)

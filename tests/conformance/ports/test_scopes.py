@@ -454,10 +454,10 @@ ELSEWHERE = {
     # Tested below: lists, and what has no missing id.
     *("ScopedCatalog.libraries", "ScopedCatalog.projects", "ScopedAccounts.accounts"),
     *("ScopedMemories.is_empty", "ScopedMemories.answered", "ScopedMemoryBlocks.known"),
-    # The key of a request names the principal, and the letter of a shard belongs to no project.
-    *("ScopedCatalog.answer", "ScopedJournals.completed_request", "ScopedJournals.holds"),
-    # It ends the indexes of all agents, at the end of the server.
-    "ScopedVectors.close",
+    # The key of a request names the principal; the letter of a shard and a hash belong to no project.
+    *("ScopedCatalog.answer", "ScopedCatalog.keep_answers", "ScopedJournals.completed_request"),
+    *("ScopedJournals.holds", "ScopedRepositories.id_of"),
+    "ScopedVectors.close",  # It ends the indexes of all agents, at the end of the server.
 }
 
 

@@ -16,7 +16,16 @@ from wonder_server.adapters.git.storage.command import Git, RunOptions, ThreadPo
 from wonder_server.adapters.git.storage.request_batcher import RequestBatcher
 from wonder_server.adapters.git.storage.write_batches import WriteRequest, content_id, write_all
 from wonder_server.core.errors import Reason, error
-from wonder_server.ports.repositories import Change, Commit, CommitMetadata, Diff, File, Merged, SearchResult
+from wonder_server.ports.repositories import (
+    Change,
+    Commit,
+    CommitMetadata,
+    Diff,
+    File,
+    KeyedCommit,
+    Merged,
+    SearchResult,
+)
 
 T = TypeVar("T")
 
@@ -95,8 +104,8 @@ class GitRepository:
     async def find_by_key(self, key: str) -> tuple[Commit, str] | None:
         return await self._lookups.submit(key)
 
-    def id_of(self, content: bytes) -> str:
-        return content_id(content)
+    async def keyed_commits(self, limit: int) -> list[KeyedCommit]:
+        return await self.run_in_thread(partial(_keyed_commits, self.bare, limit))
 
     async def delete_branch(self, branch: str) -> None:
         await self._run_write(partial(self.bare.delete_branch, branch))
@@ -149,6 +158,9 @@ class GitRepositories:
             bare = BareRepository(self.git, self._folder / f"{name}.git")
             found = self._known[name] = GitRepository(bare, self._pool)
         return found
+
+    def id_of(self, content: bytes) -> str:
+        return content_id(content)
 
     async def remove(self, name: str) -> None:
         repository = self.of(name)
@@ -241,16 +253,35 @@ def merge(
 def _find_by_keys(bare: BareRepository, keys: Sequence[str]) -> list[tuple[Commit, str] | Exception | None]:
     if not bare.exists():
         return [None] * len(keys)
-    results = bare.git.run(
-        bare.folder, "rev-list", "--branches", f"--since={REQUEST_MAX_AGE}", "--no-commit-header",
-        "--format=%H %ce", *(f"--committer=<{key}[.]" for key in keys),
-    )  # fmt: skip
     by_key: dict[str, tuple[str, str]] = {}
-    for line in results.text.split("\n"):
-        commit_id, _, committer = line.partition(" ")
-        key, _, fingerprint = committer.partition("@")[0].partition(".")
+    for key, commit_id, fingerprint in _commits_by(bare, *(f"--committer=<{each}[.]" for each in keys)):
         by_key.setdefault(key, (commit_id, fingerprint))
     found = {key: by_key[key] for key in keys if key in by_key}
     commits = queries.with_paths(bare, bare.commits([commit_id for commit_id, _ in found.values()]))
     by_id = {commit.id: commit for commit in commits}
     return [(by_id[found[key][0]], found[key][1]) if key in found else None for key in keys]
+
+
+def _keyed_commits(bare: BareRepository, limit: int) -> list[KeyedCommit]:
+    if not bare.exists():
+        return []
+    found = _commits_by(bare, f"--max-count={limit}", r"--committer=<[0-9a-f]\{8,\}[.]")
+    commits = queries.with_paths(bare, bare.commits([commit_id for _, commit_id, _ in found]))
+    return [
+        KeyedCommit(key=key, fingerprint=fingerprint, commit=commit)
+        for (key, _, fingerprint), commit in zip(found, commits, strict=True)
+    ]
+
+
+def _commits_by(bare: BareRepository, *selection: str) -> list[tuple[str, str, str]]:
+    """Return the recent commits that ``selection`` finds, newest first, as key, id and fingerprint."""
+    listed = bare.git.run(
+        bare.folder, "rev-list", "--branches", f"--since={REQUEST_MAX_AGE}", "--no-commit-header",
+        "--format=%H %ce", *selection,
+    )  # fmt: skip
+    found: list[tuple[str, str, str]] = []
+    for line in listed.text.splitlines():
+        commit_id, _, committer = line.partition(" ")
+        key, _, fingerprint = committer.partition("@")[0].partition(".")
+        found.append((key, commit_id, fingerprint))
+    return found

@@ -162,6 +162,10 @@ class MemoryCatalog:
     async def answer(self, request_id: str) -> Answer | None:
         return self._tables.answers.get(request_id)
 
+    async def keep_answers(self, answers: Sequence[Answer]) -> None:
+        for answer in answers:
+            self._tables.answers.setdefault(answer.request_id, answer)
+
 
 def _put(tables: _Tables, resource: Resource) -> None:
     stored = [each for each in tables.current(resource) if each.id == resource.id]

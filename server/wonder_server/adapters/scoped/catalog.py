@@ -86,6 +86,10 @@ class CatalogView:
         """Return the answer. Its key names the principal, so no other finds it."""
         return await self._catalog.answer(request_id)
 
+    async def keep_answers(self, answers: Sequence[Answer]) -> None:
+        """Store the answers. Their keys name principals."""
+        await self._catalog.keep_answers(answers)
+
     async def _check(self, change: Change) -> None:
         """Raise an error if the change is outside of the scope, before it or after it."""
         resource = change.resource

@@ -205,6 +205,9 @@ class RepositoriesView:
         self._check(name)
         return self._repositories.of(name)
 
+    def id_of(self, content: bytes) -> str:
+        return self._repositories.id_of(content)
+
     async def remove(self, name: str) -> None:
         self._check(name)
         await self._repositories.remove(name)

@@ -19,6 +19,7 @@ from wonder_server.core.paths import check_branch, check_new_path, check_path, c
 from wonder_server.ports.repositories import (
     Change,
     Commit,
+    CommitMetadata,
     File,
     Merged,
     Repository,
@@ -31,6 +32,7 @@ from wonder_server.services.content.commit_metadata import (
     commit_metadata,
 )
 from wonder_server.services.content.outlines import MAX_FILES, Outline, Outlines
+from wonder_server.services.content.removed_commits import RemovedCommits
 from wonder_server.services.idempotency import RequestLocks
 from wonder_server.services.paging import Page, PageRequest, page
 
@@ -70,9 +72,16 @@ class Artifacts:
     """The use cases of artifacts for one access scope. Every method raises PROJECT_NOT_FOUND, and
     STORAGE_UNAVAILABLE if git fails."""
 
-    def __init__(self, repositories: ScopedRepositories, project_id: Callable[[str], Awaitable[str]]) -> None:
-        """``project_id`` returns the id of the project with this id or name."""
+    def __init__(
+        self,
+        repositories: ScopedRepositories,
+        project_id: Callable[[str], Awaitable[str]],
+        removed: RemovedCommits | None = None,
+    ) -> None:
+        """``project_id`` returns the id of the project with this id or name. Without ``removed`` no request
+        is recognized after the deletion of its project."""
         self._repositories = repositories
+        self._removed = removed
         self._project_id = project_id
         self._requests = RequestLocks()
         self._outlines = Outlines()
@@ -217,6 +226,9 @@ class Artifacts:
                 limit=str(MAX_WRITE_BYTES),
             )
         metadata = commit_metadata(commit, path)
+
+        if (removed := await self._removed_commit(commit, metadata)) is not None:
+            return self._written(*removed, path, branch, content)
         project_id, repository = await self._open(project)
 
         async def execute() -> Commit:
@@ -235,14 +247,7 @@ class Artifacts:
             ),
         )
         newest = await _newest(repository, made.id, [path]) if path not in made.paths else {}
-        return Artifact(
-            project_id=project_id,
-            path=path,
-            branch=branch,
-            revision=newest.get(path, made),
-            etag=ABSENT if content is None else repository.id_of(content),
-            size=len(content or b""),
-        )
+        return self._written(project_id, newest.get(path, made), path, branch, content)
 
     async def merge(
         self,
@@ -263,6 +268,8 @@ class Artifacts:
         check_branch(source, "source_branch")
         target = check_branch(target or MAIN, "target_branch")
         metadata = commit_metadata(commit, f"Merge {source} into {target}")
+        if (removed := await self._removed_commit(commit, metadata)) is not None:
+            return Merged(commit=removed[1], tree=removed[1].tree)
         project_id, repository = await self._open(project)
         if await repository.commit(source) is None:
             raise _branch_not_found(source, "source_branch")
@@ -285,7 +292,9 @@ class Artifacts:
         return conflicts[0] if conflicts else Merged(commit=made, tree=made.tree if made is not None else "")
 
     async def delete_project(self, project_id: str) -> None:
-        """Delete all artifacts of a project with their history."""
+        """Delete all artifacts of a project with their history. Repeated requests keep their answers."""
+        if self._removed is not None:
+            await self._removed.keep(project_id, self._repositories.of(project_id))
         await self._invalidating(project_id, self._repositories.remove(project_id))
 
     async def _invalidating(self, project_id: str, work: Coroutine[object, None, T]) -> T:
@@ -297,6 +306,23 @@ class Artifacts:
                 return await work
 
         return await asyncio.shield(asyncio.ensure_future(run_and_invalidate()))
+
+    def _written(
+        self, project_id: str, revision: Commit, path: str, branch: str, content: bytes | None
+    ) -> Artifact:
+        return Artifact(
+            project_id=project_id,
+            path=path,
+            branch=branch,
+            revision=revision,
+            etag=ABSENT if content is None else self._repositories.id_of(content),
+            size=len(content or b""),
+        )
+
+    async def _removed_commit(
+        self, commit: CommitRequest, metadata: CommitMetadata
+    ) -> tuple[str, Commit] | None:
+        return await self._removed.find(commit.idempotency_key, metadata) if self._removed else None
 
     async def _open(self, project: str) -> tuple[str, Repository]:
         project_id = await self._project_id(project)

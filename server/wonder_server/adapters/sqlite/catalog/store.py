@@ -135,6 +135,7 @@ _INSERT_REVISION: Final = "INSERT INTO revisions (definition_id, revision, body,
 _INSERT_ANSWER: Final = (
     "INSERT INTO answers (request_id, fingerprint, created_ms, result, seal) VALUES (?, ?, ?, ?, ?)"
 )
+_KEEP_ANSWER: Final = _INSERT_ANSWER.replace("INSERT", "INSERT OR IGNORE")
 
 
 class SqliteCatalog:
@@ -263,6 +264,12 @@ class SqliteCatalog:
 
         return await self._database.read(read)
 
+    async def keep_answers(self, answers: Sequence[Answer]) -> None:
+        def write(connection: sqlite3.Connection) -> None:
+            connection.executemany(_KEEP_ANSWER, [_answer_row(answer) for answer in answers])
+
+        await self._database.write(write, frees_space=True)
+
     async def _one(self, shape: type[R], sql: str, parameters: Parameters) -> R | None:
         found = await self._many(shape, sql, parameters)
         return found[0] if found else None
@@ -379,13 +386,16 @@ def _delete(connection: sqlite3.Connection, resource: Resource) -> None:
 
 def _store_answer(connection: sqlite3.Connection, answer: Answer) -> None:
     connection.execute("DELETE FROM answers WHERE created_ms < ?", (answer.created_ms - ANSWER_TTL_MS,))
-    key = answer.request_id, answer.fingerprint, answer.created_ms
-    result = json.dumps(answer.result, ensure_ascii=False)
-    row = (*key, result, seal(("answers", *key), result.encode()))
     try:
-        connection.execute(_INSERT_ANSWER, row)
+        connection.execute(_INSERT_ANSWER, _answer_row(answer))
     except sqlite3.IntegrityError:
         raise request_id_reused() from None
+
+
+def _answer_row(answer: Answer) -> Row:
+    key = answer.request_id, answer.fingerprint, answer.created_ms
+    result = json.dumps(answer.result, ensure_ascii=False)
+    return (*key, result, seal(("answers", *key), result.encode()))
 
 
 def _stale() -> WonderError:
