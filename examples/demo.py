@@ -24,7 +24,7 @@ os.environ.setdefault(
 )  # Set before the import of gRPC, which would print messages otherwise.
 
 from wonder_sdk import WonderError, sync, v1
-from wonder_sdk.cli.conversation.chat import ChatSession
+from wonder_sdk.cli.conversation.chat import ChatOptions, ChatSession
 from wonder_sdk.cli.conversation.turn_printer import TurnPrinter
 from wonder_sdk.cli.shared.terminal import Terminal
 
@@ -60,7 +60,8 @@ def main() -> int:
             show(client, terminal, running.model)
             if terminal.is_interactive and sys.stdin.isatty():
                 heading(terminal, "Your turn. The server and what it remembers go when you leave.")
-                ChatSession(client, terminal, agent="assistant", user="you").run("", show_resume_hint=False)
+                options = ChatOptions(agents=("assistant",), user="you")
+                ChatSession(client, terminal, options).run("", show_resume_hint=False)
         return 0
     except KeyboardInterrupt:
         terminal.line()

@@ -119,6 +119,7 @@ class FakeConversation(rpc.ConversationServiceServicer):
     refuse: dict[str, errors.Fault] = field(default_factory=dict)
     sent_delay: int = 0
     break_with: Callable[[Context], object] | None = None
+    agents: tuple[str, ...] = ("assistant",)
 
     connections: int = 0
     requests: list[object] = field(default_factory=list)
@@ -145,6 +146,17 @@ class FakeConversation(rpc.ConversationServiceServicer):
     ) -> service.CreateConversationResponse:
         self.requests.append(request)
         return service.CreateConversationResponse(conversation=conversation.Conversation(id=CONVERSATION))
+
+    async def GetConversation(
+        self, request: service.GetConversationRequest, context: Context
+    ) -> service.GetConversationResponse:
+        return service.GetConversationResponse(conversation=conversation.Conversation(id=CONVERSATION))
+
+    async def SendMessage(
+        self, request: service.SendMessageRequest, context: Context
+    ) -> service.SendMessageResponse:
+        self.requests.append(request)
+        return service.SendMessageResponse(message=conversation.Message(id="msg_posted"))
 
     async def PreviewContext(
         self, request: service.PreviewContextRequest, context: Context
@@ -258,9 +270,9 @@ class FakeConversation(rpc.ConversationServiceServicer):
         self, attach: object, answers: asyncio.Queue[service.ConverseResponse] | None
     ) -> AsyncIterator[service.ConverseResponse]:
         known = conversation.Conversation(id=attach.conversation_id)
-        known.participants.add().agent.CopyFrom(
-            conversation.AgentParticipant(agent_id="agt_1", name="assistant")
-        )
+        for number, name in enumerate(self.agents, 1):
+            agent = conversation.AgentParticipant(agent_id=f"agt_{number}", name=name)
+            known.participants.add().agent.CopyFrom(agent)
         yield Response(attached=service.ConverseAttached(conversation=known, last_sequence=self.head))
         cursor = self.head if attach.tail_only else attach.after_sequence
         position = len(self.past)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -92,7 +92,7 @@ class Client(WorkflowMethods, MemoryMethods, MessageMethods, TurnMethods, Artifa
     async def create_conversation(
         self,
         *,
-        agent: str = "assistant",
+        agent: str | Sequence[str] = "assistant",
         user: str | None = None,
         title: str = "",
         project: str = "",
@@ -101,7 +101,9 @@ class Client(WorkflowMethods, MemoryMethods, MessageMethods, TurnMethods, Artifa
         concurrent_turns: str = "",
         request_id: str = "",
     ) -> str:
-        """Create a conversation of one user and one agent (by id or name), and return its id.
+        """Create a conversation of one user and one agent (by id or name), or several, and return its id.
+
+        With several agents, a message addresses one by ``@name`` or by ``agent``; else the first answers.
 
         ``concurrent_turns`` is the policy for messages while the agent works: ``parallel``, ``queue``,
         ``interrupt`` or ``steer``; "" for that of the agent's persona.
@@ -112,7 +114,8 @@ class Client(WorkflowMethods, MemoryMethods, MessageMethods, TurnMethods, Artifa
         If a conversation has the ``external_ref``, the caller's own name for it, its id is returned. Raises
         NotFoundError for an agent or project that does not exist.
         """
-        participants = [v1.Participant(agent=v1.AgentParticipant(agent_id=agent))]
+        agents = [agent] if isinstance(agent, str) else agent
+        participants = [v1.Participant(agent=v1.AgentParticipant(agent_id=each)) for each in agents]
         if user := self._user if user is None else user:
             participants.insert(0, v1.Participant(user=v1.UserParticipant(user_id=user)))
         response = await self.conversations.create_conversation(

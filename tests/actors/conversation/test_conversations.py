@@ -246,6 +246,8 @@ async def test_a_creation_that_is_cancelled_while_it_waits_does_not_block_the_ne
         ({"content": "hello"}, "agt_1"),
         ({"content": "@poet sing"}, "agt_2"),
         ({"content": "sing, @poet"}, "agt_2"),
+        ({"content": "What do you think, @poet."}, "agt_2"),
+        ({"content": "@poet... sing"}, "agt_2"),
         ({"content": "mail me at ann@poet now"}, "agt_1"),
         ({"content": "@missing @judge decide"}, "agt_3"),
         ({"content": "@poet sing", "agent_id": "agt_3"}, "agt_3"),

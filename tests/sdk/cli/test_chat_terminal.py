@@ -25,6 +25,7 @@ from tests.sdk.fake_server import (
 )
 from wonder.v1 import conversation_pb2 as conversation
 from wonder.v1 import conversation_service_pb2 as service
+from wonder.v1 import definition_pb2 as definition
 from wonder_sdk.cli.conversation import chat
 from wonder_sdk.cli.shared.terminal import Terminal
 
@@ -116,6 +117,44 @@ async def test_ctrl_c_cancels_the_turn_and_not_the_program(tmp_path: Path) -> No
     intents = [each.WhichOneof("intent") for each in fake.requests[1:]]
     assert intents == ["attach", "send", "cancel", "detach"]
     assert (tmp_path / ".wonder_history").read_text() == "Hello\n"
+
+
+def _answer_of_critic() -> list[service.ConverseResponse]:
+    turn = conversation.Turn(id="turn_1", ordinal=1, agent_id="agt_2")
+    return [
+        event(2, "conversation_turn", conversation_turn=turn),
+        delta(0, "Never on a Friday."),
+        message_event(3, "Never on a Friday."),
+        completed(4),
+    ]
+
+
+def _ask_critic(person: Person) -> int:
+    person.reads("Ctrl-D or /quit leaves, the conversation stays")
+    person.reads("@assistant, @critic: write @NAME to choose who answers; assistant does otherwise")
+    person.reads("you> ")
+    person.types("@critik Which day?\r")
+    person.reads("no agent here is called critik; assistant answers. Agents: @assistant, @critic")
+    person.reads("critic> ")
+    person.reads("Never on a Friday.")
+    person.reads("you> ")
+    person.types("\x04")
+    return person.leaves()
+
+
+async def test_with_several_agents_the_one_that_answers_is_named(tmp_path: Path) -> None:
+    fake = FakeConversation(script=_answer_of_critic(), agents=("assistant", "critic"))
+    async with serving(fake) as address:
+        command = ("chat", "-a", "assistant", "-a", "critic", "--concurrent-turns", "queue")
+        person = Person(address, tmp_path, *command)
+        assert await asyncio.to_thread(_ask_critic, person) == 0
+
+    created = cast(service.CreateConversationRequest, fake.requests[0]).conversation
+    agents = [each.agent.agent_id for each in created.participants if each.HasField("agent")]
+    assert agents == ["assistant", "critic"]
+    assert created.concurrent_turns == definition.CONCURRENT_TURNS_QUEUE
+    sent = [each.send for each in fake.requests[1:] if each.HasField("send")]
+    assert [(each.content, each.agent_id) for each in sent] == [("@critik Which day?", "")]
 
 
 async def test_a_lost_connection_is_reported_and_loses_no_message(tmp_path: Path) -> None:
@@ -219,7 +258,7 @@ def test_at_the_prompt_a_second_ctrl_c_exits(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(sys, "stdin", Screen())
     monkeypatch.setattr(chat, "_keep_history", lambda: None)
     screen = Screen()
-    talk = chat.ChatSession(cast(Any, None), Terminal(screen), agent="", user="")
+    talk = chat.ChatSession(cast(Any, None), Terminal(screen), chat.ChatOptions())
 
     assert list(talk._lines()) == ["one", "two"]
     assert typed == ["never"]

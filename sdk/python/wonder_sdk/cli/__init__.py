@@ -16,7 +16,16 @@ from collections.abc import Sequence
 from importlib.metadata import entry_points
 
 from wonder_sdk.cli import health, version
-from wonder_sdk.cli.conversation import chat, conversations, decisions, events, message, preview, search
+from wonder_sdk.cli.conversation import (
+    chat,
+    conversations,
+    decisions,
+    events,
+    message,
+    post,
+    preview,
+    search,
+)
 from wonder_sdk.cli.resources import (
     actions,
     agent,
@@ -118,6 +127,7 @@ def build_parser() -> Parser:
         events,
         decisions,
         preview,
+        post,
         message,
         search,
         health,

@@ -446,7 +446,8 @@ def _addressee(
         )
     for name in _ADDRESSED.findall(content):
         for agent in agents:
-            if agent.name == name:
+            # "What do you think, @critic." has the full stop in what looks like a name.
+            if agent.name in (name, name.rstrip(".-_")):
                 return agent.id
     if quote is not None and quote.kind == AGENT and any(agent.id == quote.author for agent in agents):
         return quote.author

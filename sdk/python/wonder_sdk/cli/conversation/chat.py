@@ -6,6 +6,7 @@ import argparse
 import atexit
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from wonder_sdk.cli.shared.terminal import Terminal
 
 if TYPE_CHECKING:
     from wonder_sdk import sync, v1
+    from wonder_sdk.cli.conversation.turn_printer import AnswerPrinter, TurnPrinter
     from wonder_sdk.conversation.event_cursor import DeltaKind
 
 _EXAMPLES = """\
@@ -22,6 +24,8 @@ examples:
       Start a conversation with the agent `assistant`.
   wonder chat --agent architect
       Start a conversation with another agent.
+  wonder chat -a architect -a critic
+      Start a conversation with several agents. `@critic ...` addresses one; otherwise the first answers.
   wonder chat -m "What is my cat called?"
       Send one message, print the answer, exit. Exit code 1 if the turn failed. A pipe or a file gets only
       the answer.
@@ -46,6 +50,7 @@ _HELP = """\
   /quit    Exit (or Ctrl-D); the conversation stays.
   /help    Show this help.
   //text   Send a message that begins with a slash.
+  @NAME    In a conversation with several agents, the agent with this name answers.
   Lines typed while the agent answers are not sent; Ctrl-C cancels its turn.
   After each answer of a real model, memory extraction makes a second model call, which is charged;
   `memory_extraction_workflow_id: none` in the agent's persona turns it off."""
@@ -62,13 +67,28 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("-a", "--agent", help="Talk to this agent, by name or id (default: assistant).")
+    parser.add_argument(
+        "-a",
+        "--agent",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="Talk to this agent, by name or id (default: assistant). Repeat it for more agents.",
+    )
     parser.add_argument("-m", "--message", metavar="TEXT", help="Send one message, print the answer, exit.")
     parser.add_argument("-c", "--conversation", metavar="ID", help="Continue this conversation.")
     parser.add_argument(
         "--project",
         metavar="NAME",
         help="Start the conversation in this project (default: the agent's first).",
+    )
+    parser.add_argument(
+        "--concurrent-turns",
+        choices=["parallel", "queue", "interrupt", "steer"],
+        default="",
+        metavar="POLICY",
+        help="Handle messages that arrive while the agent works by parallel, queue, interrupt or steer "
+        "(default: that of its persona).",
     )
     parser.add_argument(
         "--user", default="", metavar="NAME", help="Send as this user (default: the token's name, else user)."
@@ -93,21 +113,21 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(arguments: argparse.Namespace, client: sync.Client) -> int:
     """Send one message, or all messages of the input."""
-    if arguments.project and arguments.conversation:
-        print("wonder: --project applies to new conversations only. Remove it.", file=sys.stderr)
+    if arguments.conversation and (flag := _flag_of_new_conversations(arguments)):
+        print(f"wonder: {flag} to new conversations only. Remove it.", file=sys.stderr)
         return 2
     if arguments.file and arguments.message is None:
         print("wonder: --file sends files with one message. Add -m TEXT.", file=sys.stderr)
         return 2
     terminal = Terminal()
-    session = ChatSession(
-        client,
-        terminal,
-        agent=arguments.agent or "",
+    options = ChatOptions(
+        agents=tuple(dict.fromkeys(arguments.agent)),
         user=arguments.user,
         project=arguments.project or "",
+        concurrent_turns=arguments.concurrent_turns,
         shows_reasoning=arguments.show_reasoning,
     )
+    session = ChatSession(client, terminal, options)
     if arguments.message is None:
         return session.run(arguments.conversation or "")
     message = arguments.message
@@ -116,21 +136,34 @@ def run(arguments: argparse.Namespace, client: sync.Client) -> int:
     return session.send_once(arguments.conversation or "", message, arguments.file)
 
 
-class ChatSession:
-    """A conversation of a user at a terminal, or of a script at a pipe, with an agent."""
+def _flag_of_new_conversations(arguments: argparse.Namespace) -> str:
+    """Return the flag that an existing conversation does not take, with its verb; "" without one."""
+    if arguments.project:
+        return "--project applies"
+    if arguments.concurrent_turns:
+        return "--concurrent-turns applies"
+    return "several --agent apply" if len(arguments.agent) > 1 else ""
 
-    def __init__(
-        self,
-        client: sync.Client,
-        terminal: Terminal,
-        *,
-        agent: str,
-        user: str,
-        project: str = "",
-        shows_reasoning: bool = False,
-    ) -> None:
-        self._client, self._terminal, self._shows_reasoning = client, terminal, shows_reasoning
-        self._agent, self._user, self._project = agent, user, project
+
+@dataclass(frozen=True, slots=True)
+class ChatOptions:
+    """Options of a chat. Several ``agents`` take part in new conversations only; one also addresses it."""
+
+    agents: tuple[str, ...] = ()
+    user: str = ""
+    project: str = ""
+    concurrent_turns: str = ""
+    shows_reasoning: bool = False
+
+
+class ChatSession:
+    """A conversation of a user at a terminal, or of a script at a pipe, with agents."""
+
+    def __init__(self, client: sync.Client, terminal: Terminal, options: ChatOptions) -> None:
+        self._client, self._terminal, self._options = client, terminal, options
+        self._user, self._project = options.user, options.project
+        # Only one agent is addressed: with several, the server decides by the text.
+        self._agent = options.agents[0] if len(options.agents) == 1 else ""
         # Receives everything except the answer.
         self._notes = terminal
         self._is_person = terminal.is_interactive and sys.stdin.isatty()
@@ -160,7 +193,7 @@ class ChatSession:
         while True:
             opened = conversation_id or self._create()
             with self._attach(opened) as chat:
-                self._greet(chat.conversation.id, is_old=bool(conversation_id))
+                self._greet(chat.conversation, is_old=bool(conversation_id))
                 wants_new = False
                 for line in self._lines():
                     match line.strip():
@@ -196,7 +229,7 @@ class ChatSession:
             known = v1.GetConversationRequest(conversation_id=conversation_id)
             project = self._client.conversations.get_conversation(known).conversation.project_id
         elif not (project := self._project):
-            agent = v1.GetAgentRequest(agent_id=self._agent or _DEFAULT_AGENT)
+            agent = v1.GetAgentRequest(agent_id=self._agents[0])
             project = next(iter(self._client.library.get_agent(agent).agent.project_ids), "")
         files: list[v1.File] = []
         try:
@@ -208,29 +241,40 @@ class ChatSession:
             raise
         return files
 
+    @property
+    def _agents(self) -> tuple[str, ...]:
+        return self._options.agents or (_DEFAULT_AGENT,)
+
     def _create(self) -> str:
         return self._client.create_conversation(
-            agent=self._agent or _DEFAULT_AGENT, user=self._user or None, project=self._project
+            agent=self._agents,
+            user=self._user or None,
+            project=self._project,
+            concurrent_turns=self._options.concurrent_turns,
         )
 
     def _attach(self, conversation_id: str) -> sync.Chat:
-        kinds: list[DeltaKind] = ["reasoning"] if self._shows_reasoning else []
+        kinds: list[DeltaKind] = ["reasoning"] if self._options.shows_reasoning else []
         return self._client.converse(conversation_id, tail_only=True, delta_kinds=kinds)
 
-    def _greet(self, conversation_id: str, *, is_old: bool) -> None:
+    def _greet(self, conversation: v1.Conversation, *, is_old: bool) -> None:
         if not self._is_person:
             return
         from wonder_sdk import v1
+        from wonder_sdk.cli.conversation import addressing
         from wonder_sdk.cli.conversation.message_parts import readable
 
-        self._terminal.line(f"  {conversation_id} · /help for help", "dim")
+        leave = "Ctrl-D or /quit leaves, the conversation stays"
+        self._terminal.line(f"  {conversation.id} · {leave} · /help for help", "dim")
+        if several := addressing.welcome(conversation):
+            self._terminal.line(f"  {several}", "dim")
         if is_old:
             page = self._client.conversations.list_messages(
-                v1.ListMessagesRequest(conversation_id=conversation_id, page_size=6)
+                v1.ListMessagesRequest(conversation_id=conversation.id, page_size=6)
             )
             for message in reversed(page.messages):
-                speaker = "you>" if message.role is v1.MessageRole.USER else "agent>"
-                self._terminal.line(f"{speaker} {readable(message)}", "dim")
+                speaker = addressing.speaker(message, conversation, self._user)
+                self._terminal.line(f"{speaker}> {readable(message)}", "dim")
 
     def _send_turn(self, chat: sync.Chat, text: str, files: Sequence[v1.File] = ()) -> int:
         """Send one message and print its turn.
@@ -238,15 +282,14 @@ class ChatSession:
         The first Ctrl-C cancels the turn; the second stops waiting for it.
         """
         from wonder_sdk import CallCancelledError, WonderError, v1
+        from wonder_sdk.cli.conversation import addressing
         from wonder_sdk.cli.conversation.connection_status import ConnectionStatus
-        from wonder_sdk.cli.conversation.turn_printer import AnswerPrinter, TurnPrinter
 
-        printer = (
-            TurnPrinter(self._terminal, f"{self._speaker(chat)}>", self._approve if self._is_person else None)
-            if self._notes is self._terminal
-            else AnswerPrinter(self._terminal, self._notes)
-        )
-        reply = chat.send(text, parts=files, agent=self._agent, user=self._user, check=False)
+        if not self._agent and (hint := addressing.hint(text, chat.conversation)):
+            self._notes.line(f"  {hint}", "dim")
+        printer = self._printer(chat)
+        user = self._user or addressing.default_user(chat.conversation)
+        reply = chat.send(text, parts=files, agent=self._agent, user=user, check=False)
         status = ConnectionStatus(chat, self._notes, self._client.target)
         interrupts = 0
         while True:
@@ -274,6 +317,16 @@ class ChatSession:
         if interrupts and not self._is_person:
             return 130
         return 0 if reply.turn is not None and reply.turn.status is v1.TurnStatus.COMPLETED else 1
+
+    def _printer(self, chat: sync.Chat) -> TurnPrinter | AnswerPrinter:
+        from wonder_sdk.cli.conversation.addressing import agent_names
+        from wonder_sdk.cli.conversation.turn_printer import AnswerPrinter, TurnPrinter
+
+        names = agent_names(chat.conversation)
+        if self._notes is not self._terminal:
+            return AnswerPrinter(self._terminal, self._notes, names)
+        approve = self._approve if self._is_person else None
+        return TurnPrinter(self._terminal, f"{self._speaker(chat)}>", approve, names)
 
     def _approve(self, gate: v1.Gate) -> None:
         from wonder_sdk.cli.conversation.approval import ask

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 
 from wonder_sdk import Item, MessageRestarted, ReasoningDelta, TextDelta, v1
 from wonder_sdk.cli.conversation.message_parts import file_line, readable
@@ -10,13 +11,20 @@ from wonder_sdk.cli.shared.terminal import Terminal
 from wonder_sdk.cli.shared.text_summary import counted, one_line
 from wonder_sdk.values import from_struct
 
+_NO_NAMES: Mapping[str, str] = MappingProxyType({})
+
 
 class AnswerPrinter:
-    """Prints the agent's complete messages on ``answers``, and tool calls and errors on ``notes``."""
+    """Prints the agent's complete messages on ``answers``, and tool calls and errors on ``notes``.
 
-    def __init__(self, answers: Terminal, notes: Terminal) -> None:
+    With several agents (``names`` by id), a note says which of them answers.
+    """
+
+    def __init__(self, answers: Terminal, notes: Terminal, names: Mapping[str, str] = _NO_NAMES) -> None:
         self._answers = answers
         self._notes = TurnPrinter(notes, "")
+        self._names = names
+        self._announce = notes.note
 
     def show(self, items: Iterable[Item]) -> None:
         for item in items:
@@ -24,6 +32,8 @@ class AnswerPrinter:
                 case v1.Event(message_appended=v1.Message(role=v1.MessageRole.AGENT) as message):
                     if shown := readable(message):
                         self._answers.line(shown)
+                case v1.Event(conversation_turn=v1.Turn(agent_id=agent_id)) if len(self._names) > 1:
+                    self._announce(f"{self._names.get(agent_id, agent_id)} answers")
                 case v1.Event() | v1.ToolProgress():
                     self._notes.item(item)
                 case _:  # Parts of a message: the message can restart.
@@ -31,12 +41,20 @@ class AnswerPrinter:
 
 
 class TurnPrinter:
-    """Prints the items of a turn as they arrive: the agent's text, and a dim line for each action."""
+    """Prints the items of a turn as they arrive: the agent's text, and a dim line for each action.
+
+    ``speaker`` stands before the text. The name of the turn's agent replaces it if it is in ``names``, by id.
+    """
 
     def __init__(
-        self, terminal: Terminal, speaker: str, approve: Callable[[v1.Gate], None] | None = None
+        self,
+        terminal: Terminal,
+        speaker: str,
+        approve: Callable[[v1.Gate], None] | None = None,
+        names: Mapping[str, str] = _NO_NAMES,
     ) -> None:
         self._terminal = terminal
+        self._names = names
         self._approve = approve
         self._speaker = speaker
         self._message_id = ""
@@ -62,6 +80,8 @@ class TurnPrinter:
                 self._terminal.note(f"… {message}")
             case v1.Event(message_appended=v1.Message(role=v1.MessageRole.AGENT) as message):
                 self._write_files(message)
+            case v1.Event(conversation_turn=v1.Turn(agent_id=agent_id)) if agent_id in self._names:
+                self._speaker = f"{self._names[agent_id]}>"
             case v1.Event():
                 self._event(item)
             case _:
