@@ -89,6 +89,16 @@ class FakeLibrary(rpc.LibraryServiceServicer):
             next_page_token="more" if first else "",
         )
 
+    async def ListAgents(
+        self, request: service.ListAgentsRequest, context: object
+    ) -> service.ListAgentsResponse:
+        return service.ListAgentsResponse()
+
+    async def ListProjects(
+        self, request: service.ListProjectsRequest, context: object
+    ) -> service.ListProjectsResponse:
+        return service.ListProjectsResponse()
+
     async def ApplyDefinitions(
         self, request: service.ApplyDefinitionsRequest, context: object
     ) -> service.ApplyDefinitionsResponse:

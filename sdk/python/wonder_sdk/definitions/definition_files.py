@@ -191,13 +191,13 @@ def dump(definition: v1.Definition) -> str:
     document = documents.write(definition)
     kind, _ = betterproto2.which_one_of(definition, "spec")
     kept = {key: document[key] for key in ("name", "description", "labels", kind) if key in document}
-    return _yaml(kept)
+    return to_yaml(kept)
 
 
 def dump_library(library: v1.Library) -> str:
     """Return the text of a library's ``library.yaml``."""
     document = {"name": library.name, "description": library.description}
-    return _yaml({key: value for key, value in document.items() if value})
+    return to_yaml({key: value for key, value in document.items() if value})
 
 
 def save(folder: Path, library: v1.Library, definitions: Iterable[v1.Definition]) -> list[Path]:
@@ -365,5 +365,6 @@ def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 _Dumper.add_representer(str, _text)
 
 
-def _yaml(document: JsonDict) -> str:
+def to_yaml(document: JsonDict) -> str:
+    """Return a document as YAML."""
     return yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
