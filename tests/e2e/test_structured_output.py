@@ -245,3 +245,15 @@ async def test_a_killed_server_repeats_only_the_repair(provider: Provider, data:
         assert answer.turn.move_count == 2
     first, repair, repeated = scripted.requests
     assert repeated == repair != first
+
+
+async def test_the_offline_model_gives_an_output_and_repairs_a_wrong_one(client: Client) -> None:
+    """Try structured output without a key, as docs/definitions.md shows."""
+    await client.agent("typed_offline", "wonder/std/assistant")
+    answer = await client.conversations.CallAgent(asked("typed_offline", SCHEMA))
+    assert MessageToDict(answer.turn.output).keys() == OUTPUT.keys(), answer.turn.error
+    request = asked("typed_offline", SCHEMA)
+    request.input.string_value = 'answer with {"total": "much"}'
+    answer = await client.conversations.CallAgent(request)
+    assert answer.turn.usage.model_calls == 2, answer.turn
+    assert MessageToDict(answer.turn.output).keys() == OUTPUT.keys(), answer.turn.error

@@ -29,10 +29,11 @@ async def test_the_example_library_has_one_of_each_and_its_agents_can_be_pinned(
     again = await library.definitions.apply("acme/trivia", drafts())
 
     assert {change.action for change in again.changes} == {ChangeAction.UNCHANGED}
-    for persona in ("quizmaster", "drawler"):
+    for persona in ("quizmaster", "drawler", "thinker"):
         persona_id = f"acme/trivia/{persona}"
         await library.agents.create(Agent(id="", name=persona, project_ids=(), persona_id=persona_id))
     quizmaster = await library.pin_agent("quizmaster")
     assert quizmaster.extraction is not None
     assert str(quizmaster.extraction.pin) == "acme/trivia/note_wishes@1"
+    assert (await library.pin_agent("thinker")).persona.show_reasoning
     assert (await library.pin_agent("drawler")).profile.spec.parameters == {"token_delay_ms": 40}

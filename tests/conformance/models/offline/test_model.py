@@ -193,3 +193,17 @@ async def test_a_long_answer_without_pauses_leaves_others_their_turn() -> None:
 
     assert [len(text.split()) for text in texts] == [64, 64, 22]
     assert "".join(texts) == result.text
+
+
+async def test_asked_to_think_it_reasons_before_it_answers(request_format: str) -> None:
+    result = await say(request_format, "think about what my dog is called. Where is Bo?", system=MEMORIES)
+    assert result.reasoning.startswith("The message is: “what my dog is called. Where is Bo?”.")
+    assert "Bo" in result.text and "think" not in result.text
+    assert result.usage.reasoning_tokens == len(result.reasoning.split())
+    assert result.usage.output_tokens == len(f"{result.reasoning} {result.text}".split())
+    assert (await say(request_format, "say 2 words")).reasoning == ""
+
+
+async def test_the_words_after_answer_with_are_the_answer(request_format: str) -> None:
+    result = await say(request_format, 'answer with {"remember": 3}\nWhere?', remember=TEXT, recall=QUERY)
+    assert (result.text, result.tool_calls) == ('{"remember": 3}\nWhere?', ())

@@ -12,6 +12,7 @@ steps, tests and benchmarks. The first matching rule applies:
        keep using the tool weather with {}            (calls again after each result, while tools are offered)
 
    The text after the name is passed unchanged, so ``run weather {"ci`` is a malformed call.
+   ``answer with TEXT``: it answers with this text, unchanged, also if it violates an output schema.
 3. ``remember (that) …`` calls the offered tool ``remember``.
 4. ``what do you remember / know about …``, ``do you know / remember …``, ``what is my …``, ``who is my
    …``, ``what do I …``, ``where …``, ``when …``: it answers from the memories of the request (lines
@@ -20,6 +21,9 @@ steps, tests and benchmarks. The first matching rule applies:
 5. ``say 50 words``: it answers with fifty words of one token each.
 6. ``who are you``, ``what can you do``, ``help``, ``hello``, ``hi there``: it introduces itself.
 7. Otherwise it repeats the message and lists the offered tools.
+
+``think about …`` before any of these: it reasons before it answers the rest. With an output schema in the
+request an answer without tool calls is JSON that satisfies it, made of the text (`example_values`).
 
 A tool whose name contains ``remember`` or ``recall`` (``memory_recall``) also matches. The profile's
 parameter ``token_delay_ms`` is the pause between tokens, 0 by default. ``max_tokens`` of the request, or the
@@ -34,15 +38,17 @@ import hashlib
 import json
 import re
 from collections.abc import AsyncGenerator, Callable
+from dataclasses import replace
 
 from wonder_server.adapters.models import formats
 from wonder_server.adapters.models.common.provider_errors import as_sentence
+from wonder_server.adapters.models.offline.example_values import example_value
 from wonder_server.adapters.models.offline.reading import ParsedRequest, read
 from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.core.json_types import JsonDict, JsonValue
 from wonder_server.core.model import ModelResult, ToolCall, Usage
 from wonder_server.core.request_formats import FALLBACK
-from wonder_server.ports.model import ArgumentsDelta, Chunk, Finished, TextDelta
+from wonder_server.ports.model import ArgumentsDelta, Chunk, Finished, ReasoningDelta, TextDelta
 
 _TOKENS = re.compile(r"\S+\s*|\s+")
 _TOKENS_PER_CHUNK = 64
@@ -63,7 +69,10 @@ class OfflineModel:
         """See `ports.model.Model.stream`. Raises NOT_IMPLEMENTED for an unknown format."""
         wire_format = formats.wire_format(profile.format or FALLBACK.name)
         reading = read({**profile.parameters, **request}, wire_format)
+        reasoning, reading = _think(reading)
         text, calls = answer(reading)
+        if reading.schema is not None and not calls and not _VERBATIM.match(reading.user_text):
+            text = json.dumps(example_value(reading.schema, text), ensure_ascii=False)
         tokens = _TOKENS.findall(text)
         cut = reading.max_tokens is not None and len(tokens) > reading.max_tokens
         if cut:
@@ -71,17 +80,36 @@ class OfflineModel:
             text = "".join(tokens)
         delay = float(profile.parameters.get("token_delay_ms", 0)) / 1000
         chunk_size = 1 if delay else _TOKENS_PER_CHUNK
-        for position in range(0, len(tokens), chunk_size):
+        for piece in _pieces(_TOKENS.findall(reasoning), chunk_size):
+            yield ReasoningDelta(piece)
+            await asyncio.sleep(delay)
+        for position, piece in enumerate(_pieces(tokens, chunk_size)):
             if position:
                 await asyncio.sleep(delay)
-            yield TextDelta("".join(tokens[position : position + chunk_size]))
+            yield TextDelta(piece)
         for index, call in enumerate(calls):
             written = call.malformed or json.dumps(call.arguments, ensure_ascii=False)
             yield ArgumentsDelta(index, call.id, call.name, written)
-        yield Finished(_result(text, calls, cut, reading, len(tokens)))
+        yield Finished(_result(text, calls, cut, reading, reasoning))
 
     async def close(self) -> None:
         """Do nothing: the model holds no resources."""
+
+
+def _pieces(tokens: list[str], size: int) -> list[str]:
+    return ["".join(tokens[position : position + size]) for position in range(0, len(tokens), size)]
+
+
+def _think(reading: ParsedRequest) -> tuple[str, ParsedRequest]:
+    """Return the reasoning and the request without the words that ask for it; "" without such words."""
+    match = _THINK.match(reading.user_text)
+    if match is None or reading.results:
+        return "", reading
+    rest = match["rest"].strip()
+    tools = f" The tools are {', '.join(reading.tools)}." if reading.tools else ""
+    return f"The message is: “{rest}”.{tools} The first rule that matches answers.", replace(
+        reading, user_text=rest
+    )
 
 
 def answer(reading: ParsedRequest) -> tuple[str, tuple[ToolCall, ...]]:
@@ -98,16 +126,22 @@ Answer = tuple[str, tuple[ToolCall, ...]]
 
 
 def _result(
-    text: str, calls: tuple[ToolCall, ...], cut: bool, reading: ParsedRequest, tokens: int
+    text: str, calls: tuple[ToolCall, ...], cut: bool, reading: ParsedRequest, reasoning: str
 ) -> ModelResult:
+    tokens, thoughts = len(_TOKENS.findall(text)), len(_TOKENS.findall(reasoning))
     partial_calls = sum(len(call.name.split()) + len(str(call.arguments).split()) for call in calls)
     return ModelResult(
         text=text,
         tool_calls=calls,
         raw=formats.message(reading.format, text, calls),
-        usage=Usage(input_tokens=reading.words, output_tokens=tokens + partial_calls),
+        usage=Usage(
+            input_tokens=reading.words,
+            output_tokens=tokens + thoughts + partial_calls,
+            reasoning_tokens=thoughts or None,
+        ),
         stop_reason="length" if cut else "tool_calls" if calls else "end",
         model="offline",
+        reasoning=reasoning,
     )
 
 
@@ -174,6 +208,10 @@ _QUESTION = re.compile(
     re.IGNORECASE,
 )
 _SAY = re.compile(r"\bsay (?P<count>\d{1,6}) (?:words?|tokens?)\b", re.IGNORECASE)
+_VERBATIM = re.compile(r"\s*(?:please\s+)?answer with\s*:?\s*(?P<text>\S.*)", re.IGNORECASE | re.DOTALL)
+_THINK = re.compile(
+    r"\s*(?:please\s+)?think (?:hard )?about\s*:?\s*(?P<rest>\S.*)", re.IGNORECASE | re.DOTALL
+)
 _ABOUT_IT = re.compile(
     r"\b(?:who are you|what are you|what can you do|are you (?:a |an )?(?:real|offline|ai|model|bot)|help)\b"
     r"|\A\s*(?:hello|hi|hey|good (?:morning|evening))\b(?:\W+(?:there|everyone|all|again|you)\b)?\W*\Z",
@@ -229,6 +267,11 @@ def _count_words(reading: ParsedRequest) -> Answer | None:
     return " ".join([f"word{number}" for number in range(1, count + 1)]), ()
 
 
+def _verbatim(reading: ParsedRequest) -> Answer | None:
+    match = _VERBATIM.match(reading.user_text)
+    return (match["text"].strip(), ()) if match else None
+
+
 def _introduce(reading: ParsedRequest) -> Answer | None:
     return (INTRODUCTION, ()) if not reading.user_text or _ABOUT_IT.search(reading.user_text) else None
 
@@ -243,6 +286,7 @@ def _repeat(reading: ParsedRequest) -> str:
 
 _RULES: tuple[Callable[[ParsedRequest], Answer | None], ...] = (
     _named_tools,
+    _verbatim,
     _remember,
     _question,
     _count_words,

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from wonder_server.adapters.models.formats.wire_format import WireFormat
-from wonder_server.core.json_types import JsonDict, JsonValue
+from wonder_server.adapters.models.offline.example_values import schema_of
+from wonder_server.core.json_types import JsonDict, JsonObject, JsonValue
 from wonder_server.core.request_formats import anthropic_messages
 from wonder_server.core.request_formats.neutral import ASIDE
 
@@ -28,6 +29,7 @@ class ParsedRequest:
       are the tool results that follow it.
     - ``memories`` are the memories in the system prompt, and in the context before the last user message.
     - ``tools`` maps names to input schemas; empty if tools are forbidden.
+    - ``schema`` is that of the output; None without one.
     - ``words`` counts the words of the whole request.
     """
 
@@ -39,6 +41,7 @@ class ParsedRequest:
     message_count: int
     words: int
     max_tokens: int | None
+    schema: JsonObject | None = None
 
     def tool_named(self, name: str) -> str | None:
         """Return the offered tool with this name, in any case."""
@@ -60,6 +63,7 @@ class ParsedRequest:
 def read(request: JsonDict, wire_format: WireFormat) -> ParsedRequest:
     """Return the parts of a request. Parts of unexpected shape are ignored."""
     anthropic = wire_format.format is anthropic_messages.FORMAT
+    schema = schema_of(request)
     request = wire_format.as_chat(request)
     messages = [message for message in request.get("messages") or () if isinstance(message, dict)]
     texts = [_text(message.get("content")) for message in messages]
@@ -81,6 +85,7 @@ def read(request: JsonDict, wire_format: WireFormat) -> ParsedRequest:
         message_count=len(messages),
         words=everything.count(" ") + 1 if everything else 0,
         max_tokens=int(limit) if isinstance(limit, int | float) else None,
+        schema=schema,
     )
 
 
