@@ -14,10 +14,11 @@ import pytest_asyncio
 from tests.e2e.client import Client
 from tests.e2e.journals import assert_replays
 from tests.e2e.process import Server, serving
-from tests.fakes.provider import Provider, Script, running_provider
+from tests.fakes.provider import Call, Provider, Script, running_provider
 from wonder.v1 import common_pb2 as common
 from wonder.v1 import conversation_pb2 as conversation
 from wonder.v1 import conversation_service_pb2 as pb
+from wonder.v1 import errors_pb2
 from wonder.v1 import library_service_pb2 as library
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -234,3 +235,66 @@ async def test_a_profile_that_does_not_exist_is_refused_and_nothing_is_saved(
     assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert "There is no model profile 'nowhere'" in (refused.value.details() or "")
     assert field in str(refused.value.trailing_metadata())
+
+
+WORK = """
+name: ask
+task:
+  steps:
+    - id: ask
+      action: {kind: llm, max_attempts: 1}
+      input_mapping:
+        model_profile: '{"provider": "cheap", "model": "thinks", "format": "anthropic_messages"}'
+        request: '{"model": "thinks", "max_tokens": 9, "messages": [{"role": "user", "content": "And?"}]}'
+      output_mapping: {output.text: result.text}
+---
+name: inner
+workflow: {nodes: [{id: ask, task_id: ask}]}
+---
+name: outer
+workflow: {nodes: [{id: below, workflow_id: inner}]}
+---
+name: ask_task
+tool: {target_type: task, target_id: ask, description: Asks., input_schema: {type: object}}
+---
+name: ask_work
+tool: {target_type: workflow, target_id: outer, description: Asks., input_schema: {type: object}}
+---
+"""
+
+
+@pytest.mark.parametrize("limited", [True, False])
+async def test_a_budget_of_the_agent_refuses_hooks_and_tools_whose_price_is_unknown(
+    providers: dict[str, Provider], tmp_path: Path, limited: bool
+) -> None:
+    file = tmp_path / "unpriced.toml"
+    prices = {"dear": "prices = {input = 1, output = 1}\n", "cheap": ""}
+    file.write_text(
+        "\n".join(
+            f'[[providers]]\nname = "{name}"\nformat = "{FORMATS[name]}"\nkey_env = "ANY_KEY"\n'
+            f'base_url = "{providers[name].url}{"/v1" if name == "dear" else ""}"\n{priced}'
+            for name, priced in prices.items()
+        )
+    )
+    environment = {"ANY_KEY": "sk-any", "WONDER_UNKNOWN_COST": "refuse"}
+    calls = (Call(name="ask_task", arguments="{}"), Call(name="ask_work", arguments="{}"))
+    providers["dear"].script("talks", Script(calls=calls), Script(text="Fine."))
+    providers["cheap"].script("notes", NOTES)
+    providers["cheap"].script("thinks", Script(text="And so."))
+    async with (
+        serving(tmp_path / "data", "--config", str(file), environment=environment) as started,
+        started.client() as client,
+    ):
+        await client.apply("e2e/side", WORK + json.dumps(profile("notes", "cheap")))
+        name = await agent(client, tool_ids=["ask_task", "ask_work"])
+        if limited:
+            known = (await client.library.GetAgent(library.GetAgentRequest(agent_id=name))).agent
+            change = library.UpdateAgentRequest(agent={"id": known.id, "budget": {"max_cost_micros": 10**6}})
+            change.update_mask.paths.append("budget")
+            await client.library.UpdateAgent(change)
+        turn, view = await client.turn(await client.open(name), "I like tea.")
+        assert turn.status == conversation.TURN_STATUS_COMPLETED
+        assert turn.issues.tool_failures == (2 if limited else 0)
+        assert len(providers["cheap"].requests) == (0 if limited else 3)
+        failed = [e.memory_extraction_failed for e in view.events if e.name == "memory_extraction.failed"]
+        assert [each.error.reason for each in failed] == [errors_pb2.ERROR_REASON_COST_UNKNOWN] * limited

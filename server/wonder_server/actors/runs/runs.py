@@ -180,6 +180,10 @@ class Runs:
         return attachment
 
 
+_LATER_FIELDS = ("principal", "user_id", "cost_limited")
+"""Fields of a scope that earlier versions lack: a fingerprint of theirs stays valid without them."""
+
+
 def _key(start_request: StartRunRequest, origin: Origin) -> IdempotencyKey | None:
     more = {"metadata": start_request.metadata, "timeout": start_request.timeout_ms}
     return content_key(
@@ -187,6 +191,6 @@ def _key(start_request: StartRunRequest, origin: Origin) -> IdempotencyKey | Non
         origin,
         workflow=start_request.workflow,
         input=start_request.input,
-        context=stored_text("Scope", start_request.scope, without=("principal", "user_id")),
+        context=stored_text("Scope", start_request.scope, without=_LATER_FIELDS),
         **{name: value for name, value in more.items() if value},
     )

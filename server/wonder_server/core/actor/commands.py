@@ -23,7 +23,8 @@ class Scope(Value, frozen=True, kw_only=True):
     ``agent_id`` is the agent whose memory the work uses (feature E5). ``move_id`` is the move whose tool
     call started the work; "" without a tool call. ``depth`` counts the nested agent calls, and
     ``max_depth`` is their limit. ``call_chain`` lists the agents whose turns wait for the work, outermost
-    first. ``budget`` limits the agents that the work calls; None is unlimited.
+    first. ``budget`` limits the agents that the work calls; None is unlimited. ``cost_limited``: a budget
+    limits the cost of the work's own model calls, so that the operator may refuse unknown prices.
 
     ``root_id`` is the root run of a tree of runs and turns; "" for the root itself. ``trace_id`` is the
     trace of the work; "" for the trace of its turn or root run (`wonder_server.core.actor.trace`).
@@ -49,6 +50,7 @@ class Scope(Value, frozen=True, kw_only=True):
     branch: str = ""
     principal: str = ""
     user_id: str = ""
+    cost_limited: bool = False
 
 
 NO_BRANCH = "/"

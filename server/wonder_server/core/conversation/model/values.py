@@ -439,7 +439,7 @@ TURN_RULES = 5
     4   replies in the history say what they answer; moves name the provider and the profile that answered;
         called agents are offered the tool `decline`; messages follow the policy for concurrent turns;
         waits for people do not count against the timeout of a tool; failed summaries rest
-    5   hooks go on with a fallback of their model profile; notices are true of messages without a turn
+    5   hooks go on with fallbacks and know limits of cost; notices are true of messages without a turn
 """
 
 

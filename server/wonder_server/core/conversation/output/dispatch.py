@@ -39,7 +39,12 @@ from wonder_server.core.conversation.model.state import ConversationState
 from wonder_server.core.conversation.model.values import Operation, OperationKind, OperationStatus, Turn
 from wonder_server.core.conversation.output.state_changes import WithOperation, WithProgress
 from wonder_server.core.conversation.planning.agent_calls import answer
-from wonder_server.core.conversation.planning.limits import delegate_budget, is_last_call, limits_cost
+from wonder_server.core.conversation.planning.limits import (
+    RULES_OF_LIMITED_TOOLS,
+    delegate_budget,
+    is_last_call,
+    limits_cost,
+)
 from wonder_server.core.conversation.planning.summarization import history_truncation, summary_input
 from wonder_server.core.definitions.specs import PinnedAgent, PinnedTool, PinnedWorkflow
 
@@ -202,7 +207,8 @@ def _tool(state: ConversationState, operation: Operation) -> PinnedTool:
 
 
 def _scope(state: ConversationState, operation: Operation, turn: Turn) -> Scope:
-    agent = state.turn_work[turn.id].agent
+    work = state.turn_work[turn.id]
+    agent = work.agent
     project_id, branch = work_place(state, agent)
     return Scope(
         project_id=project_id,
@@ -220,6 +226,7 @@ def _scope(state: ConversationState, operation: Operation, turn: Turn) -> Scope:
         trace_id=turn.trace_id,
         principal=turn.principal,
         user_id=user_of(turn.caller),
+        cost_limited=work.rules >= RULES_OF_LIMITED_TOOLS and limits_cost(state, turn, agent),
     )
 
 

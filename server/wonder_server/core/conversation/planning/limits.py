@@ -199,6 +199,10 @@ def delegate_budget(state: ConversationState, turn: Turn, agent: PinnedAgent, no
     return tightest(*budgets)
 
 
+RULES_OF_LIMITED_TOOLS = 5
+"""Version of `TURN_RULES` from which on tools and hooks know that the agent's budget limits their cost."""
+
+
 def limits_cost(state: ConversationState, turn: Turn, agent: PinnedAgent) -> bool:
     """Return True if a budget of the turn, the conversation or the agent limits the cost."""
     budgets = (agent.budget, turn_budget(turn, agent), _conversation_budget(state.conversation))

@@ -57,7 +57,8 @@ def _request(call: ActionCall, profile: ModelProfile) -> tuple[JsonDict, JsonDic
 async def _check_price(call: ActionCall, profile: ModelProfile) -> None:
     """Raise COST_UNKNOWN if a cost budget limits the call and the operator refuses unknown prices."""
     budget, prices = call.context.budget, call.services.models.prices
-    if budget is None or not budget.max_cost_micros or prices is None:
+    limited = call.context.cost_limited or (budget is not None and budget.max_cost_micros)
+    if not limited or prices is None:
         return
     refusal = await prices.refusal(profile)
     if refusal is not None:
