@@ -176,6 +176,7 @@ class FakeConversation(rpc.ConversationServiceServicer):
         return service.PreviewContextResponse(
             provider="offline",
             model="m",
+            extraction_model=service.SideModel(model_profile="a/cheap@2", provider="offline", model="s"),
             blocks=[prompt, output],
             input_tokens=1234,
             context_window_tokens=8000,

@@ -376,10 +376,11 @@ async def test_a_preview_shows_the_parts_of_a_request(capsys: pytest.CaptureFixt
     async with serving(FakeConversation()) as address:
         assert await wonder("preview", CONVERSATION, "What is it?", "--server", address) == 0
         assert await wonder("preview", CONVERSATION, "What is it?", "--json", "--server", address) == 0
-    memory, output, source, notice, total, whole = capsys.readouterr().out.splitlines()
+    memory, output, source, notice, extraction, total, whole = capsys.readouterr().out.splitlines()
     assert (source, notice) == ("2 tools of files, list 0a1b", "    It is slow.")
     assert memory.split()[:2] == ["memory", "mem_1"] and memory.endswith("…")
     assert output.split()[:2] == ["message", "3"] and output.endswith("What is it?")
+    assert extraction == "memory extraction with offline/s (a/cheap@2)"
     assert total == "about 1,234 of 8,000 tokens for offline/m"
     assert shown_model("offline", "") == "offline"
     assert '"input_tokens": "1234"' in whole or '"input_tokens": 1234' in whole
