@@ -74,6 +74,7 @@ def test_the_quickstart_stores_a_memory(address: str, environment: dict[str, str
     assert done.returncode == 0
     assert "[remember] " in done.stdout
     assert "Mia" in done.stdout.splitlines()[-1]
+    assert f"```\n{done.stdout}```" in (ROOT / "README.md").read_text()
 
 
 def test_the_quickstart_without_a_server_prints_one_line(environment: dict[str, str]) -> None:
@@ -88,8 +89,9 @@ def test_the_quickstart_without_a_server_prints_one_line(environment: dict[str, 
     assert done.returncode == 1
 
 
-def test_the_quickstart_equals_the_code_of_the_readme() -> None:
-    assert (EXAMPLES / "quickstart.py").read_text() in (ROOT / "sdk" / "python" / "README.md").read_text()
+@pytest.mark.parametrize("page", ["README.md", "sdk/python/README.md"])
+def test_the_quickstart_equals_the_code_of_the_readme(page: str) -> None:
+    assert (EXAMPLES / "quickstart.py").read_text() in (ROOT / page).read_text()
 
 
 def test_the_demo_recalls_in_a_second_conversation_and_cleans_up(environment: dict[str, str]) -> None:
