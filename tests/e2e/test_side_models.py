@@ -206,6 +206,30 @@ async def test_the_fallbacks_of_their_profiles_go_on(
     assert await assert_replays(tmp_path / "data")
 
 
+async def test_a_kill_after_a_switch_goes_on_with_the_fallback(
+    providers: dict[str, Provider], config: Path, tmp_path: Path
+) -> None:
+    providers["dear"].script("talks", Script(text="Fine."))
+    providers["cheap"].script("notes", Script(status=503))
+    spare = providers["spare"]
+    spare.script("stands-in", Script(stall="headers"), NOTES)
+    async with running(tmp_path, config) as first, first.client() as client:  # type: ignore[attr-defined]
+        name = await agent(client, spare=True)
+        conv = await client.open(name)
+        said = await client.say(conv, "I like tea.")
+        await spare.wait_until(lambda: len(spare.requests) == 1)
+        failed = len(providers["cheap"].requests)
+        await first.kill()
+    async with running(tmp_path, config) as second, second.client() as client:  # type: ignore[attr-defined]
+        view = await client.settled(conv, said.turn.id)
+        assert view.names.count("model.switched") == 1 and view.names[-1] == "memory_extraction.completed"
+        assert len(providers["cheap"].requests) == failed and len(spare.requests) == 2
+        assert await client.memories(name) == ["Ann likes tea."]
+        whole = await of_conversation(client, conv)
+        assert whole.model_calls == 1 + failed + 2 and whole.cost_unknown == 1
+    assert await assert_replays(tmp_path / "data")
+
+
 async def test_without_a_model_of_their_own_the_turns_fallback_goes_on(
     server: Server, providers: dict[str, Provider]
 ) -> None:
