@@ -25,6 +25,7 @@ from typing import Any, Protocol, TypeVar
 from tests.simulation.event_loop import Process
 from wonder_server.adapters.in_memory.blobs import MemoryBlobs
 from wonder_server.adapters.in_memory.journal import MemoryJournal, MemoryShards, StoredActor
+from wonder_server.core import ids
 from wonder_server.core.budget import Account
 from wonder_server.core.conversation.model.values import Turn
 from wonder_server.core.errors import Reason, WonderError, error
@@ -63,6 +64,8 @@ class Disk:
     def __init__(self, trace: Trace, journal: MemoryJournal | None = None) -> None:
         self.shards = MemoryShards(journal)
         self.journal = self.shards.journal
+        # As a server with a file for each shard, which refuses a second reference in its own file only.
+        self.journal.memory.files = ids.SHARDS
         self.epochs: dict[int, list[int]] = {}
         """The epochs of all writes to each shard, in order."""
         self.turns: dict[str, Turn] = {}

@@ -80,6 +80,8 @@ class Ledger:
     """Conversations whose deletion was answered."""
     references: dict[str, str] = field(default_factory=dict)
     """By external reference: the id of the conversation in the answer."""
+    contested: set[str] = field(default_factory=set)
+    """External references that one conversation after another may have."""
     requests: list[RequestChecks] = field(default_factory=list)
     """Checks of the requests of each conversation."""
     violation: asyncio.Future[ViolationError] = field(
@@ -165,6 +167,9 @@ class Ledger:
         for reference, conversation_id in self.references.items():
             holders = [each.id for each in conversations.values() if each.external_ref == reference]
             require(holders == [conversation_id], f"{reference} of {conversation_id} is held by {holders}")
+        for reference in self.contested:
+            holders = [each.id for each in conversations.values() if each.external_ref == reference]
+            require(len(holders) <= 1, f"{reference} is held by {holders}")
 
     def _check_turns(self) -> None:
         contents = Counter(message.content for message in self._rows(Message, "messages"))

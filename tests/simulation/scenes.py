@@ -14,7 +14,7 @@ from tests.simulation.outside import OutsideFaults
 from tests.simulation.placement import SharedCluster
 from tests.simulation.stories.budgets import Spender
 from tests.simulation.stories.calls import MODES, CallingService
-from tests.simulation.stories.conversations import REDUCED, TEXTS, Namesake, Talker
+from tests.simulation.stories.conversations import REDUCED, TEXTS, Heir, Namesake, Talker
 from tests.simulation.stories.runs import CASES, Hurried, Runner
 from tests.simulation.stories.story import Story, Task
 from tests.simulation.stories.streams import Streamer
@@ -52,6 +52,10 @@ def _shares_name(dice: random.Random, new_client: NewClient, name: str) -> list[
     return [Namesake(new_client(f"{name}-{side}"), "reference") for side in "ab"]
 
 
+def _inherits_name(dice: random.Random, new_client: NewClient, name: str) -> list[Story]:
+    return [Heir(new_client(f"{name}-{side}"), "inheritance") for side in "abc"[: dice.randint(2, 3)]]
+
+
 def _spends(dice: random.Random, new_client: NewClient, name: str) -> list[Story]:
     limits = dice.choice(("agent", "agent", "conversation"))
     return [Spender(new_client(f"{name}-{side}"), limits) for side in "ab"[: dice.randint(1, 2)]]
@@ -67,13 +71,14 @@ def _streams(dice: random.Random, new_client: NewClient, name: str) -> list[Stor
 
 
 KINDS: Final[Mapping[str, tuple[float, NewStories]]] = {
-    "talk": (0.41, _talks),
+    "talk": (0.38, _talks),
     "window": (0.03, _fills_window),
     "run": (0.34, _runs),
     "worker": (0.03, _works),
     "gate": (0.03, _hurries),
     "budget": (0.04, _spends),
     "name": (0.06, _shares_name),
+    "heir": (0.03, _inherits_name),
     "call": (0.05, _calls),
     "stream": (0.05, _streams),
 }

@@ -49,6 +49,16 @@ def test_a_client_that_streams_its_turn_gets_it_whole(scene: Scene) -> None:
         simulate(seed, scene=scene)
 
 
+@pytest.mark.parametrize("scene", [RANDOM, SHARED], ids=["one", "shared"])
+@pytest.mark.parametrize(("kind", "first"), [("heir", 0), ("call", 20_000)])
+def test_a_name_and_a_called_conversation_outlive_an_expiry(kind: str, first: int, scene: Scene) -> None:
+    """A reference passes from an expired conversation to one other at most, and a service gets its answer
+    though the conversation of the call was archived before it could read the turn (seed 20,012)."""
+    start = int(CHOSEN or first)
+    for seed in range(start, start + (1 if CHOSEN else by_depth(25, 2_000))):
+        simulate(seed, scene=scene.only([kind]))
+
+
 def test_an_undisturbed_history_does_what_its_stories_are_about() -> None:
     for agent in ("forgetful", "sliding"):
         record = undisturbed(Task(agent, REDUCED))

@@ -13,9 +13,12 @@ from tests.simulation.clients import Client, Reader
 from tests.simulation.node import CALM_SWEEP_S, Node
 from tests.simulation.oracle import require
 from tests.simulation.outcomes import TurnRecord, only_tools, turn_record
+from tests.simulation.placement import SharedCluster
 from tests.simulation.stories.story import Task, draft
 from wonder_server.actors.conversation.conversations import SendRequest
+from wonder_server.core.conversation.model.lifecycle_inputs import Update
 from wonder_server.core.conversation.model.values import Participant
+from wonder_server.core.errors import Reason, WonderError
 from wonder_server.core.idempotency import Origin
 from wonder_server.ports.journal import Event
 
@@ -84,6 +87,58 @@ class Namesake:
         conversation_id = await self.client.create(conversation, f"{self.client.name}/create")
         known = self.client.ledger.references.setdefault(self.reference, conversation_id)
         require(known == conversation_id, f"{self.reference} is {known} and {conversation_id}")
+
+
+@dataclass
+class Heir:
+    """A client that wants an external reference, which conversations of other clients keep until they expire.
+
+    It creates a conversation with the reference, or gives the reference to a conversation of another shard.
+    """
+
+    client: Client
+    reference: str
+    needs_workers = False
+
+    def results(self) -> Iterator[tuple[Task, object]]:
+        """Yield nothing: the ledger checks who has the reference."""
+        yield from ()
+
+    async def __call__(self) -> None:
+        client = self.client
+        client.ledger.contested.add(self.reference)
+        for number in range(client.dice.randint(1, 4)):
+            # An update needs the owner of two shards, and no node may own both for long.
+            if client.dice.random() < 0.5 or isinstance(client.cluster, SharedCluster):
+                await self._create(f"{client.name}/create-{number}")
+            else:
+                await self._update(f"{client.name}/{number}")
+            await client.pause()
+
+    async def _create(self, request_id: str) -> None:
+        conversation = draft("colleague", external_ref=self.reference)
+
+        async def create(node: Node) -> object:
+            return await node.conversations.creator.create(conversation, origin(request_id))
+
+        await self._try(create)
+
+    async def _update(self, name: str) -> None:
+        conversation_id = await self.client.create(draft("colleague"), f"{name}/create")
+        change = Update(external_ref=self.reference)
+
+        async def take(node: Node) -> object:
+            return await node.lifecycle.update(conversation_id, change, origin(f"{name}/take"))
+
+        await self._try(take)
+
+    async def _try(self, work: Callable[[Node], Awaitable[object]]) -> None:
+        """Send a request until it is answered. A refusal is no answer to keep: the reference may be free
+        later."""
+        try:
+            await self.client.request(work)
+        except WonderError as refusal:
+            require(refusal.fault.reason is Reason.ALREADY_EXISTS, f"{self.reference}: {refusal}")
 
 
 @dataclass

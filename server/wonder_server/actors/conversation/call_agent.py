@@ -163,7 +163,7 @@ class AgentCallService:
             send = await self._send(call_request, agent, content)
             caller = call_request.origin.principal.caller
             outcome = await self._conversations.ask(conversation_id, send, None, caller=caller)
-            return await self._conversations.lookup.turn(outcome.answer["turn_id"], conversation_id)
+            return await self._turn(outcome.answer["turn_id"], conversation_id)
 
     async def _delegate(
         self, call_request: AgentCallRequest, content: str, identity: IdempotencyKey | None
@@ -206,7 +206,7 @@ class AgentCallService:
             sent, *_ = await asyncio.gather(sending, return_exceptions=True)
         if isinstance(sent, BaseException):
             raise sent
-        return await self._conversations.lookup.turn(sent.answer["turn_id"], conversation_id)
+        return await self._turn(sent.answer["turn_id"], conversation_id)
 
     async def _loop_in(self, call_request: AgentCallRequest, content: str) -> Turn:
         await self._conversations.open(call_request.conversation_id)
@@ -226,7 +226,7 @@ class AgentCallService:
         outcome = await self._conversations.ask_once(
             call_request.conversation_id, build, identity, caller=call_request.origin.principal.caller
         )
-        return await self._conversations.lookup.turn(outcome.answer["turn_id"], call_request.conversation_id)
+        return await self._turn(outcome.answer["turn_id"], call_request.conversation_id)
 
     async def _send(self, call_request: AgentCallRequest, agent: PinnedAgent, content: str) -> Send:
         if call_request.caller.agent_id:
@@ -252,6 +252,12 @@ class AgentCallService:
         found: list[Turn] = await self._conversations.lookup.records.find(query)
         return found[0] if found else None
 
+    async def _turn(self, turn_id: str, conversation_id: str) -> Turn:
+        """Return the turn, also if its conversation has expired and was archived since. Errors:
+        TURN_NOT_FOUND."""
+        async with self._conversations.on_disk(conversation_id):
+            return await self._conversations.lookup.turn(turn_id, conversation_id)
+
     # --- its end --------------------------------------------------------------------------------
 
     async def _wait_for_end(self, turn: Turn) -> Turn:
@@ -259,7 +265,7 @@ class AgentCallService:
         while True:
             # Subscribe before reading the record, so that no end in between is missed.
             with self._directory.live(turn.conversation_id) as subscription:
-                turn = await self._conversations.lookup.turn(turn.id, turn.conversation_id)
+                turn = await self._turn(turn.id, turn.conversation_id)
                 if turn.status is not TurnStatus.ACTIVE:
                     return turn
                 ended = False
@@ -286,7 +292,8 @@ class AgentCallService:
             by_ordinal=True,
             limit=1,
         )
-        messages = await self._conversations.lookup.records.find(query)
+        async with self._conversations.on_disk(turn.conversation_id):
+            messages = await self._conversations.lookup.records.find(query)
         return replace(turn, output=messages[0].content if messages else "")
 
     def _cancel(self, turn: Turn, reason: str) -> None:

@@ -21,6 +21,7 @@ from wonder_server.adapters.in_memory.row_filters import (
     row_matches,
 )
 from wonder_server.codec.tables import ROW_TABLES, SHARED, WRITTEN_COLUMNS
+from wonder_server.core import ids
 from wonder_server.core.budget import CHARGES, Account, add_accounts
 from wonder_server.ports.journal import StaleEpochError, external_ref_taken
 from wonder_server.ports.record_store import (
@@ -56,7 +57,10 @@ class MemoryRecordStore:
     name: Final = "memory"
     unsealed: Final[Mapping[str, int]] = {}
 
-    def __init__(self) -> None:
+    def __init__(self, files: int = 1) -> None:
+        """``files``: number of files of the store that this one stands for. External references are unique
+        in each."""
+        self.files = files
         self.actors: Rows = {}
         """The rows of ``actors`` by id."""
         self.tables: dict[str, dict[str, Rows]] = {table: {} for table in ROW_TABLES}
@@ -391,9 +395,14 @@ class MemoryStatements:
 
     def _check_reference(self, reference: Reference) -> None:
         for actor, rows in self._store.tables["conversations"].items():
-            for row in rows.values() if actor != reference.actor_id else ():
+            if actor == reference.actor_id or self._file_of(actor) != self._file_of(reference.actor_id):
+                continue
+            for row in rows.values():
                 if (row[PARENT], row[ALIAS]) == (reference.project_id, reference.alias):
                     raise external_ref_taken(actor)
+
+    def _file_of(self, actor_id: str) -> int:
+        return ids.shard_of(actor_id) % self._store.files if self._store.files > 1 else 0
 
     def _erase(self, erasure: Erasure) -> None:
         store = self._store
