@@ -7,8 +7,8 @@ from wonder_server.core.content.answer_images import (
     answer_parts,
     described,
     file_of,
-    with_words,
-    words_of,
+    stand_ins_of,
+    with_stand_ins,
 )
 from wonder_server.core.content.parts import ContentPart, Parts, with_texts
 
@@ -40,12 +40,12 @@ def test_parts_follow_the_positions_of_the_images() -> None:
 
 def test_an_image_that_is_not_stored_is_words() -> None:
     images, stored = [image(1, 1), image(2, 1)], [STORED, "The disk is full."]
-    words = words_of([file_of(each, part) for each, part in zip(images, stored, strict=True)])
-    assert words == "[image: image-2.png, image/png, 3 bytes; not stored: The disk is full.]"
-    text = with_words("a\nb", words)
-    assert shown(text, answer_parts(text, images, stored)) == ["a", "image", f"b\n{words}"]
+    stand_ins = stand_ins_of([file_of(each, part) for each, part in zip(images, stored, strict=True)])
+    assert stand_ins == "[image: image-2.png, image/png, 3 bytes; not stored: The disk is full.]"
+    text = with_stand_ins("a\nb", stand_ins)
+    assert shown(text, answer_parts(text, images, stored)) == ["a", "image", f"b\n{stand_ins}"]
     assert answer_parts(text, images, ["No.", "No."]) == ()
-    assert with_words("", words) == words and with_words("a", "") == "a"
+    assert with_stand_ins("", stand_ins) == stand_ins and with_stand_ins("a", "") == "a"
 
 
 def test_only_places_of_images_are_described() -> None:

@@ -17,8 +17,8 @@ from wonder_server.core.content.answer_images import (
     StoredImage,
     answer_parts,
     file_of,
-    with_words,
-    words_of,
+    stand_ins_of,
+    with_stand_ins,
 )
 from wonder_server.core.content.parts import Parts
 from wonder_server.core.conversation.model.inputs import (
@@ -181,13 +181,13 @@ class ModelCalls:
             stored.append(part)
         images = answer.images
         files = [file_of(image, part) for image, part in zip(images, stored, strict=True)]
-        words = words_of(files)
-        if words:
-            piece = f"\n{words}" if result.text else words
+        stand_ins = stand_ins_of(files)
+        if stand_ins:
+            piece = f"\n{stand_ins}" if result.text else stand_ins
             self._streams.append_text(actor_id, command.turn_id, command.message_id, piece)
-        answer.result = _with_files(command.profile.format, result, words, files)
+        answer.result = _with_files(command.profile.format, result, stand_ins, files)
         if answer.untruncated is not None:
-            answer.untruncated = _with_files(command.profile.format, answer.untruncated, words, files)
+            answer.untruncated = _with_files(command.profile.format, answer.untruncated, stand_ins, files)
         answer.parts = answer_parts(answer.result.text, images, stored)
         answer.images = ()
 
@@ -233,7 +233,9 @@ def _draw() -> int:
     return int(random_hex(4), 16) * (JITTER + 1) >> 32
 
 
-def _with_files(format_name: str, result: ModelResult, words: str, files: Sequence[JsonDict]) -> ModelResult:
-    """Return an answer with references to its images, and with words for those that are not stored."""
+def _with_files(
+    format_name: str, result: ModelResult, stand_ins: str, files: Sequence[JsonDict]
+) -> ModelResult:
+    """Return an answer with references to its images, and with stand-ins for those that are not stored."""
     raw = FORMATS.get(format_name, FALLBACK).describe_images(result.raw, files)
-    return replace(result, text=with_words(result.text, words), raw=raw)
+    return replace(result, text=with_stand_ins(result.text, stand_ins), raw=raw)

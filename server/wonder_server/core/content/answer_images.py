@@ -67,14 +67,14 @@ def file_of(image: AnswerImage, stored: StoredImage) -> JsonDict:
     }
 
 
-def words_of(files: Sequence[JsonDict]) -> str:
-    """Return the images that are not stored in words; "" if all are."""
+def stand_ins_of(files: Sequence[JsonDict]) -> str:
+    """Return stand-ins for the images that are not stored; "" if all are."""
     return joined([stand_in(file, str(file["remark"])) for file in files if "remark" in file])
 
 
-def with_words(text: str, words: str) -> str:
-    """Return an answer's text with the words of images after it."""
-    return joined([each for each in (text, words) if each])
+def with_stand_ins(text: str, stand_ins: str) -> str:
+    """Return an answer's text with the stand-ins of images after it."""
+    return joined([each for each in (text, stand_ins) if each])
 
 
 def answer_parts(text: str, images: Sequence[AnswerImage], stored: Sequence[StoredImage]) -> Parts:

@@ -129,13 +129,13 @@ def appended(content: str, text: str) -> str:
 
 def block_not_found(key: BlockKey) -> WonderError:
     """Return the error for a block that does not exist."""
-    about = f" about the user '{key.subject[:100]}'" if key.subject else ""
+    whose = f" about the user '{key.subject[:100]}'" if key.subject else ""
     return not_found(
         Reason.MEMORY_NOT_FOUND,
         key.label,
         field="label",
         noun="memory block",
-        place=f" of the agent '{key.agent_id}'{about}",
+        place=f" of the agent '{key.agent_id}'{whose}",
         next_step="List the memory blocks with `wonder memory blocks` or ListMemoryBlocks.",
     )
 

@@ -75,8 +75,8 @@ class MemoryBlockService:
         if subject is None:
             found = await self._blocks.page(agent_id, (subject_after, label_after), limit + 1)
         else:  # At most `MAX_BLOCKS`, which the store has together.
-            about = await self._blocks.of(agent_id, [subject])
-            found = [block for block in about if block.key.label > label_after][: limit + 1]
+            of_subject = await self._blocks.of(agent_id, [subject])
+            found = [block for block in of_subject if block.key.label > label_after][: limit + 1]
         return page(found, limit, scope, lambda block: f"{block.key.subject}{_SEPARATOR}{block.key.label}")
 
     async def changes(self, key: BlockKey, request: PageRequest) -> Page[BlockChange]:

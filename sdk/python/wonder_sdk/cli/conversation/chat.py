@@ -186,14 +186,14 @@ class ChatSession:
     def run(self, conversation_id: str, *, show_resume_hint: bool = True) -> int:
         """Converse until the user exits or the input ends.
 
-        Returns the exit code of the last turn, or 0 for a user at a terminal. ``show_resume_hint`` prints the
-        command that continues the conversation.
+        Returns the exit code of the last turn, or 0 for a user at a terminal. ``show_resume_hint`` says that
+        the conversation stays, and prints the command that continues it.
         """
         code = 0
         while True:
             opened = conversation_id or self._create()
             with self._attach(opened) as chat:
-                self._greet(chat.conversation, is_old=bool(conversation_id))
+                self._greet(chat.conversation, is_old=bool(conversation_id), stays=show_resume_hint)
                 wants_new = False
                 for line in self._lines():
                     match line.strip():
@@ -257,14 +257,14 @@ class ChatSession:
         kinds: list[DeltaKind] = ["reasoning"] if self._options.shows_reasoning else []
         return self._client.converse(conversation_id, tail_only=True, delta_kinds=kinds)
 
-    def _greet(self, conversation: v1.Conversation, *, is_old: bool) -> None:
+    def _greet(self, conversation: v1.Conversation, *, is_old: bool, stays: bool) -> None:
         if not self._is_person:
             return
         from wonder_sdk import v1
         from wonder_sdk.cli.conversation import addressing
         from wonder_sdk.cli.conversation.message_parts import readable
 
-        leave = "Ctrl-D or /quit leaves, the conversation stays"
+        leave = f"Ctrl-D or /quit leaves{', the conversation stays' if stays else ''}"
         self._terminal.line(f"  {conversation.id} · {leave} · /help for help", "dim")
         if several := addressing.welcome(conversation):
             self._terminal.line(f"  {several}", "dim")

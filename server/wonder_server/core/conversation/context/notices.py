@@ -54,8 +54,8 @@ def said_notice(state: ConversationState, turn: Turn, said: Said) -> str:
     omitted = [f"({left_out} older {plural} left out.)"] if left_out else []
     work = state.turn_work.get(turn.id)
     is_old = work is not None and work.rules < RULES_OF_POSTED_MESSAGES
-    words = MEANWHILE_BEFORE if is_old else MEANWHILE
-    return "\n".join([ASIDE, "", words, "", *omitted, *reversed(shown)])
+    heading = MEANWHILE_BEFORE if is_old else MEANWHILE
+    return "\n".join([ASIDE, "", heading, "", *omitted, *reversed(shown)])
 
 
 def _labelled(state: ConversationState, turn: Turn, message: Message) -> str:

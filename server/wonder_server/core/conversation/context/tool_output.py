@@ -61,9 +61,9 @@ def _mcp(result: JsonDict) -> JsonValue:
     """Return the structured data, which the text repeats; without structured data the content as text."""
     structured, blocks = result["structured"], result["content"]
     if structured is None:
-        text: JsonValue = "\n".join([_block(block) for block in blocks])
+        text: JsonValue = "\n".join([_content_block_text(block) for block in blocks])
         return {"is_error": True, "text": text} if result["is_error"] else text
-    beside = [_block(block) for block in blocks if block["type"] != "text"]
+    beside = [_content_block_text(block) for block in blocks if block["type"] != "text"]
     if not beside and not result["is_error"]:
         return structured
     return {
@@ -73,7 +73,7 @@ def _mcp(result: JsonDict) -> JsonValue:
     }
 
 
-def _block(block: JsonDict) -> str:
+def _content_block_text(block: JsonDict) -> str:
     """Return a content block as text. A block that is no text gives its kind and size."""
     kind = block["type"]
     if kind == "text":
@@ -82,10 +82,10 @@ def _block(block: JsonDict) -> str:
     inner: JsonDict = resource if isinstance(resource, dict) else block
     if isinstance(inner.get("text"), str):
         return f"[{kind} {inner.get('uri', '')}]\n{inner['text']}"
-    about = [kind, *[str(inner[name]) for name in ("uri", "name", "mimeType") if inner.get(name)]]
+    details = [kind, *[str(inner[name]) for name in ("uri", "name", "mimeType") if inner.get(name)]]
     data = inner.get("data", inner.get("blob"))
     size = f": {len(data) * 3 // 4} bytes, not shown" if isinstance(data, str) else ""
-    return f"[{' '.join(about)}{size}]"
+    return f"[{' '.join(details)}{size}]"
 
 
 # --- indexes ------------------------------------------------------------------------------------

@@ -90,11 +90,11 @@ def subjects_of(call: ActionCall) -> list[str]:
 def as_json(block: MemoryBlock, speakers: Sequence[JsonDict] = (), *, name_user: bool = False) -> JsonDict:
     """Return a block as `BLOCK_SCHEMA` describes it."""
     subject = block.key.subject
-    about = f", about [{label_of(speakers, (USER, subject))}]" if name_user else ", about the user"
+    whose = f", about [{label_of(speakers, (USER, subject))}]" if name_user else ", about the user"
     size = f"{len(block.content)} of {block.max_characters} characters"
     described = f"{_one_line(block.description)} {size}" if block.description else size
     rights = ", read-only" if block.read_only else ""
-    heading = f"- {block.key.label}{about if subject else ''} ({described}{rights}):"
+    heading = f"- {block.key.label}{whose if subject else ''} ({described}{rights}):"
     return {
         "label": block.key.label,
         "subject": subject,
