@@ -21,6 +21,7 @@ from wonder_server.core.actor.commands import (
     CallModel,
     Command,
     MeasureWaits,
+    ReportGate,
     RunTask,
     RunWorkflow,
     Scope,
@@ -127,6 +128,8 @@ class _DryRun:
                         command.child_id,
                         CancelRun(reason="The operation that started this run was cancelled."),
                     )
+            case ReportGate():
+                pass  # The run has no turn above it.
             case CallModel() | ApplyMemory() | MeasureWaits() | Answer():
                 raise AssertionError("a run has no such command")
             case _:

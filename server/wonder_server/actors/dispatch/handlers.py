@@ -16,6 +16,7 @@ from typing import assert_never
 from wonder_server.actors.access import InternalAccess
 from wonder_server.actors.dispatch.agent_calls import AgentCalls
 from wonder_server.actors.dispatch.descendant_quota import DescendantQuota, root_of
+from wonder_server.actors.dispatch.gate_reports import GateReports
 from wonder_server.actors.dispatch.gate_waits import measure_waits
 from wonder_server.actors.dispatch.model_calls import ModelCalls
 from wonder_server.actors.dispatch.orphans import orphaned_runs
@@ -31,6 +32,7 @@ from wonder_server.core.actor.commands import (
     CallModel,
     Command,
     MeasureWaits,
+    ReportGate,
     RunTask,
     RunWorkflow,
     Stop,
@@ -44,6 +46,7 @@ from wonder_server.core.identity import SERVER
 from wonder_server.core.json_types import JsonObject
 from wonder_server.logs import logger
 from wonder_server.ports.executor import MemoryOperations, TaskExecutor, TaskOutcome
+from wonder_server.ports.journal import Unfinished
 from wonder_server.ports.records import Query
 
 _log = logger("actors")
@@ -83,6 +86,7 @@ class Handlers:
     ) -> None:
         self._directory = access.directory
         self._records = access.records
+        self._gate_reports = GateReports(access)
         self._clock = access.clock
         self._streams = access.directory.streams
         self._tasks = tasks
@@ -112,6 +116,10 @@ class Handlers:
         if not conversation_ids:
             return len(orphans)
         return len(orphans) + await self._agent_calls.cancel_orphans(conversation_ids)
+
+    async def report_gates(self, actors: Sequence[Unfinished]) -> None:
+        """Report the gates of these actors that a kill kept from the conversations above."""
+        await self._gate_reports.resume(actors)
 
     async def root_of(self, actor_id: str) -> str:
         """Return the root run below which the children of a stored actor count: "" for a conversation, or if
@@ -154,8 +162,8 @@ class Handlers:
                 self._start_agent_call(actor_id, command)
             case Stop():
                 self._stop_operation(actor_id, command)
-            case MeasureWaits():
-                self._track(self._measure_waits(actor_id, command))
+            case MeasureWaits() | ReportGate():
+                self._attend_gates(actor_id, command)
             case Answer():
                 raise AssertionError("the loop delivers answers itself")
             case _:
@@ -214,6 +222,12 @@ class Handlers:
         self._quota.release(command.operation_id)
         if command.child_id.startswith("conv_"):
             self._track(self._agent_calls.cancel(command.child_id, command.operation_id))
+
+    def _attend_gates(self, actor_id: str, command: MeasureWaits | ReportGate) -> None:
+        if isinstance(command, MeasureWaits):
+            self._track(self._measure_waits(actor_id, command))
+        elif not self._gate_reports.report(command):
+            self._track(self._gate_reports.report_through_runs(command))
 
     async def _measure_waits(self, actor_id: str, command: MeasureWaits) -> None:
         """Tell the actor how long the work of its call has waited for people. If the store fails, the actor

@@ -15,7 +15,7 @@ from wonder_server.actors.runtime.actor import Actor, Batch, Envelope
 from wonder_server.actors.runtime.commits import input_frees_space
 from wonder_server.actors.runtime.scheduler import Scheduler
 from wonder_server.actors.runtime.timers import Timers
-from wonder_server.core.actor.commands import Answer, Command, RunTask, RunWorkflow, Stop
+from wonder_server.core.actor.commands import Answer, Command, ReportGate, RunTask, RunWorkflow, Stop
 from wonder_server.core.errors import Fault, WonderError
 from wonder_server.logs import logger
 
@@ -70,7 +70,7 @@ def plan_recovery(actor: Actor, failed: Batch | None, fault: Fault, culprit: Env
     batches = [batch for batch in (failed, actor.batch) if batch is not None]
     early_commands = [command for batch in batches for command in batch.early_commands]
     aborted_operations = {
-        command.operation_id for command in early_commands if not isinstance(command, Answer)
+        command.operation_id for command in early_commands if not isinstance(command, Answer | ReportGate)
     }
     inputs = [envelope for batch in batches for envelope in batch.inputs]
     first = _requests_that_free_space(actor) if failed is not None and fault.transient else []

@@ -41,6 +41,10 @@ class ResumedWork(Protocol):
         number."""
         ...
 
+    async def report_gates(self, actors: Sequence[Unfinished]) -> None:
+        """Report the open gates of these actors to the conversations whose turns wait for them."""
+        ...
+
     async def root_of(self, actor_id: str) -> str:
         """Return the root run below which the children of a stored actor count, "" if they do not count."""
         ...
@@ -55,6 +59,9 @@ class NoResumedWork:
 
     async def cancel_orphans(self, actor_ids: Sequence[str]) -> int:
         return 0
+
+    async def report_gates(self, actors: Sequence[Unfinished]) -> None:
+        return
 
     async def root_of(self, actor_id: str) -> str:
         return ""
@@ -135,6 +142,7 @@ class Resumption:
             own = [actor for actor in page if ids.shard_of(actor.actor_id) in self.shards]
             if own:
                 resumed.orphans += await work.cancel_orphans([actor.actor_id for actor in own])
+                await work.report_gates(own)
                 await self._resume_page(planner, own, work, resumed)
             if page:
                 self._cursors[prefix] = page[-1].actor_id

@@ -7,6 +7,7 @@ effect.
 
 from __future__ import annotations
 
+from wonder_server.core.actor.gates import Gate
 from wonder_server.core.budget import Budget
 from wonder_server.core.definitions.specs import ModelProfile, PinnedTask, PinnedWorkflow
 from wonder_server.core.errors import Fault
@@ -189,6 +190,15 @@ class MeasureWaits(Value, frozen=True, kw_only=True):
     since_ms: int
 
 
+class ReportGate(Value, frozen=True, kw_only=True):
+    """Report a gate that has opened or closed to the nearest conversation above, of which a turn waits for
+    the work. ``parent`` waits for the turn or run with the gate.
+    """
+
+    gate: Gate
+    parent: Parent
+
+
 class Answer(Value, frozen=True, kw_only=True):
     """Report the end of a run to its parent. ``fault`` is set if the run failed, else ``output``."""
 
@@ -198,4 +208,6 @@ class Answer(Value, frozen=True, kw_only=True):
     fault: Fault | None = None
 
 
-Command = CallModel | RunTask | RunWorkflow | CallAgent | ApplyMemory | Stop | MeasureWaits | Answer
+Command = (
+    CallModel | RunTask | RunWorkflow | CallAgent | ApplyMemory | Stop | MeasureWaits | ReportGate | Answer
+)

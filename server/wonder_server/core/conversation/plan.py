@@ -52,6 +52,7 @@ from wonder_server.core.conversation.model.inputs import (
     CancelTurn,
     Create,
     Failed,
+    GateReported,
     Input,
     ModelAnswered,
     ModelUsageReported,
@@ -97,6 +98,7 @@ from wonder_server.core.conversation.planning.agent_loop import (
     waits_for_results,
 )
 from wonder_server.core.conversation.planning.approval.answers import expire_gate, resolve_gate
+from wonder_server.core.conversation.planning.approval.shown_gates import close_shown_gates, show_gate
 from wonder_server.core.conversation.planning.approval.waits import extend_deadline, measure_waits
 from wonder_server.core.conversation.planning.concurrency import begin_waiting, receive
 from wonder_server.core.conversation.planning.hooks.extraction import (
@@ -128,7 +130,8 @@ from wonder_server.core.model import explained
 def plan(state: ConversationState, event: Input, now_ms: int) -> Decisions:
     """Return the decisions for ``event``. Pure; never raises."""
     decided = begin_waiting(state, _plan(state, event, now_ms), now_ms, provisional)
-    return clamp_timers(state, charge_abandoned_calls(state, decided), now_ms)
+    decided = close_shown_gates(state, charge_abandoned_calls(state, decided), now_ms)
+    return clamp_timers(state, decided, now_ms)
 
 
 def _plan(state: ConversationState, event: Input, now_ms: int) -> Decisions:
@@ -150,12 +153,24 @@ def _plan(state: ConversationState, event: Input, now_ms: int) -> Decisions:
             return () if turn is None else _cancel_call(state, turn, event, now_ms)
         case ModelUsageReported():
             return charge_model_usage(state, event)
-        case ResolveGate():
-            return resolve_gate(state, event, now_ms)
-        case WaitsMeasured():
-            return _waits_measured(state, event, now_ms)
+        case ResolveGate() | GateReported() | WaitsMeasured():
+            return _plan_gate(state, event, now_ms)
         case _:
             return plan_lifecycle(state, event, now_ms)
+
+
+def _plan_gate(
+    state: ConversationState, event: ResolveGate | GateReported | WaitsMeasured, now: int
+) -> Decisions:
+    match event:
+        case ResolveGate():
+            return resolve_gate(state, event, now)
+        case GateReported():
+            return show_gate(state, event)
+        case WaitsMeasured():
+            return _waits_measured(state, event, now)
+        case _:
+            assert_never(event)
 
 
 def _plan_operation(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def ask(client: sync.Client, terminal: Terminal, gate: v1.Gate, user: str) -> None:
     """Ask the user at the terminal and send the answer. Without one the call goes on waiting."""
-    from wonder_sdk import FailedPreconditionError, InvalidArgumentError
+    from wonder_sdk import FailedPreconditionError, InvalidArgumentError, PermissionDeniedError
 
     terminal.line(json.dumps(from_struct(gate.shown), ensure_ascii=False, indent=2))
     while True:
@@ -27,6 +27,9 @@ def ask(client: sync.Client, terminal: Terminal, gate: v1.Gate, user: str) -> No
         except FailedPreconditionError as problem:
             terminal.note(str(problem))  # Another user has answered.
             return
+        except PermissionDeniedError as problem:
+            terminal.line(str(problem), "red")
+            answered = False
         except EOFError:
             answered = False
         if not answered:

@@ -118,7 +118,7 @@ class TurnPrinter:
                 self._gate(gate)
             case v1.Event(gate_resolved=v1.Gate(status=status, resolution=resolution) as gate):
                 comment = f": {resolution.comment}" if resolution and resolution.comment else ""
-                self._terminal.note(f"{(status.name or '').lower()} {gate.tool_name}{comment}")
+                self._terminal.note(f"{(status.name or '').lower()} {_waiting(gate)}{comment}")
             case v1.Event(tool_completed=v1.ToolOutcome() as outcome):
                 value = outcome.tool_result.result if outcome.tool_result else None
                 self._result("←", outcome, one_line(value.to_dict() if value else None))
@@ -158,10 +158,12 @@ class TurnPrinter:
                 pass
 
     def _gate(self, gate: v1.Gate) -> None:
-        """Ask about a tool call that waits for approval, or print how to answer."""
+        """Ask about a tool call or a run that waits for a person, or print how to answer."""
         self._message_id = self._reasoning_id = ""
         self._terminal.fresh_line()
-        self._terminal.note(f"? {gate.tool_name} {one_line(from_struct(gate.shown))} waits for approval")
+        self._terminal.note(f"? {_waiting(gate)} {one_line(from_struct(gate.shown))} waits for approval")
+        if not gate.tool_name:
+            self._terminal.line(f"  {gate.prompt}")
         if self._approve is None:
             self._terminal.note(f"wonder gates approve {gate.id}  (or reject, with --comment)")
         else:
@@ -178,3 +180,8 @@ class TurnPrinter:
         if turn.usage and (tokens := turn.usage.input_tokens + turn.usage.output_tokens):
             facts.append(counted(tokens, "token"))
         self._terminal.note(" · ".join(facts))
+
+
+def _waiting(gate: v1.Gate) -> str:
+    """Return what waits at the gate: a tool, or a node of a run."""
+    return gate.tool_name or f"{gate.workflow.partition('@')[0]} {gate.node_id}"

@@ -179,6 +179,17 @@ class ExtendDeadline(Value, frozen=True, kw_only=True):
     waited_ms: int
 
 
+class ShowGate(Value, frozen=True, kw_only=True):
+    """Show a gate of work that a turn waits for in the turn's conversation, as it opens or closes.
+
+    ``operation`` is that of the work, with the gates that are open now; None if it ends with this input.
+    """
+
+    turn_id: str
+    gate: Gate
+    operation: Operation | None = None
+
+
 class AgentCallEnded(Value, frozen=True, kw_only=True):
     """Record the end of an agent call: an answer, a refusal, a failure or a cancellation."""
 
@@ -394,6 +405,7 @@ Decision = (
     | CloseApproval
     | MeasureWaits
     | ExtendDeadline
+    | ShowGate
     | AgentCallEnded
     | WorkflowStarted
     | WorkflowEnded

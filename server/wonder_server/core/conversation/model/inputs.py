@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from wonder_server.core.actor.commands import Parent
-from wonder_server.core.actor.gates import ResolveGate
+from wonder_server.core.actor.gates import Gate, ResolveGate
 from wonder_server.core.budget import Budget
 from wonder_server.core.content.parts import Parts
 from wonder_server.core.conversation.model.lifecycle_inputs import LifecycleInput
@@ -191,6 +191,15 @@ class WaitsMeasured(Value, frozen=True, kw_only=True):
     waits: bool = False
 
 
+class GateReported(Value, frozen=True, kw_only=True):
+    """A gate of the work of an operation has opened or closed: of a called agent, or of a run below a tool. A
+    report may arrive twice.
+    """
+
+    gate: Gate
+    operation_id: str
+
+
 class TimerFired(Value, frozen=True, kw_only=True):
     """An operation's ``wake_ms`` has passed: its deadline, or the time of its next attempt.
 
@@ -214,4 +223,5 @@ class Restarted(Value, frozen=True, kw_only=True):
 Result = (
     ModelAnswered | ModelUsageReported | Succeeded | Failed | BudgetNearlyExhausted | TimerFired | Restarted
 )
-Input = Create | Send | Post | CancelTurn | CancelCall | ResolveGate | WaitsMeasured | Result | LifecycleInput
+OfGates = ResolveGate | WaitsMeasured | GateReported
+Input = Create | Send | Post | CancelTurn | CancelCall | OfGates | Result | LifecycleInput

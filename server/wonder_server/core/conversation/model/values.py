@@ -9,6 +9,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from wonder_server.core.actor.commands import MAX_DEPTH, Parent
+from wonder_server.core.actor.gates import Gate
 from wonder_server.core.budget import NO_BUDGET, Budget
 from wonder_server.core.content.parts import Parts
 from wonder_server.core.conversation.model.event_payloads import ResultExcerpt
@@ -377,16 +378,13 @@ class OperationStatus(StrEnum):
 
 class Operation(Value, frozen=True, kw_only=True):
     """Dispatched work whose result arrives later as an input. The outbox is the set of these.
-
     ``wake_ms`` is the deadline while dispatched, and the time of the next attempt during backoff.
-    ``attempt`` counts up to ``max_attempts``. ``dispatches`` counts all dispatches, including those after
-    restarts.
+    ``attempt`` counts up to ``max_attempts``. ``dispatches`` counts all, including those after restarts.
 
     ``message_id`` is the message of a model call. ``tool_call_id`` and ``tool_name`` identify the tool
     call, and ``tool_id`` is the pin of its tool, as in `Invocation`. ``target`` is the pin or agent id that
     the tool is bound to. ``mode`` is the mode of an agent call. ``run_id`` is the run or delegated
-    conversation that executes the attempt; each attempt has a new one. A looped-in agent has the conversation
-    of the turn.
+    conversation that executes the attempt: a new one for each. A looped-in agent has that of the turn.
 
     ``is_async``: the turn does not wait for the operation. ``reports`` are the asynchronous operations
     whose results a model call's request contains. ``repeatable``: the operation can be executed again after
@@ -397,7 +395,8 @@ class Operation(Value, frozen=True, kw_only=True):
     ``gate_id`` is the gate at which a tool call waits, or waited, for approval; "" without one. ``held_ms``
     is the time in which the work of a tool call waited for people, as far as its deadline was moved by it.
     ``due_ms`` is that deadline while ``wake_ms`` is the time of a question about waits; 0 otherwise.
-    ``held_at_ms`` is the time of the last answer that the work waits; 0 if it did not.
+    ``held_at_ms`` is the time of the last answer that the work waits; 0 if it did not. ``gates_below`` are
+    open gates of that work which the conversation shows.
     """
 
     id: str
@@ -428,6 +427,7 @@ class Operation(Value, frozen=True, kw_only=True):
     due_ms: int = 0
     held_ms: int = 0
     held_at_ms: int = 0
+    gates_below: tuple[Gate, ...] = ()
 
 
 TURN_RULES = 5

@@ -45,6 +45,7 @@ TYPES: Final[Mapping[type, str]] = {
     decisions.DispatchAgent: "DISPATCH_AGENT",
     decisions.RequestApproval: "REQUEST_APPROVAL",
     decisions.CloseApproval: "CLOSE_APPROVAL",
+    decisions.ShowGate: "SHOW_GATE",
     decisions.MeasureWaits: "MEASURE_WAITS",
     decisions.ExtendDeadline: "EXTEND_DEADLINE",
     decisions.AgentCallEnded: "AGENT_CALL_ENDED",

@@ -158,9 +158,19 @@ HANDLERS: Final[Mapping[type, DecisionHandlers[ConversationState, Any]]] = decis
         decisions.RequestApproval,
         apply=state_changes.request_approval,
         record=record.approval_requested,
+        commands=dispatch.report_gate,
     ),
     DecisionHandlers(
-        decisions.CloseApproval, apply=state_changes.close_approval, record=record.approval_closed
+        decisions.CloseApproval,
+        apply=state_changes.close_approval,
+        record=record.approval_closed,
+        commands=dispatch.report_gate,
+    ),
+    DecisionHandlers(
+        decisions.ShowGate,
+        apply=state_changes.show_gate,
+        record=record.gate_shown,
+        commands=dispatch.report_shown_gate,
     ),
     DecisionHandlers(
         decisions.MeasureWaits,

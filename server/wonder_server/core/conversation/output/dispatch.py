@@ -17,6 +17,7 @@ from wonder_server.core.actor.commands import (
     CallModel,
     Command,
     Parent,
+    ReportGate,
     RunTask,
     RunWorkflow,
     Scope,
@@ -25,14 +26,18 @@ from wonder_server.core.actor.commands import (
 from wonder_server.core.actor.commands import (
     MeasureWaits as MeasureWaitsCommand,
 )
+from wonder_server.core.actor.gates import Gate
 from wonder_server.core.conversation.context.cache_breakpoints import with_breakpoints
 from wonder_server.core.conversation.context.hook_inputs import assembly_input, extraction_input
 from wonder_server.core.conversation.model.agent_tools import LOOP_IN, attempt_id
 from wonder_server.core.conversation.model.decisions import (
     CancelOperation,
+    CloseApproval,
     MeasureWaits,
     RefuseCall,
+    RequestApproval,
     RetryOperation,
+    ShowGate,
 )
 from wonder_server.core.conversation.model.speakers import user_of
 from wonder_server.core.conversation.model.state import ConversationState
@@ -59,6 +64,22 @@ def stop_operation(_: ConversationState, decision: CancelOperation) -> Sequence[
     if decision.operation.status is OperationStatus.APPROVAL:
         return ()  # Nothing has started.
     return (Stop(operation_id=decision.operation.id, child_id=decision.operation.run_id),)
+
+
+def report_gate(state: ConversationState, decision: RequestApproval | CloseApproval) -> Sequence[Command]:
+    """Report the gate of a called turn to its caller."""
+    return _report(state, decision.gate.turn_id, decision.gate)
+
+
+def report_shown_gate(state: ConversationState, decision: ShowGate) -> Sequence[Command]:
+    return _report(state, decision.turn_id, decision.gate)
+
+
+def _report(state: ConversationState, turn_id: str, gate: Gate) -> Sequence[Command]:
+    turn = state.turns.get(turn_id)
+    if turn is None or turn.parent is None:
+        return ()
+    return (ReportGate(gate=gate, parent=turn.parent),)
 
 
 def measure_waits(_: ConversationState, decision: MeasureWaits) -> Sequence[Command]:

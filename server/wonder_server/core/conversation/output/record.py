@@ -39,6 +39,7 @@ from wonder_server.core.conversation.model.decisions import (
     ReleaseTurn,
     RequestApproval,
     ResumeFromTool,
+    ShowGate,
     StartConversation,
     StartTurn,
     SteerTurn,
@@ -143,6 +144,15 @@ def approval_closed(state: ConversationState, decision: CloseApproval) -> Change
     gate, move = decision.gate, decision.move
     changes = (turn_row(state, gate.turn_id), put_gate(gate), Emit("gate.resolved", gate, gate.turn_id))
     return changes if move is None else (put_move(move), *changes)
+
+
+def gate_shown(state: ConversationState, decision: ShowGate) -> Changes:
+    gate, operation = decision.gate, decision.operation
+    row = () if operation is None else (put_operation(operation),)
+    if state.conversation is not None and gate.conversation_id == state.conversation.id:
+        return row  # The gate of an agent that was looped in: its own turn shows it.
+    name = "gate.opened" if gate.status is GateStatus.PENDING else "gate.resolved"
+    return (*row, Emit(name, gate, decision.turn_id))
 
 
 def deadline_extended(state: ConversationState, decision: ExtendDeadline) -> Changes:

@@ -27,6 +27,7 @@ from wonder_server.core.conversation.model.decisions import (
     ReleaseTurn,
     RequestApproval,
     ResumeFromTool,
+    ShowGate,
     StartTurn,
     SteerTurn,
     SwitchModel,
@@ -165,6 +166,11 @@ def put_operation(state: ConversationState, decision: WithOperation) -> None:
 def request_approval(state: ConversationState, decision: RequestApproval) -> None:
     state.operations[decision.operation.id] = decision.operation
     state.gates[decision.gate.id] = decision.gate
+
+
+def show_gate(state: ConversationState, decision: ShowGate) -> None:
+    if decision.operation is not None:
+        state.operations[decision.operation.id] = decision.operation
 
 
 def close_approval(state: ConversationState, decision: CloseApproval) -> None:

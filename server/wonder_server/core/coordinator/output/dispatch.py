@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from wonder_server.core.actor.commands import Answer, CallAgent, Command, Parent, RunTask, RunWorkflow, Stop
+from wonder_server.core.actor.commands import (
+    Answer,
+    CallAgent,
+    Command,
+    Parent,
+    ReportGate,
+    RunTask,
+    RunWorkflow,
+    Stop,
+)
 from wonder_server.core.coordinator.model.compiled_graph import compile_graph
 from wonder_server.core.coordinator.model.decisions import (
     AnswerAgain,
+    CloseGate,
     DispatchNode,
     EndRun,
+    OpenGate,
     RedispatchNode,
     StopNode,
 )
@@ -80,6 +91,14 @@ def stop_node(_: object, decision: StopNode) -> Commands:
     if operation.kind is OperationKind.GATE:
         return ()
     return (Stop(operation_id=operation.id, child_id=operation.child_id),)
+
+
+def report_gate(state: RunState, decision: OpenGate | CloseGate) -> Commands:
+    """Report the gate of a run of a turn to the turn's conversation."""
+    run = state.run
+    if run is None or run.parent is None or not run.scope.turn_id:
+        return ()
+    return (ReportGate(gate=decision.gate, parent=run.parent),)
 
 
 def end_run(state: RunState, _: EndRun) -> Commands:

@@ -5698,14 +5698,16 @@ class Event(betterproto2.Message):
         43, betterproto2.TYPE_MESSAGE, optional=True, group="payload"
     )
     """
-    `gate.opened`: a tool call waits until a person approves it.
+    `gate.opened`: a tool call of the turn waits until a person approves it, or work below the turn waits at a gate: a
+    tool call of a called agent (the gate has that conversation and turn), or a run behind a tool (it has the run).
     """
 
     gate_resolved: "Gate | None" = betterproto2.field(
         44, betterproto2.TYPE_MESSAGE, optional=True, group="payload"
     )
     """
-    `gate.resolved`: a person has answered, or the turn has ended.
+    `gate.resolved`: a person has answered, the gate has expired, or the turn or the call has ended. For work that ended
+    before its gate, `shown` and `answer_schema` are empty.
     """
 
     workflow_started: "WorkflowProgress | None" = betterproto2.field(
