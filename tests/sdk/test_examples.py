@@ -274,6 +274,28 @@ async def test_the_guide_to_multi_party_conversations_runs_as_written(address: s
         assert made.agent.id in authors and len(set(authors)) == 2
 
 
+async def test_the_guide_to_approval_runs_as_written(address: str, tmp_path: Path) -> None:
+    guide = (ROOT / "docs" / "agents.md").read_text(encoding="utf-8").split("## Approval")[1]
+    (tmp_path / "post.yaml").write_text(re.findall(r"```yaml\n(.*?)```", guide, re.DOTALL)[0])
+    applying, creating, chatting = re.findall(
+        r"^wonder (apply .*|agent create .*|chat .*)$", guide, re.MULTILINE
+    )
+    applying = applying.replace("post.yaml", str(tmp_path / "post.yaml"))
+    for line in (applying, creating):
+        code, _, err = wonder(address, *shlex.split(line))
+        assert code == 0, err
+    agent, message = shlex.split(chatting)[2::2]
+    async with Client(address) as client:
+        async with client.converse(await client.create_conversation(agent=agent)) as chat:
+            async for item in (reply := chat.send(message)):
+                match item:
+                    case v1.Event(gate_opened=v1.Gate() as gate):
+                        await client.approve(gate, {"to": "ann"})
+                    case v1.Event(tool_completed=v1.ToolOutcome(tool_result=v1.ToolResult(result=result))):
+                        assert result is not None and result.to_dict() == {"sent_to": "ann"}
+            assert reply.turn is not None and reply.turn.status is v1.TurnStatus.COMPLETED
+
+
 def test_the_guide_to_workers_runs_as_written(
     address: str, environment: dict[str, str], tmp_path: Path
 ) -> None:

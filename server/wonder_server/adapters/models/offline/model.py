@@ -58,7 +58,8 @@ _MAX_WORDS = 100_000
 INTRODUCTION = (
     "I am Wonder's offline model: a small set of plain rules, not a language model. "
     "I stream, I call the tools I am given, and I answer from what is remembered. "
-    "Set OPENAI_API_KEY, ANTHROPIC_API_KEY, GEMINI_API_KEY or WONDER_DEFAULT_MODEL to talk to a real model."
+    "To talk to a real model, start the server with OPENAI_API_KEY, ANTHROPIC_API_KEY, GEMINI_API_KEY or "
+    "WONDER_DEFAULT_MODEL set."
 )
 
 
