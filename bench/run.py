@@ -39,6 +39,7 @@ NAMES = (
         "history",
         "shards",
         "approvals",
+        "tools",
     ),
 )
 

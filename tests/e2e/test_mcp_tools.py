@@ -152,6 +152,7 @@ async def test_a_hostile_list_costs_no_turn(caller: Client, provider: Provider, 
         tool("schema", inputSchema={"type": "object", "properties": {"p": {"type": "nothing"}}}),
         tool("\x00\n"),
         tool("grüße"),
+        tool("huge", inputSchema={"type": "object", "description": "x" * 1_000_000}),
     ]
     write(file, *bad)
     scripted = Scripted(caller, provider, "openai")
@@ -165,6 +166,7 @@ async def test_a_hostile_list_costs_no_turn(caller: Client, provider: Provider, 
     shown, unknown = (await preview(caller, conv)).tool_sources
     text = " ".join(shown.notices)
     assert "lists another tool of this name" in text and "has 1,000,000 characters" in text
+    assert "may have at most 131072 bytes" in text and "cannot be printed" in text
     assert "schema is left out" in text and "offered as gr__e" in text
     assert "has no MCP server 'unknown'" in unknown.notices[0]
 
@@ -258,3 +260,25 @@ async def test_calls_of_a_source_wait_for_approval_as_the_turn_began(
     assert [result.success for move in moves for result in move.tool_results] == [True, True, False]
     assert dict(moves[0].tool_calls[1].edited_input) == {"text": "hello"}
     assert "hello" in json.dumps(scripted.requests[1]) and "Stay." in json.dumps(scripted.requests[2])
+
+
+async def test_a_server_that_dies_in_a_call_is_a_result_for_the_model(
+    caller: Client, provider: Provider, file: Path
+) -> None:
+    write(file, tool("say"))
+    scripted = Scripted(caller, provider, "openai")
+    sources = [{"mcp": "lister", "approval": "always"}]
+    scripts = Script(calls=(call("say", text="hi"),)), Script(text="It is down.")
+    conv = await caller.open(await scripted.agent(*scripts, tools=(), persona={"tool_sources": sources}))
+    await until(caller, conv, "say")
+    turn = (await caller.say(conv, "Go.")).turn.id
+    async with caller.listening(conv) as listener:
+        await listener.until(opened)
+        (gate,) = await inbox(caller, conv)
+        remove(file)  # The server ends as it reads the call.
+        await resolve(caller, gate)
+        await listener.until(lambda view: view.settled(turn))
+    (move, _) = await caller.moves(turn, conv)
+    (result,) = move.tool_results
+    assert not result.success and result.error.message
+    assert result.error.message[:40] in json.dumps(scripted.requests[-1])

@@ -26,6 +26,13 @@ PDF_BYTES_PER_TOKEN: Final = 25
 """Providers count 1,500 to 3,000 tokens for a page of a PDF, which has 50 KB as a rule."""
 
 
+MIN_KEPT = 16
+"""Number of tools from which on the estimate of a list is kept."""
+
+MAX_KEPT = 32
+_kept: dict[int, tuple[list[JsonValue], int]] = {}
+
+
 def file_tokens(file: JsonObject) -> int:
     """Return the estimated tokens of a file by its ``media_type`` and ``size_bytes``."""
     media_type, size = str(file.get("media_type", "")), file.get("size_bytes")
@@ -44,7 +51,22 @@ def text_tokens(text: str) -> int:
 
 def json_tokens(value: JsonValue) -> int:
     """Return the estimated tokens of a request or a part of one, in its JSON form."""
-    return -(-_written(value) // BYTES_PER_TOKEN)
+    tools = value.get("tools") if type(value) is dict else None
+    if type(tools) is not list or len(tools) < MIN_KEPT:
+        return -(-_written(value) // BYTES_PER_TOKEN)
+    others = {name: each for name, each in value.items() if name != "tools"}
+    return -(-(_written(others) + len("tools") + _written_tools(tools)) // BYTES_PER_TOKEN)
+
+
+def _written_tools(tools: list[JsonValue]) -> int:
+    """Return `_written` of a list of tools, which is the same object in each request of an agent."""
+    kept = _kept.get(id(tools))
+    # An id is unique only while its object exists, so an entry holds the object and compares it.
+    if kept is None or kept[0] is not tools:
+        if len(_kept) >= MAX_KEPT:
+            _kept.clear()
+        kept = _kept[id(tools)] = tools, _written(tools)
+    return kept[1]
 
 
 def byte_size(text: str) -> int:

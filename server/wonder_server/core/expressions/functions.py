@@ -23,6 +23,7 @@ and some that mappings need. All are pure and metered. ``x.f(y)`` and ``f(x, y)`
 ``get(map, key, default)``                      a member that may be missing
 ``to_json(x) parse_json(text)``                 JSON as text, and back
 ``provider_messages(list, format)``             messages in the neutral form, in a request format's form
+``provider_tools(list, format)``                tools in a request format's form
 ==============================================  ====================================================
 """
 
@@ -37,6 +38,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from wonder_server.core.expressions.faults import SyntaxFault
+from wonder_server.core.expressions.provider_functions import provider_messages, provider_tools
 from wonder_server.core.expressions.times import utc_text
 from wonder_server.core.expressions.values import (
     Frame,
@@ -48,7 +50,6 @@ from wonder_server.core.expressions.values import (
     whole,
 )
 from wonder_server.core.json_types import JsonDict, JsonObject, JsonValue
-from wonder_server.core.request_formats import FORMATS
 from wonder_server.core.request_formats.indentation import indent, with_newlines
 from wonder_server.core.schema import patterns
 from wonder_server.core.schema.json_nesting import check_nesting
@@ -374,21 +375,6 @@ def _parse_json(frame: Frame, text: JsonValue) -> JsonValue:
     return value
 
 
-def _provider_messages(frame: Frame, messages: JsonValue, format_name: JsonValue) -> list[JsonDict]:
-    """Return messages in the neutral form in the form of a request format (`core.request_formats.neutral`).
-
-    One function for the whole list: a macro takes 20 times as long for a history of hundreds of messages.
-    """
-    request_format = FORMATS.get(_text(format_name))
-    if request_format is None:
-        raise SyntaxFault(f"there is no request format '{format_name[:40]}': use {', '.join(FORMATS)}")
-    frame.spend(8 * len(_list(messages)))
-    for message in messages:
-        if type(message) is not dict:
-            _map(message)
-    return request_format.write_messages(messages)
-
-
 _MAX_BRACKETS = 64
 """Limit of brackets at which `find_json` tries to read JSON."""
 
@@ -486,5 +472,6 @@ FUNCTIONS: dict[str, Function] = {
     "to_json": Function(_to_json, 1, 1),
     "parse_json": Function(_parse_json, 1, 1),
     "find_json": Function(_find_json, 2, 2),
-    "provider_messages": Function(_provider_messages, 2, 2),
+    "provider_messages": Function(provider_messages, 2, 2),
+    "provider_tools": Function(provider_tools, 2, 2),
 }

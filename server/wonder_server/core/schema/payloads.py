@@ -47,6 +47,9 @@ _MIN_KNOWN_LENGTH: Final = 8
 _MAX_KNOWN_BYTES: Final = 64 * 1024
 _MAX_KNOWN: Final = 64
 """The check remembers at most this many lists, none larger than `_MAX_KNOWN_BYTES`."""
+_MAX_LARGE_BYTES: Final = 1 << 20
+_MAX_LARGE: Final = 8
+"""The check remembers as many larger lists, such as the tools of an agent, none above `_MAX_LARGE_BYTES`."""
 
 
 class _KnownList(NamedTuple):
@@ -58,6 +61,7 @@ class _KnownList(NamedTuple):
     levels: int
 
 
+_large: dict[int, _KnownList] = {}
 _known: dict[int, _KnownList] = {}
 """Valid lists by id. The messages of a model request pass the check four times in a turn: as the output of a
 task, as a value of the context, as the output of the run. Values are never changed after a check, as
@@ -103,15 +107,22 @@ def _rest_after(value: JsonValue, left: float, depth: int) -> tuple[float, int]:
 
 def _rest_after_long(value: list[JsonValue], left: float, depth: int) -> tuple[float, int]:
     """Do what `_rest_after` does for a long list, and remember it if it is valid."""
-    known = _known.get(id(value))
+    known = _known.get(id(value)) or _large.get(id(value))
     if known is not None and known.value is value and known.length == len(value):
         innermost = depth + known.levels - 1
         return (left - known.bytes if innermost <= MAX_DEPTH else -1), innermost
     rest, innermost = _rest_after(value, left, depth)
-    if rest >= 0 and left - rest <= _MAX_KNOWN_BYTES:
-        if len(_known) >= _MAX_KNOWN:
-            _known.clear()
-        _known[id(value)] = _KnownList(value, len(value), left - rest, innermost - depth + 1)
+    if rest >= 0:
+        found = _KnownList(value, len(value), left - rest, innermost - depth + 1)
+        if found.bytes <= _MAX_KNOWN_BYTES:
+            if len(_known) >= _MAX_KNOWN:
+                _known.clear()
+            _known[id(value)] = found
+        elif found.bytes <= _MAX_LARGE_BYTES:
+            _large.pop(id(value), None)
+            if len(_large) >= _MAX_LARGE:
+                del _large[next(iter(_large))]
+            _large[id(value)] = found
     return rest, innermost
 
 

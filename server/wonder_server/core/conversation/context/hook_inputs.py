@@ -13,7 +13,7 @@ from wonder_server.core.conversation.context.active_turns import active_turns
 from wonder_server.core.conversation.context.dialects import result_text
 from wonder_server.core.conversation.context.history import HISTORY_BYTES, history_entries
 from wonder_server.core.conversation.context.meanwhile import said_since
-from wonder_server.core.conversation.context.permissions import DECLINE_DEFINITION, may_decline
+from wonder_server.core.conversation.context.permissions import may_decline
 from wonder_server.core.conversation.context.resolved_agent import resolve_agent
 from wonder_server.core.conversation.context.window import (
     covered_ordinal,
@@ -89,9 +89,7 @@ def assembly_input(
         "summary": summary.text if summary is not None else None,
         "left_out": left_out,
         "model_profile": resolved.profile,
-        "tool_definitions": [*resolved.tools, DECLINE_DEFINITION]
-        if may_decline(state, turn, agent)
-        else resolved.tools,
+        "tool_definitions": resolved.tools_and_decline if may_decline(state, turn, agent) else resolved.tools,
         "indices": resolved.indices,
         "active_turns": active_turns(state, turn, speakers),
         "transcript": [_transcript_entry(move) for move in state.moves.get(turn.id, ())] if through else [],

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from wonder_server.core.budget import Budget
-from wonder_server.core.conversation.context.permissions import forbidden_action, kinds_of
+from wonder_server.core.conversation.context.permissions import DECLINE_DEFINITION, forbidden_action, kinds_of
 from wonder_server.core.conversation.model.agent_tools import offered_schema
 from wonder_server.core.definitions.specs import ModelProfile, PinnedAgent
 from wonder_server.core.identity_cache import cache_by_identity
@@ -30,8 +30,8 @@ class ResolvedAgent:
     """Values of one pinned agent.
 
     ``agent``, ``persona``, ``profile``, ``tools`` and ``indices`` are parts of hook inputs. They are the
-    same objects each time. ``extraction_profile`` and ``summary_profile`` are for the hooks that call a model
-    themselves.
+    same objects each time; ``tools_and_decline`` is for called agents. ``extraction_profile`` and
+    ``summary_profile`` are for the hooks that call a model themselves.
 
     ``context_limit`` is the maximum number of tokens of a request, ``summary_limit`` that of the request
     for a summary; 0 if the model's limit is unknown.
@@ -45,6 +45,7 @@ class ResolvedAgent:
     extraction_profile: JsonDict
     summary_profile: JsonDict
     tools: list[JsonDict]
+    tools_and_decline: list[JsonDict]
     indices: dict[str, list[str]]
     context_limit: int
     summary_limit: int
@@ -56,23 +57,25 @@ class ResolvedAgent:
 def resolve_agent(agent: PinnedAgent) -> ResolvedAgent:
     """Return the values of this agent, the same object each time."""
     persona, limits = agent.persona, agent.persona.constraints
+    tools: list[JsonDict] = [
+        {
+            "id": tool.pin.definition_id,
+            "name": tool.spec.name,
+            "description": tool.spec.description,
+            "input_schema": offered_schema(tool),
+            "target_type": tool.spec.target_type,
+            "async": tool.spec.is_async,
+        }
+        for tool in agent.tools
+    ]
     return ResolvedAgent(
         agent={"id": agent.agent_id, "name": agent.name},
         persona={"system_prompt": persona.system_prompt, "instructions": list(persona.instructions)},
         profile=_profile(agent.profile.spec),
         extraction_profile=_side_profile(extraction_profile(agent)),
         summary_profile=_side_profile(summary_profile(agent)),
-        tools=[
-            {
-                "id": tool.pin.definition_id,
-                "name": tool.spec.name,
-                "description": tool.spec.description,
-                "input_schema": offered_schema(tool),
-                "target_type": tool.spec.target_type,
-                "async": tool.spec.is_async,
-            }
-            for tool in agent.tools
-        ],
+        tools=tools,
+        tools_and_decline=[*tools, DECLINE_DEFINITION],
         indices=_indices(agent),
         context_limit=_context_limit(agent, agent.profile.spec),
         summary_limit=_context_limit(agent, summary_profile(agent)),
