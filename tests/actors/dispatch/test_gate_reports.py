@@ -49,15 +49,15 @@ def turn(turn_id: str, parent: Parent | None) -> Turn:
 
 
 class Disk:
-    """The rows of both conversations, and a directory that keeps what it is told."""
+    """The rows of both conversations, and a directory that keeps what it sends."""
 
     def __init__(self, gate: Gate, call: Operation) -> None:
         self.gate, self.call = gate, call
-        self.told: list[tuple[str, Any]] = []
+        self.sent: list[tuple[str, Any]] = []
         self.directory = self.records = self
 
     def tell(self, actor_id: str, given: object) -> None:
-        self.told.append((actor_id, given))
+        self.sent.append((actor_id, given))
 
     async def find(self, query: Query) -> list[object]:
         if query.table == "gates":
@@ -74,7 +74,7 @@ class Disk:
         below = (PendingOperation(waiting.id, waiting, 0, False),)
         reports = GateReports(cast(InternalAccess, self))
         await reports.resume([Unfinished(ABOVE, 0, outbox), Unfinished(BELOW, 0, below)])
-        return self.told
+        return self.sent
 
 
 @pytest.mark.parametrize("status", GateStatus)
@@ -91,6 +91,6 @@ def test_a_report_without_runs_in_between_is_sent_at_once() -> None:
     disk = Disk(GATE, CALL)
     reports = GateReports(cast(InternalAccess, disk))
     assert reports.report(ReportGate(gate=GATE, parent=PARENT))
-    assert disk.told == [(ABOVE, GateReported(gate=GATE, operation_id="op_above"))]
+    assert disk.sent == [(ABOVE, GateReported(gate=GATE, operation_id="op_above"))]
     run = Parent(actor_id="run_1", operation_id="op")
-    assert not reports.report(ReportGate(gate=GATE, parent=run)) and len(disk.told) == 1
+    assert not reports.report(ReportGate(gate=GATE, parent=run)) and len(disk.sent) == 1
