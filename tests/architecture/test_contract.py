@@ -14,6 +14,7 @@ from google.protobuf.descriptor import Descriptor, MethodDescriptor, ServiceDesc
 
 from tests.paths import ROOT
 from wonder.v1 import (
+    backup_service_pb2,
     conversation_service_pb2,
     coordinator_service_pb2,
     definition_pb2,
@@ -44,6 +45,7 @@ RPCS = {
     "MemoryService": """WriteMemory BatchWriteMemories GetMemory UpdateMemory DeleteMemory ListMemories
         SearchMemories SupersedeMemory GetMemoryBlock ListMemoryBlocks SetMemoryBlock DeleteMemoryBlock
         ListMemoryBlockChanges""",
+    "BackupService": "CreateBackup",
     "FileService": "UploadFile GetFile ListFiles DeleteFile",
     "LibraryService": """CreateLibrary GetLibrary ListLibraries DeleteLibrary PutDefinition GetDefinition
         ListDefinitions ListRevisions DeleteDefinition ApplyDefinitions ExportDefinitions CreateAgent GetAgent
@@ -53,6 +55,7 @@ RPCS = {
 SERVICES: dict[str, ServiceDescriptor] = {
     name: service
     for module in (
+        backup_service_pb2,
         conversation_service_pb2,
         coordinator_service_pb2,
         executor_service_pb2,

@@ -28,6 +28,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "lifecycle": {"core", "rpc", "settings", "logs", "data_folder"},
     "check": {"compose", "data_folder"},
+    "restore": {"compose"},
     "serve": {"compose", "lifecycle", "rpc", "core", "settings", "logs", "data_folder"},
 }
 # Libraries that core may import in addition to the standard library.

@@ -38,7 +38,11 @@ ROWS: dict[str, list[set[str]]] = {
         {"repo"},
         {"."},
     ],
-    "rpc": [{"shared"}, {"server"}, {"conversation", "coordinator", "executor", "file", "library", "memory"}],
+    "rpc": [
+        {"shared"},
+        {"server"},
+        {"backup", "conversation", "coordinator", "executor", "file", "library", "memory"},
+    ],
     "adapters.sqlite": [{"."}, {"memory", "catalog"}, {"shard"}],
     "adapters.models": [{"common"}, {"formats"}, {"native", "offline", "litellm"}, {"."}],
     "adapters.git": [{"storage"}, {"worktree"}, {"hosts"}, {"."}],

@@ -13,9 +13,8 @@ from google.protobuf.struct_pb2 import Struct
 from grpc import aio
 from grpc_health.v1 import health_pb2_grpc
 
-from wonder.v1 import conversation_pb2 as conversation
-from wonder.v1 import conversation_service_pb2 as pb
 from wonder.v1 import (
+    backup_service_pb2_grpc,
     conversation_service_pb2_grpc,
     coordinator_service_pb2_grpc,
     event_pb2,
@@ -24,6 +23,8 @@ from wonder.v1 import (
     library_service_pb2_grpc,
     memory_service_pb2_grpc,
 )
+from wonder.v1 import conversation_pb2 as conversation
+from wonder.v1 import conversation_service_pb2 as pb
 from wonder.v1 import definition_pb2 as definition
 from wonder.v1 import library_service_pb2 as library
 from wonder.v1 import memory_service_pb2 as memory
@@ -137,6 +138,7 @@ class Client:
         self.executor = executor_service_pb2_grpc.ExecutorServiceStub(channel)
         self.library = library_service_pb2_grpc.LibraryServiceStub(channel)
         self.files = file_service_pb2_grpc.FileServiceStub(channel)
+        self.backups = backup_service_pb2_grpc.BackupServiceStub(channel)
         self.memory = memory_service_pb2_grpc.MemoryServiceStub(channel)
         self.health = health_pb2_grpc.HealthStub(channel)
 

@@ -48,8 +48,9 @@ class Client(WorkflowMethods, MemoryMethods, MessageMethods, TurnMethods, Artifa
     defaults come from ``WONDER_SERVER``, ``WONDER_TOKEN`` and ``WONDER_CA``. ``reconnect`` sets the delays
     and the timeout of reconnects.
 
-    The six services (``conversations``, ``library``, ``coordinator``, ``executor``, ``memory``, ``files``)
-    have every RPC as a typed method, ``await client.library.get_agent(v1.GetAgentRequest(agent_id="…"))``.
+    The services (``conversations``, ``library``, ``coordinator``, ``executor``, ``memory``, ``files``,
+    ``backups``) have every RPC as a typed method,
+    ``await client.library.get_agent(v1.GetAgentRequest(agent_id="…"))``.
     All raise `WonderError`. A new client connects at its first call.
     """
 
@@ -75,6 +76,7 @@ class Client(WorkflowMethods, MemoryMethods, MessageMethods, TurnMethods, Artifa
         self.executor = stubs.ExecutorServiceStub(typed)
         self.memory = stubs.MemoryServiceStub(typed)
         self.files = stubs.FileServiceStub(typed)
+        self.backups = stubs.BackupServiceStub(typed)
         self._check_health = typed.unary_unary("/grpc.health.v1.Health/Check", str.encode, bytes)
 
     async def __aenter__(self) -> Self:

@@ -268,6 +268,7 @@ class Client:
         self.executor = Service(self._loop_thread, self._async.executor)
         self.memory = Service(self._loop_thread, self._async.memory)
         self.files = Service(self._loop_thread, self._async.files)
+        self.backups = Service(self._loop_thread, self._async.backups)
 
     @property
     def target(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -18,6 +18,7 @@ from wonder_server.adapters.git.workspaces import GitWorkspaces
 from wonder_server.compose.background import open_background
 from wonder_server.core.errors import WonderError
 from wonder_server.logs import logger
+from wonder_server.ports.holds import Holds
 from wonder_server.ports.repositories import Repositories
 from wonder_server.ports.workspaces import Origins, Workspaces
 from wonder_server.settings import Settings, inherited_environment
@@ -48,6 +49,8 @@ class GitStores:
     repositories: Repositories
     origins: Origins
     workspaces: Workspaces
+    holds: Sequence[Holds] = ()
+    """The repositories, whose removals wait for a backup."""
 
 
 @asynccontextmanager
@@ -89,7 +92,11 @@ async def open_git(
         background.start("packing", pack_daily(artifacts))
         background.start("packing", pack_daily(repositories))
         yield GitStores(
-            artifacts=artifacts, repositories=repositories, origins=origins, workspaces=workspaces
+            artifacts=artifacts,
+            repositories=repositories,
+            origins=origins,
+            workspaces=workspaces,
+            holds=(artifacts, repositories),
         )
 
 

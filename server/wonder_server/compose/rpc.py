@@ -6,11 +6,14 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from wonder_server.compose.backups import DataBackups
 from wonder_server.compose.clients import Clients
 from wonder_server.compose.runtime import EntryPoints, Runtime
 from wonder_server.compose.services import ApplicationServices
 from wonder_server.compose.stores import Stores, StoreViews
+from wonder_server.ports.backups import Backups
 from wonder_server.ports.clock import Clock
+from wonder_server.rpc.backup.servicer import BackupServicer
 from wonder_server.rpc.conversation.parts import ConversationParts
 from wonder_server.rpc.conversation.servicer import ConversationServicer
 from wonder_server.rpc.coordinator.servicer import CoordinatorServicer, RunParts
@@ -42,6 +45,7 @@ async def open_servicers(
     )
     try:
         yield {
+            "wonder.v1.BackupService": BackupServicer(_backups(settings, stores, clients)),
             "wonder.v1.ConversationService": ConversationServicer(
                 stores.per_scope(parts.conversations),
                 services.repositories,
@@ -59,6 +63,17 @@ async def open_servicers(
         }
     finally:
         await executor.close()
+
+
+def _backups(settings: Settings, stores: Stores, clients: Clients) -> Backups:
+    internal = stores.internal
+    return DataBackups(
+        root=settings.backup_dir if internal.databases else None,
+        data=settings.data_dir,
+        databases=internal.databases,
+        holds=[*internal.object_holds, *clients.git.holds],
+        objects_elsewhere=not internal.object_holds,
+    )
 
 
 @dataclass(frozen=True, slots=True)

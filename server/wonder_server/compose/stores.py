@@ -52,6 +52,7 @@ from wonder_server.ports.blobs import Blobs, UnreferencedObjects
 from wonder_server.ports.catalog import Catalog
 from wonder_server.ports.embedder import Embedder
 from wonder_server.ports.failpoints import NO_FAILPOINTS, Failpoints
+from wonder_server.ports.holds import Holds
 from wonder_server.ports.journal import Journals
 from wonder_server.ports.memories import IndexResidue, Memories, MemoryMaintenance
 from wonder_server.ports.memory_blocks import MemoryBlocks
@@ -114,6 +115,10 @@ class InternalStores:
     """The objects of files that no file refers to."""
     disk_full_error: Callable[[], WonderError | None]
     """Return STORAGE_UNAVAILABLE while the disk is full, else None."""
+    databases: Sequence[Database] = ()
+    """The databases of the data folder, for backups."""
+    object_holds: Sequence[Holds] = ()
+    """The objects of the data folder; none if a bucket has them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,6 +234,8 @@ async def open_stores(
                     blobs=blobs,
                     file_objects=SqliteFileObjects(catalog.database),
                     disk_full_error=disk_space.write_rejection,
+                    databases=databases,
+                    object_holds=[blobs] if isinstance(blobs, FileBlobs) else [],
                 ),
             )
         )

@@ -75,6 +75,11 @@ class Settings:
         Group.SERVER, Path("wonder-data"), FOLDER,
         "Data folder: everything that the server stores. The server creates it if it is missing.",
     )  # fmt: skip
+    backup_dir: Path | None = _setting(
+        Group.SERVER, None, PATH,
+        "Folder of all backups that `wonder backup` makes, each in a folder of its own. Use another disk "
+        "than that of the data folder. Without it the server makes no backups.",
+    )  # fmt: skip
     config: Path | None = _setting(
         Group.SERVER, None, PATH,
         "TOML file with settings by name. It cannot name another config file.",

@@ -11,6 +11,31 @@ from ..transport.encoding import Encoder
 from .wonder import v1
 
 
+class BackupServiceStub:
+    """Backups of everything that the server stores, while it serves. Errors are listed without the
+    prefix `ERROR_REASON_`.
+    """
+
+    def __init__(self, channel: TypedChannel) -> None:
+        self.create_backup: grpc.aio.UnaryStreamMultiCallable[
+            v1.CreateBackupRequest, v1.CreateBackupResponse
+        ] = channel.unary_stream(
+            "/wonder.v1.BackupService/CreateBackup",
+            Encoder(v1.CreateBackupRequest),
+            v1.CreateBackupResponse.FromString,
+        )
+        """Makes a backup in a folder of the server's machine, `<backup_dir>/<name>`. `backup_dir` is a
+        setting, so that no client can name a path. The backup contains all databases as they were at
+        one instant, and everything that they refer to. The server works meanwhile. A backup that is
+        repeated under its name copies only what is new, and replaces the earlier one when it is
+        complete. A call that ends early makes no backup; the earlier one stays.
+
+        Objects in a bucket are not in the backup. Errors: FIELD_INVALID for the name; NOT_IMPLEMENTED
+        without the setting `backup_dir`; RESOURCE_IN_USE while another backup is made;
+        STORAGE_UNAVAILABLE if the folder cannot be written, is full or has other contents.
+        """
+
+
 class ConversationServiceStub:
     """Conversations, and the agent loop that runs in them.
 

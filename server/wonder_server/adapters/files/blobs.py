@@ -10,11 +10,24 @@ import asyncio
 import contextlib
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Final
 
 from wonder_server.core.errors import Reason, error
 from wonder_server.ports.blobs import is_key, key_of
+
+HELD: Final = "tmp/held-{key}"
+"""Place of an object that was deleted while deletions are held."""
+
+
+def place_of(path: str) -> str:
+    """Return the place of an object whose file has this path, also if it is held; "" for a draft."""
+    folder, _, name = path.rpartition("/")
+    if folder.rpartition("/")[2] != "tmp":
+        return path
+    key = name.removeprefix("held-")
+    return f"{folder.removesuffix('tmp')}{key[:2]}/{key}" if is_key(key) else ""
 
 
 class FileBlobs:
@@ -23,6 +36,7 @@ class FileBlobs:
     def __init__(self, folder: Path) -> None:
         """Internal; use `open`."""
         self._folder = folder
+        self._holds = 0
 
     @classmethod
     async def open(cls, folder: Path) -> FileBlobs:
@@ -42,6 +56,17 @@ class FileBlobs:
 
     async def delete(self, key: str) -> None:
         await asyncio.to_thread(self._delete, key)
+
+    @contextlib.asynccontextmanager
+    async def hold(self) -> AsyncIterator[None]:
+        """Implements the port ``Holds``. Deleted objects are kept in ``tmp`` until the end of the block."""
+        self._holds += 1
+        try:
+            yield
+        finally:
+            self._holds -= 1
+            if not self._holds:
+                await asyncio.to_thread(self._remove_held)
 
     # --- run in a thread ------------------------------------------------------------------------
 
@@ -98,7 +123,15 @@ class FileBlobs:
     def _delete(self, key: str) -> None:
         if is_key(key):
             with _translate_errors(f"The object {key}", "deleted"):
-                self._path(key).unlink(missing_ok=True)
+                if self._holds:
+                    with contextlib.suppress(FileNotFoundError):
+                        self._path(key).replace(self._folder / HELD.format(key=key))
+                else:
+                    self._path(key).unlink(missing_ok=True)
+
+    def _remove_held(self) -> None:
+        for each in (self._folder / "tmp").glob("held-*"):
+            each.unlink(missing_ok=True)
 
 
 def _sync(folder: Path) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
@@ -151,6 +152,8 @@ class GitRepositories:
         self._pool = pool
         self._folder = folder
         self._known: dict[str, GitRepository] = {}
+        self._removing = asyncio.Lock()
+        """Held while files are removed, and while none may be."""
 
     def of(self, name: str) -> GitRepository:
         found = self._known.get(name)
@@ -164,7 +167,7 @@ class GitRepositories:
 
     async def remove(self, name: str) -> None:
         repository = self.of(name)
-        async with repository.write_lock:
+        async with self._removing, repository.write_lock:
             await self._pool.run(repository.bare.remove)
         self._known.pop(name, None)
 
@@ -181,7 +184,14 @@ class GitRepositories:
         Slow.
         """
         for name in await self.names():
-            await self._pool.run(partial(_pack, self.of(name).bare))
+            async with self._removing:
+                await self._pool.run(partial(_pack, self.of(name).bare))
+
+    @asynccontextmanager
+    async def hold(self) -> AsyncIterator[None]:
+        """Implements the port ``Holds``: removals and packing wait for the end of the block."""
+        async with self._removing:
+            yield
 
     def _names(self) -> list[str]:
         return sorted(path.name.removesuffix(".git") for path in self._folder.glob("[!.]*.git"))

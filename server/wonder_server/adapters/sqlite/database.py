@@ -38,6 +38,7 @@ from time import monotonic, thread_time
 from typing import Any, Final, TypeVar
 
 from wonder_server.adapters.sqlite.connection import connect, storage_fault, unavailable
+from wonder_server.adapters.sqlite.copying import CopyQueue, CopyStoppedError, DatabaseCopy, run_copies
 from wonder_server.ports.failpoints import NO_FAILPOINTS, Failpoints
 
 T = TypeVar("T")
@@ -98,6 +99,7 @@ class Database:
         self.write_rejection: Callable[[], BaseException | None] = _no_rejection
         """Returns the error for writes that need disk space, or None. Writes that free space run anyway."""
         self.failpoints: Failpoints = NO_FAILPOINTS
+        self._copies: CopyQueue = queue.SimpleQueue()
         self._commits = 0
         self._log_pages = _LOG_PAGES
         self._overwrites = True
@@ -178,6 +180,12 @@ class Database:
         """
         self._check_writable(frees_space)
         return self._enqueue(fn, writes=True, items=items)
+
+    async def copy(self, copy: DatabaseCopy) -> None:
+        """Execute a copy, between other jobs. Raises `CopyStoppedError` and errors of SQLite."""
+        done = self._loop.create_future()
+        self._copies.put((copy, lambda failure: self._call_on_loop(_resolve, done, None, failure)))
+        await asyncio.gather(self.read(lambda _: None), done)  # The read wakes the thread.
 
     async def shrink(self, free_bytes: int) -> int:
         """Return unused pages to the file system, and return how many bytes they were.
@@ -277,23 +285,32 @@ class Database:
         self._call_on_loop(_resolve, opened, None, None)
         try:
             while self._run_batch(connection):
-                pass
+                run_copies(self._copies, connection, partial(self._serve, connection))
         finally:
             # If this fails, the WAL stays beside the file and the next start reads it.
             with contextlib.suppress(sqlite3.Error):
                 connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             connection.close()
+            run_copies(self._copies)
             self._call_on_loop(_resolve, self._stopped, None, None)
+
+    def _serve(self, connection: sqlite3.Connection, seconds: float) -> None:
+        """Run batches for some time in the middle of a copy. Raises `CopyStoppedError`."""
+        until = monotonic() + seconds
+        while (left := until - monotonic()) > 0:
+            if not self._pending:
+                try:
+                    self._take(self._queue.get(timeout=left))
+                except queue.Empty:
+                    return
+            if self._is_closing or not self._run_batch(connection):
+                raise CopyStoppedError
 
     def _run_batch(self, connection: sqlite3.Connection) -> bool:
         """Run one batch. Return False when the database is closing and all jobs are done."""
         taken = self._pending
         while not self._is_closing and not (taken and self._queue.empty()):
-            job = self._queue.get()
-            if job is None:
-                self._is_closing = True
-            else:
-                taken.append(job)
+            self._take(self._queue.get())
         self._run_reads(connection, [job for job in taken if job.between_commits])
         batch = [job for job in islice(taken, _MAX_BATCH) if not job.between_commits]
         rest = [job for job in islice(taken, _MAX_BATCH, None) if not job.between_commits]
@@ -309,6 +326,10 @@ class Database:
         self._call_on_loop(_deliver, batch[:done])
         self._pending = deque([*left, *batch[done:], *rest])
         return not self._is_closing or bool(self._pending)
+
+    def _take(self, job: _Job | None) -> None:
+        self._is_closing |= job is None
+        self._pending.extend(() if job is None else (job,))
 
     def _run_reads(self, connection: sqlite3.Connection, reads: list[_Job]) -> int:
         """Answer reads in order until `_MAX_TRANSACTION_S` is over, those between commits all. Return the

@@ -78,6 +78,7 @@ _ADMIN: Final = _DEVELOPER | {
     SEARCH_ALL,
     "projects.create",
     "projects.delete",
+    "server.backup",
     "tasks.work",
 }
 
