@@ -41,6 +41,7 @@ async def server(provider: Provider, tmp_path_factory: pytest.TempPathFactory) -
     }
     environment = {
         "WONDER_DEFAULT_MODEL": "offline",
+        "WONDER_BACKUP_DIR": str(data.with_name("backups")),
         "WONDER_MCP_SERVERS": json.dumps({"fake": fake}),
         "OPENAI_API_KEY": KEY,
         "ANTHROPIC_API_KEY": KEY,

@@ -376,7 +376,7 @@ EMPTY = {
     "Subscribe": "CONVERSATION_NOT_FOUND", "CancelTurn": "FIELD_INVALID", "GetTurn": "TURN_NOT_FOUND",
     "GetRun": "RUN_NOT_FOUND", "CancelRun": "RUN_NOT_FOUND", "WatchRun": "RUN_NOT_FOUND",
     "ReplayRun": "RUN_NOT_FOUND", "ListDefinitions": "", "ListRuns": "", "ListGates": "",
-    "ListFiles": "",
+    "ListFiles": "", "CreateBackup": "",
 }  # fmt: skip
 """Errors of empty requests; every other method answers FIELD_INVALID and names the field."""
 
