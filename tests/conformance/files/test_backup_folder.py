@@ -118,6 +118,12 @@ def test_a_folder_with_other_contents_is_refused(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 
 
+def test_a_disk_without_space_for_the_databases_is_refused_before_they_are_copied(tmp_path: Path) -> None:
+    with pytest.raises(BackupError, match="Free some disk space"), open_folder(tmp_path / "b") as folder:
+        folder.require_space(1 << 60)
+    assert not [*(tmp_path / "b").glob("databases-*")]
+
+
 def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(BackupError, match="cannot be written"), open_folder(tmp_path / "file"):

@@ -21,7 +21,7 @@ from typing import Final
 
 STEP_PAGES: Final = 64
 """Pages of one step: 256 KiB, about half a millisecond."""
-REST_FACTOR: Final = 6
+REST_FACTOR: Final = 10
 """Time for jobs after a step, in times of the step."""
 MIN_REST_S: Final = 0.002
 MAX_REST_S: Final = 0.25
