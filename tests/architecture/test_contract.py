@@ -33,7 +33,8 @@ from wonder_server.rpc.server.error_codes import STATUS
 PROTO = ROOT / "proto/wonder/v1"
 
 RPCS = {
-    "ConversationService": """CreateConversation GetConversation ListConversations UpdateConversation
+    "ConversationService": """CreateConversation ForkConversation GetConversation ListConversations
+        UpdateConversation
         DeleteConversation CompleteConversation ReopenConversation ResetConversation AddParticipant
         RemoveParticipant Converse SendMessage StreamTurn Subscribe CallAgent CancelTurn GetTurn ListTurns
         ListMessages

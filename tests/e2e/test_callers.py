@@ -205,6 +205,9 @@ ACTS: dict[str, Act] = {
     "StartRun": lambda h, c, who: c.coordinator.StartRun(
         runs.StartRunRequest(request_id="r-StartRun", workflow_id="team/asks")
     ),
+    "ForkConversation": lambda h, c, who: c.conversations.ForkConversation(
+        pb.ForkConversationRequest(request_id="r-Fork", conversation_id=h.conv, conversation={"title": who})
+    ),
     "ForkRun": lambda h, c, who: c.coordinator.ForkRun(
         runs.ForkRunRequest(request_id="r-ForkRun", run_id=h.run, before_node_execution=1)
     ),

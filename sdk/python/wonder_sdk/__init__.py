@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from wonder_sdk.conversation.event_cursor import ToolArgumentsDelta as ToolArgumentsDelta
     from wonder_sdk.conversation.reply import Events as Events
     from wonder_sdk.conversation.reply import Reply as Reply
+    from wonder_sdk.conversation.transcripts import Transcript as Transcript
+    from wonder_sdk.conversation.transcripts import read_transcripts as read_transcripts
     from wonder_sdk.conversation.turn_stream import TurnStream as TurnStream
     from wonder_sdk.errors import AbortedError as AbortedError
     from wonder_sdk.errors import AlreadyExistsError as AlreadyExistsError
@@ -52,6 +54,7 @@ _HOMES = {
     "wonder_sdk._proto.wonder": ("v1",),
     "wonder_sdk.client": ("Client",),
     "wonder_sdk.conversation.chat": ("Chat",),
+    "wonder_sdk.conversation.transcripts": ("Transcript", "read_transcripts"),
     "wonder_sdk.conversation.turn_stream": ("TurnStream",),
     "wonder_sdk.errors": (
         "AbortedError", "AlreadyExistsError", "CallCancelledError", "DeadlineExceededError",

@@ -17,6 +17,7 @@ from wonder_sdk.errors import RequestError
 from wonder_sdk.json_types import JsonDict
 from wonder_sdk.methods.artifacts import ArtifactMethods
 from wonder_sdk.methods.files import FileMethods
+from wonder_sdk.methods.histories import HistoryMethods
 from wonder_sdk.methods.memories import MemoryMethods
 from wonder_sdk.methods.messages import MessageMethods
 from wonder_sdk.methods.turns import TurnMethods
@@ -26,7 +27,15 @@ from wonder_sdk.transport.reconnect import ReconnectPolicy
 from wonder_sdk.values import to_struct
 
 
-class Client(WorkflowMethods, MemoryMethods, MessageMethods, TurnMethods, ArtifactMethods, FileMethods):
+class Client(
+    WorkflowMethods,
+    MemoryMethods,
+    MessageMethods,
+    HistoryMethods,
+    TurnMethods,
+    ArtifactMethods,
+    FileMethods,
+):
     """A connection to a Wonder server, for asyncio; `wonder_sdk.sync.Client` is the same without.
 
     ::
@@ -40,8 +49,8 @@ class Client(WorkflowMethods, MemoryMethods, MessageMethods, TurnMethods, Artifa
 
     ``await client.run("acme/flows/release", {"version": "1.2"})`` runs a workflow. `WorkflowMethods` has the
     other methods for runs and gates, `MemoryMethods` those for memories, `MessageMethods` the search in
-    messages, `TurnMethods` one call for a message and its answer, `ArtifactMethods` those for artifacts and
-    branches, and `FileMethods` those for files.
+    messages, `HistoryMethods` forks and transcripts, `TurnMethods` one call for a message and its answer,
+    `ArtifactMethods` those for artifacts and branches, and `FileMethods` those for files.
 
     ``target`` is ``host:port``. Each call sends the ``token``. ``tls_root`` (a PEM file or its bytes) or
     ``tls=True`` (the system's roots) turns on TLS; use a connection without TLS on one machine only. The
@@ -101,6 +110,7 @@ class Client(WorkflowMethods, MemoryMethods, MessageMethods, TurnMethods, Artifa
         external_ref: str = "",
         metadata: JsonDict | None = None,
         concurrent_turns: str = "",
+        messages: Sequence[v1.HistoryMessage] = (),
         request_id: str = "",
     ) -> str:
         """Create a conversation of one user and one agent (by id or name), or several, and return its id.
@@ -109,6 +119,9 @@ class Client(WorkflowMethods, MemoryMethods, MessageMethods, TurnMethods, Artifa
 
         ``concurrent_turns`` is the policy for messages while the agent works: ``parallel``, ``queue``,
         ``interrupt`` or ``steer``; "" for that of the agent's persona.
+
+        ``messages`` is a history to start with, oldest first; `wonder_sdk.read_transcripts` reads one. It is
+        not added to a conversation that has the ``external_ref`` already.
 
         The default ``user`` is ``user``. With a token there is none by default: the token's name takes part
         from its first message. "" means no user.
@@ -132,6 +145,7 @@ class Client(WorkflowMethods, MemoryMethods, MessageMethods, TurnMethods, Artifa
                 ),
                 request_id=request_id,
                 return_existing=bool(external_ref),
+                messages=list(messages),
             )
         )
         if response.conversation is None:

@@ -312,6 +312,8 @@ class Client:
     recall = _blocking(asynchronous.Client.recall)
     list_memories = _blocking_iterator(asynchronous.Client.list_memories)
     post = _blocking(asynchronous.Client.post)
+    fork_conversation = _blocking(asynchronous.Client.fork_conversation)
+    export_transcript = _blocking(asynchronous.Client.export_transcript)
     search_messages = _blocking_iterator(asynchronous.Client.search_messages)
     decisions = _blocking_iterator(asynchronous.Client.decisions)
     get_memory = _blocking(asynchronous.Client.get_memory)

@@ -22,6 +22,7 @@ from wonder_server.core.actor import gates
 from wonder_server.core.conversation.model import decisions as conversation_decisions
 from wonder_server.core.conversation.model import inputs as conversation_inputs
 from wonder_server.core.conversation.model import lifecycle_decisions, lifecycle_inputs
+from wonder_server.core.conversation.model.histories import staging
 from wonder_server.core.coordinator.model import decisions as run_decisions
 from wonder_server.core.coordinator.model import inputs as run_inputs
 
@@ -30,6 +31,9 @@ TAGS: Final[Mapping[type, str]] = {
     conversation_inputs.Create: "Create",
     conversation_inputs.Send: "Send",
     conversation_inputs.Post: "Post",
+    staging.AddHistory: "AddHistory",
+    conversation_inputs.Publish: "Publish",
+    staging.Discard: "DiscardStaged",
     conversation_inputs.CancelTurn: "CancelTurn",
     conversation_inputs.CancelCall: "CancelCall",
     conversation_inputs.ModelAnswered: "ModelAnswered",
@@ -57,6 +61,8 @@ TAGS: Final[Mapping[type, str]] = {
     lifecycle_inputs.ReleaseExternalRef: "ReleaseExternalRef",
     # Decisions of conversations
     conversation_decisions.StartConversation: "StartConversation",
+    staging.KeepHistory: "KeepHistory",
+    staging.PublishConversation: "PublishConversation",
     lifecycle_decisions.AddParticipant: "AddParticipant",
     lifecycle_decisions.RemoveParticipant: "RemoveParticipant",
     lifecycle_decisions.UpdateConversation: "UpdateConversation",

@@ -94,6 +94,7 @@ class _Parts:
             entry.lifecycle,
             entry.agent_calls,
             entry.previews,
+            entry.forks,
             entry.runs.lookup,
             self.services.library.within(views.scope),
         )

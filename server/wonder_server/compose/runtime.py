@@ -16,6 +16,7 @@ from wonder_server.actors.conversation.context_preview import ContextPreviews
 from wonder_server.actors.conversation.conversations import ConversationLimits, Conversations
 from wonder_server.actors.conversation.deletions import Deletions
 from wonder_server.actors.conversation.expiry_sweeper import ExpirySweeper
+from wonder_server.actors.conversation.histories.forks import ConversationForks
 from wonder_server.actors.conversation.hook_failures import HookFailures
 from wonder_server.actors.conversation.lifecycle import ConversationLifecycle
 from wonder_server.actors.conversation.message_parts import MessageFiles
@@ -61,6 +62,7 @@ class EntryPoints:
     lifecycle: ConversationLifecycle
     agent_calls: AgentCallService
     previews: ContextPreviews
+    forks: ConversationForks
     runs: Runs
     archive: Archive
 
@@ -235,6 +237,7 @@ def _build_entry_points(
                 access=access, conversations=conversations, agents=library, budgets=actors.budgets
             ),
             previews=ContextPreviews(conversations, dry_runs, access.clock),
+            forks=ConversationForks(access, conversations),
             runs=Runs(
                 access=access,
                 workflows=library,

@@ -29,10 +29,10 @@ SHARDS = len(_ALPHABET)
 
 def encode(now_ms: int, entropy: int) -> str:
     """Return the 26 characters of a ULID for a time in milliseconds since 1970 and 80 bits of entropy."""
-    return _time(now_ms) + _random(entropy)
+    return _time(now_ms) + random_part(entropy)
 
 
-def _random(entropy: int) -> str:
+def random_part(entropy: int) -> str:
     """Return the last sixteen characters of a ULID."""
     # Encode two halves, since shifting small numbers is cheaper.
     high, low, pairs = entropy >> 40 & _MASK_40, entropy & _MASK_40, _PAIRS
@@ -128,7 +128,7 @@ def derived(prefix: str, key: str, parent: str) -> str:
     id.
     """
     digest = hashlib.blake2b(key.encode(), digest_size=10).digest()
-    return f"{prefix}_{parent[-26:-16]}{_random(int.from_bytes(digest, 'big'))[:-1]}{parent[-1]}"
+    return f"{prefix}_{parent[-26:-16]}{random_part(int.from_bytes(digest, 'big'))[:-1]}{parent[-1]}"
 
 
 class Minter:
@@ -145,7 +145,7 @@ class Minter:
         """Return the next id with this prefix."""
         digest = hashlib.blake2b(f"{self._seed}/{self._count}".encode(), digest_size=10).digest()
         self._count += 1
-        return f"{prefix}_{self._time}{_random(int.from_bytes(digest, 'big'))}"
+        return f"{prefix}_{self._time}{random_part(int.from_bytes(digest, 'big'))}"
 
     def child(self, prefix: str, parent: str) -> str:
         """Return the next id with this prefix, in the shard of ``parent``."""

@@ -160,7 +160,7 @@ async def test_a_flood_of_bad_calls_logs_few_lines() -> None:
 
 async def test_a_stream_that_never_attaches_ends_and_releases_its_slot() -> None:
     nothing: Any = SimpleNamespace(lookup=SimpleNamespace(records=None))
-    parts = ForAll(ConversationParts(*[nothing] * 6))
+    parts = ForAll(ConversationParts(*[nothing] * 7))
     servicer = ConversationServicer(parts, nothing, attach_timeout_s=0.01)
     servicers = {"wonder.v1.ConversationService": servicer}
     async with serving(servicers, max_concurrent_rpcs=1) as channel:

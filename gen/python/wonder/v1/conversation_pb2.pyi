@@ -119,7 +119,7 @@ TOOL_ERROR_CODE_AGENT_DECLINED: ToolErrorCode
 TOOL_ERROR_CODE_INTERNAL_ERROR: ToolErrorCode
 
 class Conversation(_message.Message):
-    __slots__ = ("id", "project_id", "title", "participants", "status", "external_ref", "metadata", "last_sequence", "turn_count", "active_turn_ids", "usage", "budget", "expire_time", "archive_time", "branch", "create_time", "update_time", "etag", "created_by", "updated_by", "former_external_ref", "concurrent_turns")
+    __slots__ = ("id", "project_id", "title", "participants", "status", "external_ref", "metadata", "last_sequence", "turn_count", "active_turn_ids", "usage", "budget", "expire_time", "archive_time", "branch", "create_time", "update_time", "etag", "created_by", "updated_by", "former_external_ref", "concurrent_turns", "forked_from")
     ID_FIELD_NUMBER: _ClassVar[int]
     PROJECT_ID_FIELD_NUMBER: _ClassVar[int]
     TITLE_FIELD_NUMBER: _ClassVar[int]
@@ -142,6 +142,7 @@ class Conversation(_message.Message):
     UPDATED_BY_FIELD_NUMBER: _ClassVar[int]
     FORMER_EXTERNAL_REF_FIELD_NUMBER: _ClassVar[int]
     CONCURRENT_TURNS_FIELD_NUMBER: _ClassVar[int]
+    FORKED_FROM_FIELD_NUMBER: _ClassVar[int]
     id: str
     project_id: str
     title: str
@@ -164,7 +165,16 @@ class Conversation(_message.Message):
     updated_by: _common_pb2.Principal
     former_external_ref: str
     concurrent_turns: _definition_pb2.ConcurrentTurns
-    def __init__(self, id: _Optional[str] = ..., project_id: _Optional[str] = ..., title: _Optional[str] = ..., participants: _Optional[_Iterable[_Union[Participant, _Mapping]]] = ..., status: _Optional[_Union[ConversationStatus, str]] = ..., external_ref: _Optional[str] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., last_sequence: _Optional[int] = ..., turn_count: _Optional[int] = ..., active_turn_ids: _Optional[_Iterable[str]] = ..., usage: _Optional[_Union[_common_pb2.Usage, _Mapping]] = ..., budget: _Optional[_Union[_common_pb2.Budget, _Mapping]] = ..., expire_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., archive_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., branch: _Optional[str] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., update_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., etag: _Optional[str] = ..., created_by: _Optional[_Union[_common_pb2.Principal, _Mapping]] = ..., updated_by: _Optional[_Union[_common_pb2.Principal, _Mapping]] = ..., former_external_ref: _Optional[str] = ..., concurrent_turns: _Optional[_Union[_definition_pb2.ConcurrentTurns, str]] = ...) -> None: ...
+    forked_from: ForkSource
+    def __init__(self, id: _Optional[str] = ..., project_id: _Optional[str] = ..., title: _Optional[str] = ..., participants: _Optional[_Iterable[_Union[Participant, _Mapping]]] = ..., status: _Optional[_Union[ConversationStatus, str]] = ..., external_ref: _Optional[str] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., last_sequence: _Optional[int] = ..., turn_count: _Optional[int] = ..., active_turn_ids: _Optional[_Iterable[str]] = ..., usage: _Optional[_Union[_common_pb2.Usage, _Mapping]] = ..., budget: _Optional[_Union[_common_pb2.Budget, _Mapping]] = ..., expire_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., archive_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., branch: _Optional[str] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., update_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., etag: _Optional[str] = ..., created_by: _Optional[_Union[_common_pb2.Principal, _Mapping]] = ..., updated_by: _Optional[_Union[_common_pb2.Principal, _Mapping]] = ..., former_external_ref: _Optional[str] = ..., concurrent_turns: _Optional[_Union[_definition_pb2.ConcurrentTurns, str]] = ..., forked_from: _Optional[_Union[ForkSource, _Mapping]] = ...) -> None: ...
+
+class ForkSource(_message.Message):
+    __slots__ = ("conversation_id", "message_id")
+    CONVERSATION_ID_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    conversation_id: str
+    message_id: str
+    def __init__(self, conversation_id: _Optional[str] = ..., message_id: _Optional[str] = ...) -> None: ...
 
 class Participant(_message.Message):
     __slots__ = ("user", "agent", "origin", "added_by", "join_time")

@@ -100,16 +100,76 @@ FILE_CHANGE_DELETED: FileChange
 FILE_CHANGE_RENAMED: FileChange
 
 class CreateConversationRequest(_message.Message):
-    __slots__ = ("conversation", "request_id", "validate_only", "return_existing")
+    __slots__ = ("conversation", "request_id", "validate_only", "return_existing", "messages")
     CONVERSATION_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
     RETURN_EXISTING_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
     conversation: _conversation_pb2.Conversation
     request_id: str
     validate_only: bool
     return_existing: bool
-    def __init__(self, conversation: _Optional[_Union[_conversation_pb2.Conversation, _Mapping]] = ..., request_id: _Optional[str] = ..., validate_only: _Optional[bool] = ..., return_existing: _Optional[bool] = ...) -> None: ...
+    messages: _containers.RepeatedCompositeFieldContainer[HistoryMessage]
+    def __init__(self, conversation: _Optional[_Union[_conversation_pb2.Conversation, _Mapping]] = ..., request_id: _Optional[str] = ..., validate_only: _Optional[bool] = ..., return_existing: _Optional[bool] = ..., messages: _Optional[_Iterable[_Union[HistoryMessage, _Mapping]]] = ...) -> None: ...
+
+class HistoryMessage(_message.Message):
+    __slots__ = ("user_id", "agent_id", "other_agent", "content", "parts", "tool_calls", "create_time")
+    USER_ID_FIELD_NUMBER: _ClassVar[int]
+    AGENT_ID_FIELD_NUMBER: _ClassVar[int]
+    OTHER_AGENT_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_FIELD_NUMBER: _ClassVar[int]
+    PARTS_FIELD_NUMBER: _ClassVar[int]
+    TOOL_CALLS_FIELD_NUMBER: _ClassVar[int]
+    CREATE_TIME_FIELD_NUMBER: _ClassVar[int]
+    user_id: str
+    agent_id: str
+    other_agent: str
+    content: str
+    parts: _containers.RepeatedCompositeFieldContainer[_conversation_pb2.ContentPart]
+    tool_calls: _containers.RepeatedCompositeFieldContainer[HistoryToolCall]
+    create_time: _timestamp_pb2.Timestamp
+    def __init__(self, user_id: _Optional[str] = ..., agent_id: _Optional[str] = ..., other_agent: _Optional[str] = ..., content: _Optional[str] = ..., parts: _Optional[_Iterable[_Union[_conversation_pb2.ContentPart, _Mapping]]] = ..., tool_calls: _Optional[_Iterable[_Union[HistoryToolCall, _Mapping]]] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+
+class HistoryToolCall(_message.Message):
+    __slots__ = ("id", "tool_name", "input", "result", "error")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    TOOL_NAME_FIELD_NUMBER: _ClassVar[int]
+    INPUT_FIELD_NUMBER: _ClassVar[int]
+    RESULT_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    tool_name: str
+    input: _struct_pb2.Struct
+    result: _struct_pb2.Value
+    error: str
+    def __init__(self, id: _Optional[str] = ..., tool_name: _Optional[str] = ..., input: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., result: _Optional[_Union[_struct_pb2.Value, _Mapping]] = ..., error: _Optional[str] = ...) -> None: ...
+
+class ForkConversationRequest(_message.Message):
+    __slots__ = ("conversation_id", "message_id", "before", "conversation", "send", "regenerate", "request_id")
+    CONVERSATION_ID_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_FIELD_NUMBER: _ClassVar[int]
+    CONVERSATION_FIELD_NUMBER: _ClassVar[int]
+    SEND_FIELD_NUMBER: _ClassVar[int]
+    REGENERATE_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    conversation_id: str
+    message_id: str
+    before: bool
+    conversation: _conversation_pb2.Conversation
+    send: ConverseSend
+    regenerate: bool
+    request_id: str
+    def __init__(self, conversation_id: _Optional[str] = ..., message_id: _Optional[str] = ..., before: _Optional[bool] = ..., conversation: _Optional[_Union[_conversation_pb2.Conversation, _Mapping]] = ..., send: _Optional[_Union[ConverseSend, _Mapping]] = ..., regenerate: _Optional[bool] = ..., request_id: _Optional[str] = ...) -> None: ...
+
+class ForkConversationResponse(_message.Message):
+    __slots__ = ("conversation", "turn")
+    CONVERSATION_FIELD_NUMBER: _ClassVar[int]
+    TURN_FIELD_NUMBER: _ClassVar[int]
+    conversation: _conversation_pb2.Conversation
+    turn: _conversation_pb2.Turn
+    def __init__(self, conversation: _Optional[_Union[_conversation_pb2.Conversation, _Mapping]] = ..., turn: _Optional[_Union[_conversation_pb2.Turn, _Mapping]] = ...) -> None: ...
 
 class CreateConversationResponse(_message.Message):
     __slots__ = ("conversation", "existed")

@@ -42,6 +42,11 @@ class ConversationServiceStub:
                 request_serializer=wonder_dot_v1_dot_conversation__service__pb2.CreateConversationRequest.SerializeToString,
                 response_deserializer=wonder_dot_v1_dot_conversation__service__pb2.CreateConversationResponse.FromString,
                 _registered_method=True)
+        self.ForkConversation = channel.unary_unary(
+                '/wonder.v1.ConversationService/ForkConversation',
+                request_serializer=wonder_dot_v1_dot_conversation__service__pb2.ForkConversationRequest.SerializeToString,
+                response_deserializer=wonder_dot_v1_dot_conversation__service__pb2.ForkConversationResponse.FromString,
+                _registered_method=True)
         self.GetConversation = channel.unary_unary(
                 '/wonder.v1.ConversationService/GetConversation',
                 request_serializer=wonder_dot_v1_dot_conversation__service__pb2.GetConversationRequest.SerializeToString,
@@ -184,8 +189,32 @@ class ConversationServiceServicer:
         """Creates a conversation. A repeated request returns the conversation that the first one created, also if one of its
         agents was deleted since. If that conversation was deleted, it fails with CONVERSATION_NOT_FOUND: a request creates at
         most one conversation. An expired conversation gives its `external_ref` up to a new one. Its record stays, in the
-        archive or until the server archives it. Errors: ALREADY_EXISTS if the `external_ref` is in use, PROJECT_NOT_FOUND, AGENT_NOT_FOUND,
-        FIELD_INVALID, CONVERSATION_NOT_FOUND.
+        archive or until the server archives it. With `messages`, the conversation has a history from the start: it is there
+        with all of them, or not at all. Errors: ALREADY_EXISTS if the `external_ref` is in use, PROJECT_NOT_FOUND, AGENT_NOT_FOUND,
+        FIELD_INVALID, CONVERSATION_NOT_FOUND; with `messages` also LIMIT_EXCEEDED, PAYLOAD_TOO_LARGE, NO_AGENT,
+        FILE_NOT_FOUND, PERMISSION_DENIED.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ForkConversation(self, request, context):
+        """Makes a new conversation with the beginning of another one: a branch of it, an edit of a message (fork before it, with
+        the new text as `send`), or another answer (`regenerate`). Agents see the same history as in the source, byte for
+        byte, up to the last copied message.
+
+        The fork has copies of its own of the source's messages, turns, and tool calls with their results, with their times;
+        ids are new. Files are shared, as between any messages of a project. Of the source it has its title, participants,
+        metadata, budget, interval of expiry, policy for concurrent turns and its last reset; its summary only if that covers
+        copied messages alone. It has no usage of its own yet: copied turns and moves have none. Not copied: `external_ref`,
+        active work (a turn that is active has what it has so far, and no agent continues it), gates, moves of turns without
+        tool calls, raw answers of models, runs, turns of called agents, the branch of a repository and its files. Messages of
+        the fork start with events of their own.
+
+        The source does not change, may be active, completed or archived (then it is restored), and may be deleted later. A
+        fork is there as a whole, or not at all. A repeated request returns the first fork. Errors: those of
+        CreateConversation; CONVERSATION_NOT_FOUND; MESSAGE_NOT_FOUND for a message that is not in the source; with `send` and
+        `regenerate` those of SendMessage.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -438,6 +467,11 @@ def add_ConversationServiceServicer_to_server(servicer, server):
                     request_deserializer=wonder_dot_v1_dot_conversation__service__pb2.CreateConversationRequest.FromString,
                     response_serializer=wonder_dot_v1_dot_conversation__service__pb2.CreateConversationResponse.SerializeToString,
             ),
+            'ForkConversation': grpc.unary_unary_rpc_method_handler(
+                    servicer.ForkConversation,
+                    request_deserializer=wonder_dot_v1_dot_conversation__service__pb2.ForkConversationRequest.FromString,
+                    response_serializer=wonder_dot_v1_dot_conversation__service__pb2.ForkConversationResponse.SerializeToString,
+            ),
             'GetConversation': grpc.unary_unary_rpc_method_handler(
                     servicer.GetConversation,
                     request_deserializer=wonder_dot_v1_dot_conversation__service__pb2.GetConversationRequest.FromString,
@@ -599,6 +633,33 @@ class ConversationService:
             '/wonder.v1.ConversationService/CreateConversation',
             wonder_dot_v1_dot_conversation__service__pb2.CreateConversationRequest.SerializeToString,
             wonder_dot_v1_dot_conversation__service__pb2.CreateConversationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ForkConversation(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/wonder.v1.ConversationService/ForkConversation',
+            wonder_dot_v1_dot_conversation__service__pb2.ForkConversationRequest.SerializeToString,
+            wonder_dot_v1_dot_conversation__service__pb2.ForkConversationResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -55,8 +55,35 @@ class ConversationServiceStub:
         also if one of its agents was deleted since. If that conversation was deleted, it fails with
         CONVERSATION_NOT_FOUND: a request creates at most one conversation. An expired conversation
         gives its `external_ref` up to a new one. Its record stays, in the archive or until the server
-        archives it. Errors: ALREADY_EXISTS if the `external_ref` is in use, PROJECT_NOT_FOUND,
-        AGENT_NOT_FOUND, FIELD_INVALID, CONVERSATION_NOT_FOUND.
+        archives it. With `messages`, the conversation has a history from the start: it is there with
+        all of them, or not at all. Errors: ALREADY_EXISTS if the `external_ref` is in use,
+        PROJECT_NOT_FOUND, AGENT_NOT_FOUND, FIELD_INVALID, CONVERSATION_NOT_FOUND; with `messages` also
+        LIMIT_EXCEEDED, PAYLOAD_TOO_LARGE, NO_AGENT, FILE_NOT_FOUND, PERMISSION_DENIED.
+        """
+        self.fork_conversation: grpc.aio.UnaryUnaryMultiCallable[
+            v1.ForkConversationRequest, v1.ForkConversationResponse
+        ] = channel.unary_unary(
+            "/wonder.v1.ConversationService/ForkConversation",
+            Encoder(v1.ForkConversationRequest),
+            v1.ForkConversationResponse.FromString,
+        )
+        """Makes a new conversation with the beginning of another one: a branch of it, an edit of a message
+        (fork before it, with the new text as `send`), or another answer (`regenerate`). Agents see the
+        same history as in the source, byte for byte, up to the last copied message.
+
+        The fork has copies of its own of the source's messages, turns, and tool calls with their
+        results, with their times; ids are new. Files are shared, as between any messages of a project.
+        Of the source it has its title, participants, metadata, budget, interval of expiry, policy for
+        concurrent turns and its last reset; its summary only if that covers copied messages alone. It
+        has no usage of its own yet: copied turns and moves have none. Not copied: `external_ref`,
+        active work (a turn that is active has what it has so far, and no agent continues it), gates,
+        moves of turns without tool calls, raw answers of models, runs, turns of called agents, the
+        branch of a repository and its files. Messages of the fork start with events of their own.
+
+        The source does not change, may be active, completed or archived (then it is restored), and may
+        be deleted later. A fork is there as a whole, or not at all. A repeated request returns the
+        first fork. Errors: those of CreateConversation; CONVERSATION_NOT_FOUND; MESSAGE_NOT_FOUND for a
+        message that is not in the source; with `send` and `regenerate` those of SendMessage.
         """
         self.get_conversation: grpc.aio.UnaryUnaryMultiCallable[
             v1.GetConversationRequest, v1.GetConversationResponse

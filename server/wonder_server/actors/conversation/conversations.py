@@ -28,10 +28,12 @@ from wonder_server.actors.streaming.items import PartKind
 from wonder_server.actors.usage.budget_enforcement import AgentBudgets
 from wonder_server.core import ids
 from wonder_server.core.actor.queries import ReadConversation
+from wonder_server.core.content.parts import Parts
 from wonder_server.core.conversation.model.decisions import AppendMessage, PostMessage, StartTurn, SteerTurn
 from wonder_server.core.conversation.model.inputs import CancelTurn, Post, Send
 from wonder_server.core.conversation.model.speakers import AGENT, quote_of
 from wonder_server.core.conversation.model.state import ConversationState
+from wonder_server.core.conversation.model.status import is_staged
 from wonder_server.core.conversation.model.values import (
     TURN_RULES,
     Caller,
@@ -107,11 +109,11 @@ class Conversations:
         self._max_waiting = limits.max_waiting
         self._archive = archive or NullArchive()
         self._budgets = budgets or AgentBudgets()
-        self._files = files or MessageFiles(NoFiles())
+        self.files = files or MessageFiles(NoFiles())
         self._directory = access.directory
         self._journals = access.journals
         self._agents = agents
-        self._clock = access.clock
+        self.clock = access.clock
         self.lookup = ConversationLookup(access)
         self.creator = ConversationCreator(access, self.lookup, agents, limits.expire_after_ms)
 
@@ -195,7 +197,14 @@ class Conversations:
 
     async def check_first_message(self, draft: Conversation, send_request: SendRequest) -> None:
         """Raise the error that `send` would raise for the first message of a conversation like ``draft``."""
-        if not send_request.parts:
+        await self.prepare_first(draft, send_request)
+
+    async def prepare_first(
+        self, draft: Conversation, send_request: SendRequest, parts: Parts | None = None
+    ) -> Send:
+        """Return the input that sends the first new message of a conversation like ``draft``. ``parts`` are
+        those of a message that was sent before. Errors: those of `send`."""
+        if not send_request.parts and parts is None:
             check_content(send_request.content)
         if send_request.reply_to_message_id:
             raise not_found(
@@ -204,19 +213,24 @@ class Conversations:
                 field="reply_to_message_id",
                 place=" in this conversation",
             )
-        send = await self._budgets.check_turn(await self._prepare(draft, send_request, None))
+        send = await self._budgets.check_turn(await self._prepare(draft, send_request, None, parts))
         if send.unaffordable is not None:
             raise WonderError(send.unaffordable)
+        return send
 
     async def _prepare(
-        self, conversation: Conversation, send_request: SendRequest, quote: Quote | None
+        self,
+        conversation: Conversation,
+        send_request: SendRequest,
+        quote: Quote | None,
+        parts: Parts | None = None,
     ) -> Send:
-        content, parts = await self._files.resolve(
-            conversation.project_id, send_request.content, send_request.parts
-        )
+        content = send_request.content
+        if parts is None:
+            content, parts = await self.files.resolve(conversation.project_id, content, send_request.parts)
         agent = await self._agents.pin_agent(_addressee(conversation, send_request, content, quote))
         return Send(
-            seed=ids.random_id("seed", self._clock.now_ms()),
+            seed=ids.random_id("seed", self.clock.now_ms()),
             agent=agent,
             caller=Caller(user_id=send_request.user_id or _only_user(conversation)),
             content=content,
@@ -241,11 +255,11 @@ class Conversations:
         async with self.on_disk(conversation_id):
             conversation = await self.open(conversation_id)
             quote = await self._quote(conversation_id, send_request.reply_to_message_id)
-        content, parts = await self._files.resolve(
+        content, parts = await self.files.resolve(
             conversation.project_id, send_request.content, send_request.parts
         )
         return Post(
-            seed=ids.random_id("seed", self._clock.now_ms()),
+            seed=ids.random_id("seed", self.clock.now_ms()),
             caller=Caller(user_id=send_request.user_id or _only_user(conversation)),
             content=content,
             reply_to_message_id=send_request.reply_to_message_id,
@@ -396,7 +410,7 @@ class Conversations:
         if not ids.is_id("conv", conversation_id):
             return None
         found = await self._directory.query(conversation_id, ReadConversation())
-        if not isinstance(found, Conversation) or found.deleted_ms or found.archive_key:
+        if not isinstance(found, Conversation) or found.deleted_ms or found.archive_key or is_staged(found):
             return None
         return found
 

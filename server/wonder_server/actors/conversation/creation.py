@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 
 from wonder_server.actors.access import EntryAccess, ask_new
+from wonder_server.actors.conversation.histories.new_history import NewHistory, create_with_history
 from wonder_server.actors.conversation.lookup import ConversationLookup
 from wonder_server.core import ids
 from wonder_server.core.budget import NO_BUDGET
@@ -50,17 +51,19 @@ class ConversationCreator:
         return_existing: bool = False,
         use_home_project: bool = False,
         check: Callable[[Conversation], Awaitable[None]] | None = None,
+        history: NewHistory | None = None,
     ) -> tuple[Conversation, bool]:
         """Create a conversation. Return it, and True if it existed before.
 
         The agents among its participants must exist. See `resolve_participants` for ``use_home_project``.
-        ``check`` gets the conversation before it is created, and raises to prevent that.
+        ``check`` gets the conversation before it is created, and raises to prevent that. ``history`` is the
+        history that it starts with.
         A repeated request returns the first conversation, whatever became of its agents. Errors:
         AGENT_NOT_FOUND, FIELD_INVALID, ALREADY_EXISTS (``external_ref``), REQUEST_ID_REUSED,
         CONVERSATION_NOT_FOUND if the request is repeated after the conversation was deleted.
         """
         given_project_id = draft.project_id
-        identity = _key(draft, given_project_id, origin)
+        identity = _key(draft, given_project_id, origin) if history is None else history.identity(origin)
         async with AsyncExitStack() as locks:
             # Lock in this order always, so that two creations cannot deadlock.
             if identity is not None:
@@ -69,13 +72,14 @@ class ConversationCreator:
                 if earlier is not None:
                     # Repeat the first answer, which reported a new conversation.
                     return earlier, False
-            draft = await self.resolve_participants(draft, use_home_project=use_home_project)
+            if draft.origin is None:
+                # A fork keeps its participants, also an agent that was deleted.
+                draft = await self.resolve_participants(draft, use_home_project=use_home_project)
             if draft.external_ref:
                 await locks.enter_async_context(self.lock_external_ref(draft.project_id, draft.external_ref))
-            existing = await self.find_holder(draft.project_id, draft.external_ref, origin.principal)
-            if existing is None and use_home_project:
-                # A client that named no project created it without one.
-                existing = await self.find_holder(given_project_id, draft.external_ref, origin.principal)
+            # A client that named no project may have created it without one.
+            places = (draft.project_id, given_project_id) if use_home_project else (draft.project_id,)
+            existing = await self._find_holder_in(places, draft.external_ref, origin.principal)
             if existing is not None and return_existing:
                 return existing, True
             if existing is not None:
@@ -83,14 +87,28 @@ class ConversationCreator:
             conversation = self._new_conversation(draft, identity, origin.principal)
             if check is not None:
                 await check(conversation)
-            create, caller = Create(conversation=conversation), origin.principal.caller
             try:
-                await ask_new(self._directory, conversation.id, create, identity, caller=caller)
+                return await self._write(conversation, history, identity, origin), False
             except WonderError as problem:
                 if problem.fault.reason is Reason.ALREADY_EXISTS and return_existing:
                     return await self._lookup.get(problem.fault.metadata["id"]), True
                 raise
-            return conversation, False
+
+    async def _write(
+        self,
+        conversation: Conversation,
+        history: NewHistory | None,
+        identity: IdempotencyKey | None,
+        origin: Origin,
+    ) -> Conversation:
+        """Write the new conversation and return it. Errors: ALREADY_EXISTS; those of the history."""
+        caller = origin.principal.caller
+        if history is not None:
+            await create_with_history(self._directory, conversation, history, identity, caller)
+            return await self._lookup.get(conversation.id)
+        create = Create(conversation=conversation)
+        await ask_new(self._directory, conversation.id, create, identity, caller=caller)
+        return conversation
 
     async def created_before(self, origin: Origin) -> Conversation | None:
         """Return the conversation that the same message created before, also if what it names was deleted
@@ -118,6 +136,16 @@ class ConversationCreator:
         await self._directory.ask(holder.id, release)
         # The holder keeps the reference if it is busy, and another request may have postponed its expiry.
         return await self._lookup.find_by_external_ref(project_id, external_ref)
+
+    async def _find_holder_in(
+        self, places: Sequence[str], external_ref: str, principal: Principal
+    ) -> Conversation | None:
+        """Return the holder of an external reference in the first of these projects that has one."""
+        for project_id in places:
+            holder = await self.find_holder(project_id, external_ref, principal)
+            if holder is not None:
+                return holder
+        return None
 
     async def _created_before(
         self, draft: Conversation, identity: IdempotencyKey, origin: Origin

@@ -8,6 +8,9 @@ from typing import Final
 from wonder_server.actors.archive.archiver import Archiver
 from wonder_server.actors.conversation.deletions import Deletions
 from wonder_server.actors.directory import Directory
+from wonder_server.core.actor.queries import Forget
+from wonder_server.core.conversation.model.histories.staging import Discard
+from wonder_server.core.conversation.model.status import is_staged
 from wonder_server.core.conversation.model.values import Conversation
 from wonder_server.core.conversation.output.lifecycle_record import RECOVERY_DUE_MS, due_ms
 from wonder_server.core.errors import WonderError
@@ -20,6 +23,8 @@ _log = logger("actors")
 
 INTERVAL_S: Final = 3_600
 PAGE: Final = 100
+MAX_CREATION_MS: Final = 3_600_000
+"""Age at which an incomplete conversation is removed: longer than any creation takes."""
 _LAST = "\U0010ffff"
 
 
@@ -92,11 +97,26 @@ class ExpirySweeper:
                 after = (due, conversation.id)
                 if not self._directory.owns(conversation.id):
                     continue
+                if is_staged(conversation):
+                    await self._discard(conversation, now)
                 # Skip deletions during recovery: they may take long.
-                if not conversation.deleted_ms or now > RECOVERY_DUE_MS:
+                elif not conversation.deleted_ms or now > RECOVERY_DUE_MS:
                     count += await self._process(conversation)
             if len(page) < PAGE:
                 return count
+
+    async def _discard(self, conversation: Conversation, now: int) -> None:
+        """Remove a conversation whose creation a crash has interrupted. After the start, one may be in
+        progress."""
+        origin = conversation.origin
+        staged_ms = 0 if origin is None else origin.staged_ms
+        if now > RECOVERY_DUE_MS and now - staged_ms < MAX_CREATION_MS:
+            return
+        try:
+            await self._directory.ask(conversation.id, Discard())
+            await self._directory.query(conversation.id, Forget())
+        except WonderError as problem:
+            _warn(conversation.id, problem)
 
     async def _process(self, conversation: Conversation) -> bool:
         try:

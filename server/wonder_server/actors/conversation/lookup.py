@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from wonder_server.actors.access import EntryAccess
 from wonder_server.core import ids
+from wonder_server.core.conversation.model.status import is_staged
 from wonder_server.core.conversation.model.values import Conversation, Message, Turn, TurnStatus
 from wonder_server.core.conversation.planning.start_turn import MAX_ACTIVE_TURNS
 from wonder_server.core.errors import Reason, WonderError, not_found
@@ -26,7 +27,7 @@ class ConversationLookup:
         found: Conversation | None = None
         if ids.is_id("conv", conversation_id):
             found = await self.records.get("conversations", conversation_id, conversation_id)
-        if found is None or found.deleted_ms:
+        if found is None or found.deleted_ms or is_staged(found):
             raise conversation_not_found(conversation_id)
         return found
 

@@ -101,13 +101,13 @@ from wonder_server.core.conversation.planning.approval.answers import expire_gat
 from wonder_server.core.conversation.planning.approval.shown_gates import close_shown_gates, show_gate
 from wonder_server.core.conversation.planning.approval.waits import extend_deadline, measure_waits
 from wonder_server.core.conversation.planning.concurrency import begin_waiting, receive
+from wonder_server.core.conversation.planning.histories.staging import plan_whole
 from wonder_server.core.conversation.planning.hooks.extraction import (
     extracted,
     extraction_failed,
     memory_written,
 )
 from wonder_server.core.conversation.planning.hooks.side_models import switch_hook
-from wonder_server.core.conversation.planning.lifecycle import plan_lifecycle
 from wonder_server.core.conversation.planning.limits import clamp_timers, handle_turn_timeout
 from wonder_server.core.conversation.planning.model_requests import (
     call_model,
@@ -156,7 +156,7 @@ def _plan(state: ConversationState, event: Input, now_ms: int) -> Decisions:
         case ResolveGate() | GateReported() | WaitsMeasured():
             return _plan_gate(state, event, now_ms)
         case _:
-            return plan_lifecycle(state, event, now_ms)
+            return plan_whole(state, event, now_ms)
 
 
 def _plan_gate(

@@ -13,6 +13,7 @@ from wonder_server.core.actor.queries import ReadCalledTurn, ReadConversation
 from wonder_server.core.conversation.context.transcript import exchanges_of
 from wonder_server.core.conversation.model import decisions, event_payloads, inputs, values
 from wonder_server.core.conversation.model.exchange import exchanges_bytes
+from wonder_server.core.conversation.model.histories import staging
 from wonder_server.core.conversation.model.state import EXCHANGES_BYTES, RECENT_TURNS, ConversationState
 from wonder_server.core.conversation.output.decision_table import HANDLERS, apply, commands, record_changes
 from wonder_server.core.conversation.plan import plan
@@ -68,9 +69,12 @@ def size_bytes(state: ConversationState) -> int:
     )
 
 
-def _needs_moves(turn: values.Turn) -> bool:
+def needs_moves(turn: values.Turn) -> bool:
     """Return True if an ended turn may have called tools: its last move is the answer."""
-    return turn.moves > 1 or turn.status is not values.TurnStatus.COMPLETED
+    if turn.moves > 1 or turn.status is not values.TurnStatus.COMPLETED:
+        return True
+    # A turn of a copied history may end with a move that called tools. Copies have no usage.
+    return turn.moves == 1 and not turn.model_calls
 
 
 def _moves_bytes(moves: Sequence[values.Move]) -> int:
@@ -97,7 +101,7 @@ def answer(_: ConversationState, decided: Sequence[decisions.Decision]) -> dict[
             ids["turn_id"] = decision.turn.id
         elif type(decision) is decisions.SteerTurn or type(decision) is decisions.PostMessage:
             ids["turn_id"], ids["message_id"] = decision.message.turn_id, decision.message.id
-        elif type(decision) is decisions.StartConversation:
+        elif type(decision) is decisions.StartConversation or type(decision) is staging.PublishConversation:
             ids["conversation_id"] = decision.conversation.id
     return ids
 
@@ -144,7 +148,7 @@ CONVERSATION = Planner(
         bounded=BoundedChildren(
             table="moves",
             parent="turns",
-            needs=_needs_moves,
+            needs=needs_moves,
             size_bytes=_moves_bytes,
             max_bytes=EXCHANGES_BYTES,
         ),

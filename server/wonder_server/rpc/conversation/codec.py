@@ -77,6 +77,9 @@ def conversation_to_proto(
         message.concurrent_turns = enum_value(
             definition_pb2.ConcurrentTurns, "CONCURRENT_TURNS", value.concurrent_turns
         )
+    if value.origin is not None and value.origin.conversation_id:
+        forked, source = message.forked_from, value.origin
+        forked.conversation_id, forked.message_id = source.conversation_id, source.message_id
     set_principal(message.created_by, value.created_by)
     set_principal(message.updated_by, value.updated_by)
     return message

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from wonder_server.actors.conversation.call_agent import AgentCallService
 from wonder_server.actors.conversation.context_preview import ContextPreviews
 from wonder_server.actors.conversation.conversations import Conversations
+from wonder_server.actors.conversation.histories.forks import ConversationForks
 from wonder_server.actors.conversation.lifecycle import ConversationLifecycle
 from wonder_server.actors.runs.lookup import RunLookup
 from wonder_server.ports.access import ByPrincipal
@@ -23,6 +24,7 @@ class ConversationParts:
     lifecycle: ConversationLifecycle
     agent_calls: AgentCallService
     previews: ContextPreviews
+    forks: ConversationForks
     runs: RunLookup
     names: NameResolver
 

@@ -12,6 +12,7 @@ from google.protobuf.message import Message as ProtoMessage
 from wonder.v1 import conversation_pb2
 from wonder.v1 import conversation_service_pb2 as pb
 from wonder_server.core.actor.commands import Scope, branch_of
+from wonder_server.core.conversation.model.status import is_staged
 from wonder_server.core.conversation.model.values import Conversation, Message, Move, Turn
 from wonder_server.core.errors import Reason, WonderError, error, not_found
 from wonder_server.ports.access import ByPrincipal
@@ -21,6 +22,7 @@ from wonder_server.rpc.conversation.branches import BranchMethods
 from wonder_server.rpc.conversation.converse import starts_turn
 from wonder_server.rpc.conversation.decisions import DecisionMethods
 from wonder_server.rpc.conversation.event_codec import event_to_proto
+from wonder_server.rpc.conversation.histories import HistoryMethods
 from wonder_server.rpc.conversation.message_chunks import message_chunks
 from wonder_server.rpc.conversation.parts import ConversationParts
 from wonder_server.rpc.conversation.search import SearchMethods
@@ -52,7 +54,7 @@ class RowsRequest(ListRequest, Protocol):
     def conversation_id(self) -> str: ...
 
 
-class ConversationServicer(TurnStreamMethods, BranchMethods, SearchMethods, DecisionMethods):
+class ConversationServicer(HistoryMethods, TurnStreamMethods, BranchMethods, SearchMethods, DecisionMethods):
     """Methods of the ConversationService; see ``conversation_service.proto``."""
 
     def __init__(
@@ -67,33 +69,6 @@ class ConversationServicer(TurnStreamMethods, BranchMethods, SearchMethods, Deci
         self._attach_timeout_s = attach_timeout_s
 
     # --- conversations ----------------------------------------------------------------------------------
-
-    async def create_conversation(
-        self, request: pb.CreateConversationRequest, _context: CallContext
-    ) -> pb.CreateConversationResponse:
-        origin = message_origin(request)
-        try:
-            project_id = await self._own.names.project_id(request.conversation.project_id)
-        except WonderError:
-            # The project may have been deleted since the request was sent first.
-            before = None
-            if not request.validate_only:
-                before = await self._conversations.creator.created_before(origin)
-            if before is None:
-                raise
-            return pb.CreateConversationResponse(conversation=await self._encode(before))
-        draft = codec.conversation_from_proto(request.conversation, project_id)
-        at_home = not request.conversation.project_id
-        if request.validate_only:
-            draft = await self._conversations.creator.resolve_participants(draft, use_home_project=at_home)
-            return pb.CreateConversationResponse(conversation=codec.conversation_to_proto(draft, 0))
-        created, existed = await self._conversations.creator.create(
-            draft,
-            origin,
-            return_existing=request.return_existing,
-            use_home_project=at_home,
-        )
-        return pb.CreateConversationResponse(conversation=await self._encode(created), existed=existed)
 
     async def get_conversation(
         self, request: pb.GetConversationRequest, _context: CallContext
@@ -173,10 +148,10 @@ class ConversationServicer(TurnStreamMethods, BranchMethods, SearchMethods, Deci
         )
         found = page(await self._records.find(query), limit, scope, _by_time)
         conversations, token = await encode_page(found, self._to_proto)
-        # A conversation remains readable for some milliseconds while it is deleted.
-        deleted_ids = {item.id for item in found.items if item.deleted_ms}
+        # A conversation is readable for some milliseconds before it is complete, and while it is deleted.
+        hidden_ids = {item.id for item in found.items if item.deleted_ms or is_staged(item)}
         return pb.ListConversationsResponse(
-            conversations=[each for each in conversations if each.id not in deleted_ids],
+            conversations=[each for each in conversations if each.id not in hidden_ids],
             next_page_token=token,
         )
 

@@ -141,6 +141,7 @@ class AgentHistory:
         move: Move | None = None
         if named is not None and ids.is_id("move", named[0]):
             move = await self._records.get("moves", named[0], conversation.id)
+            move = move or await self._copied_move(named[0], conversation.id)
         if named is None or move is None or named[1] >= len(move.invocations):
             raise _no_result(result_id)
         turn: Turn | None = await self._records.get("turns", move.turn_id, conversation.id)
@@ -151,6 +152,11 @@ class AgentHistory:
         return piece_of(whole_result_text(result), offset, min(length, MAX_PIECE_BYTES))
 
     # --- pieces ---------------------------------------------------------------------------------
+
+    async def _copied_move(self, move_id: str, conversation_id: str) -> Move | None:
+        """Return the copy of a move in a fork. Cut results in its history name the move of the source."""
+        found = await self._records.find(Query(table="moves", actor=conversation_id, alias=move_id, limit=1))
+        return found[0] if found else None
 
     async def _conversation(self, scope: Scope) -> Conversation:
         if not scope.conversation_id:

@@ -1,4 +1,4 @@
-"""``wonder conversations``: list conversations."""
+"""``wonder conversations``: list, fork, import and export conversations."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
+from wonder_sdk.cli.conversation import histories
 from wonder_sdk.cli.shared import connection, listing
+from wonder_sdk.cli.shared.parser import add_examples
 from wonder_sdk.cli.shared.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -20,14 +22,22 @@ examples:
       List the conversations of an agent in a project.
   wonder conversations --archived
       Include archived conversations; listing does not restore them.
+  wonder conversations fork conv_01J9... msg_01J9... --before -m "What I meant"
+      Edit a message: a new conversation with the messages before it, and the new text.
+  wonder conversations fork conv_01J9... --regenerate
+      Have the last message answered again, in a new conversation.
+  wonder conversations import transcript.json --agent developer --user mia
+      Make a conversation of OpenAI's messages, with their times and tool calls.
+  wonder conversations export conv_01J9... -o transcript.json
+      Write a conversation as such a file.
 """
 
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = subparsers.add_parser(
         "conversations",
-        help="List conversations.",
-        description="List conversations, newest first.",
+        help="List, fork, import and export conversations.",
+        description="List conversations, newest first; fork, import and export them.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -47,6 +57,9 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--json", action="store_true", help="Print complete conversations, one JSON object per line."
     )
     connection.connect(parser, run)
+    verbs = parser.add_subparsers(title="verbs", metavar="VERB")
+    histories.add_verbs(verbs)
+    add_examples(verbs, _EXAMPLES)
 
 
 def run(arguments: argparse.Namespace, client: sync.Client) -> int:

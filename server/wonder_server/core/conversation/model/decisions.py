@@ -19,6 +19,7 @@ from wonder_server.core.conversation.model.event_payloads import (
     WorkflowRun,
 )
 from wonder_server.core.conversation.model.exchange import Summary
+from wonder_server.core.conversation.model.histories.staging import KeepHistory, PublishConversation
 from wonder_server.core.conversation.model.lifecycle_decisions import LifecycleDecision
 from wonder_server.core.conversation.model.turn_progress import TurnProgress
 from wonder_server.core.conversation.model.values import (
@@ -387,6 +388,8 @@ class Refuse(Value, frozen=True, kw_only=True):
 Decision = (
     StartConversation
     | LifecycleDecision
+    | KeepHistory
+    | PublishConversation
     | StartTurn
     | BeginTurn
     | SteerTurn

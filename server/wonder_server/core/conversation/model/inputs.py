@@ -9,6 +9,7 @@ from wonder_server.core.actor.commands import Parent
 from wonder_server.core.actor.gates import Gate, ResolveGate
 from wonder_server.core.budget import Budget
 from wonder_server.core.content.parts import Parts
+from wonder_server.core.conversation.model.histories.staging import AddHistory, Discard
 from wonder_server.core.conversation.model.lifecycle_inputs import LifecycleInput
 from wonder_server.core.conversation.model.values import Caller, Conversation, Quote
 from wonder_server.core.definitions.specs import PinnedAgent
@@ -83,6 +84,14 @@ class Post(Value, frozen=True, kw_only=True):
     principal: str = ""
     quote: Quote | None = None
     parts: Parts = ()
+
+
+class Publish(Value, frozen=True, kw_only=True):
+    """Make a staged conversation visible as ``conversation``, and send its first new message, if there is
+    one. The counts of turns and messages are those of the history that was added."""
+
+    conversation: Conversation
+    send: Send | None = None
 
 
 class CancelTurn(Value, frozen=True, kw_only=True):
@@ -224,4 +233,5 @@ Result = (
     ModelAnswered | ModelUsageReported | Succeeded | Failed | BudgetNearlyExhausted | TimerFired | Restarted
 )
 OfGates = ResolveGate | WaitsMeasured | GateReported
-Input = Create | Send | Post | CancelTurn | CancelCall | OfGates | Result | LifecycleInput
+Staging = AddHistory | Publish | Discard
+Input = Create | Send | Post | CancelTurn | CancelCall | OfGates | Result | Staging | LifecycleInput

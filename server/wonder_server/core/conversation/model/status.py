@@ -15,6 +15,12 @@ from wonder_server.core.conversation.model.values import (
 
 OPEN = (ConversationStatus.ACTIVE, ConversationStatus.WAITING)
 
+
+def is_staged(conversation: Conversation) -> bool:
+    """Return True while the history of a new conversation is incomplete. Reads do not find it then."""
+    return conversation.origin is not None and conversation.origin.staged_ms > 0
+
+
 _OWN_WORK = (OperationKind.ASSEMBLY, OperationKind.MODEL, OperationKind.EXTRACTION, OperationKind.MEMORY)
 """Operations in which a turn works itself. A turn waits for all other kinds."""
 

@@ -14,6 +14,7 @@ from wonder_server.core.budget import NO_BUDGET, Budget
 from wonder_server.core.content.parts import Parts
 from wonder_server.core.conversation.model.event_payloads import ResultExcerpt
 from wonder_server.core.conversation.model.exchange import PromptSnapshot, Summary
+from wonder_server.core.conversation.model.histories.origin import ConversationOrigin
 from wonder_server.core.definitions.specs import PinnedAgent
 from wonder_server.core.errors import Fault
 from wonder_server.core.frozen import Value, field
@@ -94,11 +95,9 @@ class Conversation(Value, frozen=True, kw_only=True):
     ``created_by`` and ``updated_by`` are the principals that created the conversation and changed it last, as
     in `Scope`; "" in records of earlier versions. Messages are no changes.
 
-    ``concurrent_turns`` is the policy for messages while an agent works (`ConcurrentTurns`); "" for that of
-    the agent's persona.
-
-    ``former_external_ref`` is the external reference that the conversation had until it expired and a new
-    conversation took it; "" if it lost none.
+    ``concurrent_turns`` is the policy for messages while an agent works (`ConcurrentTurns`); "" for the
+    persona's. ``former_external_ref`` is the external reference that the conversation had until it expired
+    and a new one took it. ``origin`` is None if it began without a history.
 
     ``budget`` limits the sum of all turns. ``busy_ms`` is the time in which turns were active, and
     ``busy_since_ms`` the start of the current active time (0: no turn is active). Both are counted only if
@@ -144,6 +143,7 @@ class Conversation(Value, frozen=True, kw_only=True):
     cache_write_input_tokens: int = 0
     reasoning_tokens: int = 0
     concurrent_turns: str = ""
+    origin: ConversationOrigin | None = None
 
 
 class HistoryReset(Value, frozen=True, kw_only=True):

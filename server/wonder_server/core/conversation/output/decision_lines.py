@@ -10,6 +10,7 @@ from typing import Any, Final
 from wonder_server.core.conversation.model import decisions, lifecycle_decisions
 from wonder_server.core.conversation.model.decisions import Decision
 from wonder_server.core.conversation.model.event_payloads import HookOutcome
+from wonder_server.core.conversation.model.histories import staging
 from wonder_server.core.conversation.model.values import (
     Conversation,
     Invocation,
@@ -33,6 +34,8 @@ TYPES: Final[Mapping[type, str]] = {
     lifecycle_decisions.SetStaleArchive: "SET_STALE_ARCHIVE",
     lifecycle_decisions.EraseRecord: "ERASE_RECORD",
     decisions.StartConversation: "START_CONVERSATION",
+    staging.KeepHistory: "KEEP_HISTORY",
+    staging.PublishConversation: "PUBLISH_CONVERSATION",
     decisions.StartTurn: "START_TURN",
     decisions.AppendMessage: "APPEND_MESSAGE",
     decisions.DispatchWorkflow: "DISPATCH_WORKFLOW",
@@ -192,6 +195,7 @@ _DESCRIBED: Final[Mapping[str, Callable[[Any], str]]] = {
     "invocation": _of_invocation,
     "move": _of_move,
     "conversation": _of_conversation,
+    "turns": lambda turns: f"{len(turns)} turns",
     "participant": lambda participant: f"{participant.type} {participant.id}",
     "outcome": _of_outcome,
     "limit": lambda limit: _of_fault(limit.fault),

@@ -14,9 +14,16 @@ from wonder_server.core.actor.decision_table import DecisionHandlers, decision_t
 from wonder_server.core.budget import CHARGES
 from wonder_server.core.conversation.model import decisions, lifecycle_decisions
 from wonder_server.core.conversation.model.decisions import Decision
+from wonder_server.core.conversation.model.histories import staging
 from wonder_server.core.conversation.model.state import ConversationState
 from wonder_server.core.conversation.model.usage import AccountCharge
-from wonder_server.core.conversation.output import dispatch, lifecycle_record, record, state_changes
+from wonder_server.core.conversation.output import (
+    dispatch,
+    history_changes,
+    lifecycle_record,
+    record,
+    state_changes,
+)
 from wonder_server.core.frozen import replace
 
 HANDLERS: Final[Mapping[type, DecisionHandlers[ConversationState, Any]]] = decision_table(
@@ -26,6 +33,14 @@ HANDLERS: Final[Mapping[type, DecisionHandlers[ConversationState, Any]]] = decis
         decisions.StartConversation,
         apply=state_changes.put_conversation,
         record=record.conversation_started,
+    ),
+    DecisionHandlers(
+        staging.KeepHistory, apply=history_changes.keep_history, record=history_changes.history_kept
+    ),
+    DecisionHandlers(
+        staging.PublishConversation,
+        apply=state_changes.put_conversation,
+        record=lifecycle_record.conversation_updated,
     ),
     DecisionHandlers(
         lifecycle_decisions.AddParticipant,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from wonder_server.core.actor.changes import Change, Emit, Erase, Put
+from wonder_server.core.conversation.model.histories.staging import PublishConversation
 from wonder_server.core.conversation.model.lifecycle_decisions import (
     AddParticipant,
     EndConversation,
@@ -18,10 +19,11 @@ from wonder_server.core.conversation.model.lifecycle_decisions import (
     UpdateConversation,
 )
 from wonder_server.core.conversation.model.state import ConversationState
+from wonder_server.core.conversation.model.status import is_staged
 from wonder_server.core.conversation.model.values import Conversation
 
 RECOVERY_DUE_MS: Final = 1
-"""Due time of a conversation that a crash may leave half deleted or half archived: always in the past."""
+"""Due time of a conversation that a crash may leave half made, deleted or archived: always in the past."""
 
 
 def participant_added(_: ConversationState, decision: AddParticipant) -> Sequence[Change]:
@@ -32,7 +34,9 @@ def participant_removed(_: ConversationState, decision: RemoveParticipant) -> Se
     return put_conversation(decision.conversation), Emit("participant.left", decision.participant)
 
 
-def conversation_updated(_: ConversationState, decision: UpdateConversation) -> Sequence[Change]:
+def conversation_updated(
+    _: ConversationState, decision: UpdateConversation | PublishConversation
+) -> Sequence[Change]:
     return put_conversation(decision.conversation), Emit("conversation.updated", decision.conversation)
 
 
@@ -77,10 +81,12 @@ def put_conversation(conversation: Conversation) -> Put:
 def due_ms(conversation: Conversation) -> int:
     """Return the time at which the expiry sweeper processes the conversation; 0 for never.
 
-    The time is that of its expiry, or `RECOVERY_DUE_MS` while deletion, archiving or restoring is incomplete.
+    The time is that of its expiry, or `RECOVERY_DUE_MS` while creation, deletion, archiving or restoring is
+    incomplete.
     """
     if (
-        conversation.deleted_ms
+        is_staged(conversation)
+        or conversation.deleted_ms
         or conversation.stale_archive
         or (conversation.archived_ms and not conversation.archive_key)
     ):

@@ -116,7 +116,7 @@ def start_turn(state: ConversationState, decision: StartTurn) -> None:
     state.moves[turn.id] = []
     _count(state, turn.created_ms, turns=1)
     _track_busy_time(state, turn)
-    _evict_old_turns(state)
+    evict_old_turns(state)
 
 
 def begin_turn(state: ConversationState, decision: BeginTurn) -> None:
@@ -151,7 +151,7 @@ def post_message(state: ConversationState, decision: PostMessage) -> None:
     state.messages.setdefault(turn.id, [])
     state.add_message(decision.message)
     _count(state, turn.created_ms, turns=1, messages=1)
-    _evict_old_turns(state)
+    evict_old_turns(state)
 
 
 def append_message(state: ConversationState, decision: AppendMessage) -> None:
@@ -267,7 +267,7 @@ def release_turn(state: ConversationState, decision: ReleaseTurn) -> None:
     if exchanges:
         state.exchanges[turn_id] = exchanges
         state.drop_old_exchanges()
-    _evict_old_turns(state)
+    evict_old_turns(state)
 
 
 def _put_turn(state: ConversationState, progress: TurnProgress, run_id: str = "") -> None:
@@ -326,7 +326,7 @@ def _extended_expiry(conversation: Conversation, at_ms: int) -> int:
     return at_ms + after_ms if after_ms else conversation.expire_ms
 
 
-def _evict_old_turns(state: ConversationState) -> None:
+def evict_old_turns(state: ConversationState) -> None:
     """Keep the turns that a load would return: the newest ones and those with unfinished work."""
     for turn_id in list(state.turns)[:-RECENT_TURNS] if len(state.turns) > RECENT_TURNS else ():
         if turn_id not in state.turn_work:

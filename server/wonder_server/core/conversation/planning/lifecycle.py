@@ -64,7 +64,7 @@ from wonder_server.core.conversation.model.lifecycle_inputs import (
 )
 from wonder_server.core.conversation.model.operations import Decisions, agent_message, cancel_pending
 from wonder_server.core.conversation.model.state import ConversationState
-from wonder_server.core.conversation.model.status import OPEN
+from wonder_server.core.conversation.model.status import OPEN, is_staged
 from wonder_server.core.conversation.model.turn_progress import progress_of
 from wonder_server.core.conversation.model.values import (
     Conversation,
@@ -115,8 +115,8 @@ def plan_lifecycle(state: ConversationState, event: LifecycleInput, now: int) ->
 
 
 def unavailable(conversation: Conversation | None) -> Fault | None:
-    """Return the fault of a conversation that is deleted, missing or archived; None for any other."""
-    if conversation is None or conversation.deleted_ms:
+    """Return the fault of a conversation that is deleted, missing, staged or archived; None for any other."""
+    if conversation is None or conversation.deleted_ms or is_staged(conversation):
         return Fault(
             reason=Reason.CONVERSATION_NOT_FOUND,
             message="The conversation does not exist or was deleted.",

@@ -119,8 +119,11 @@ __all__ = (
     "FileDiff",
     "FilePart",
     "ForEach",
+    "ForkConversationRequest",
+    "ForkConversationResponse",
     "ForkRunRequest",
     "ForkRunResponse",
+    "ForkSource",
     "Gate",
     "GateDecision",
     "GateExpiryPolicy",
@@ -146,6 +149,8 @@ __all__ = (
     "GetRunResponse",
     "GetTurnRequest",
     "GetTurnResponse",
+    "HistoryMessage",
+    "HistoryToolCall",
     "Hook",
     "HookFailure",
     "HookOutcome",
@@ -4290,6 +4295,11 @@ class Conversation(betterproto2.Message):
     the policy of the agent's persona.
     """
 
+    forked_from: "ForkSource | None" = betterproto2.field(23, betterproto2.TYPE_MESSAGE, optional=True)
+    """
+    Origin of a conversation that ForkConversation made; unset for any other. Set by the server.
+    """
+
 
 default_message_pool.register_message("wonder.v1", "Conversation", Conversation)
 
@@ -4809,6 +4819,13 @@ class CreateConversationRequest(betterproto2.Message):
     """
     If true and the project already has a conversation with this `external_ref` that has not expired, the server returns
     that conversation unchanged. If false, the call fails with ALREADY_EXISTS.
+    """
+
+    messages: "list[HistoryMessage]" = betterproto2.field(5, betterproto2.TYPE_MESSAGE, repeated=True)
+    """
+    History with which the conversation starts, oldest first: at most 10,000 messages, within the limit of a request (4
+    MiB). They start no turns, cost nothing, and agents extract no memories from them. Later turns, lists, searches and
+    events have them like other messages. Empty: none.
     """
 
 
@@ -6312,6 +6329,80 @@ default_message_pool.register_message("wonder.v1", "ForEach", ForEach)
 
 
 @dataclass(eq=False, repr=False)
+class ForkConversationRequest(betterproto2.Message):
+    """
+    Request of ForkConversation.
+
+    Oneofs:
+        - next: Message to send to the fork as it is made, in the same transaction. At most one of the two.
+    """
+
+    conversation_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+    """
+    Id of the source. Required.
+    """
+
+    message_id: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+    """
+    Last message of the source that the fork has. With `regenerate`: the message to answer again, or its answer. Empty:
+    the newest message.
+    """
+
+    before: "bool" = betterproto2.field(3, betterproto2.TYPE_BOOL)
+    """
+    If true, the fork ends before `message_id`, which is then required.
+    """
+
+    conversation: "Conversation | None" = betterproto2.field(4, betterproto2.TYPE_MESSAGE, optional=True)
+    """
+    Fields of the fork that differ from the source: `title`, `external_ref`, `participants`, `metadata`, `budget`,
+    `expire_time`, `concurrent_turns`. Unset fields have the values of the source; `project_id` must be unset or that of
+    the source.
+    """
+
+    send: "ConverseSend | None" = betterproto2.field(
+        5, betterproto2.TYPE_MESSAGE, optional=True, group="next"
+    )
+    """
+    A message, as in SendMessage, but with `start_turn` unset or true and without `reply_to_message_id`. Its `request_id` is not used.
+    """
+
+    regenerate: "bool | None" = betterproto2.field(6, betterproto2.TYPE_BOOL, optional=True, group="next")
+    """
+    If true, the fork ends before the user's message to which `message_id` belongs, and that message is sent again, by
+    the same user to the same agent.
+    """
+
+    request_id: "str" = betterproto2.field(7, betterproto2.TYPE_STRING)
+    """
+    Id of this request, chosen by the client, at most 128 bytes. It makes the call idempotent. Empty: not idempotent.
+    """
+
+
+default_message_pool.register_message("wonder.v1", "ForkConversationRequest", ForkConversationRequest)
+
+
+@dataclass(eq=False, repr=False)
+class ForkConversationResponse(betterproto2.Message):
+    """
+    Response of ForkConversation.
+    """
+
+    conversation: "Conversation | None" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, optional=True)
+    """
+    The fork.
+    """
+
+    turn: "Turn | None" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, optional=True)
+    """
+    Turn that `send` or `regenerate` started; unset without them.
+    """
+
+
+default_message_pool.register_message("wonder.v1", "ForkConversationResponse", ForkConversationResponse)
+
+
+@dataclass(eq=False, repr=False)
 class ForkRunRequest(betterproto2.Message):
     """
     Request of ForkRun.
@@ -6381,6 +6472,26 @@ class ForkRunResponse(betterproto2.Message):
 
 
 default_message_pool.register_message("wonder.v1", "ForkRunResponse", ForkRunResponse)
+
+
+@dataclass(eq=False, repr=False)
+class ForkSource(betterproto2.Message):
+    """
+    The place in another conversation at which a fork begins. The fork does not depend on it: the source may be deleted.
+    """
+
+    conversation_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+    """
+    Id of the source, `conv_…`.
+    """
+
+    message_id: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+    """
+    Id of the last message of the source that the fork has, as its copy; empty if it has none.
+    """
+
+
+default_message_pool.register_message("wonder.v1", "ForkSource", ForkSource)
 
 
 @dataclass(eq=False, repr=False)
@@ -6894,6 +7005,105 @@ class GetTurnResponse(betterproto2.Message):
 
 
 default_message_pool.register_message("wonder.v1", "GetTurnResponse", GetTurnResponse)
+
+
+@dataclass(eq=False, repr=False)
+class HistoryMessage(betterproto2.Message):
+    """
+    A message of a history to import.
+
+    Oneofs:
+        - speaker: Author. Required.
+    """
+
+    user_id: "str | None" = betterproto2.field(1, betterproto2.TYPE_STRING, optional=True, group="speaker")
+    """
+    Id of a person, at most 128 bytes, who need not be a participant. Empty: the caller, or the conversation's only
+    user. On a server with tokens, a name other than the caller's requires the permission `act_as`.
+    """
+
+    agent_id: "str | None" = betterproto2.field(2, betterproto2.TYPE_STRING, optional=True, group="speaker")
+    """
+    Id or name of an agent among the participants. Empty: the first of them.
+    """
+
+    other_agent: "str | None" = betterproto2.field(
+        3, betterproto2.TYPE_STRING, optional=True, group="speaker"
+    )
+    """
+    Name of an assistant or program that is no agent of this conversation, at most 128 bytes. Agents read its words as
+    those of another agent.
+    """
+
+    content: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
+    """
+    The text, at most 1 MiB. Required without `parts` and `tool_calls`. With parts: empty, or the text of all text parts,
+    joined with line breaks.
+    """
+
+    parts: "list[ContentPart]" = betterproto2.field(5, betterproto2.TYPE_MESSAGE, repeated=True)
+    """
+    Parts of the message, as in ConverseSend. Empty: `content` is the message.
+    """
+
+    tool_calls: "list[HistoryToolCall]" = betterproto2.field(6, betterproto2.TYPE_MESSAGE, repeated=True)
+    """
+    Tool calls of an agent after this text, at most 128, with their results. The text of a call's agent may be empty if
+    another message of the same answer, or the user's, precedes it.
+    """
+
+    create_time: "datetime.datetime | None" = betterproto2.field(
+        7, betterproto2.TYPE_MESSAGE, unwrap=lambda: __google__protobuf__.Timestamp, optional=True
+    )
+    """
+    Time of the message: after 1969, not before that of the message before, not in the future. Unset: that of the message
+    before, or else the time of the import.
+    """
+
+
+default_message_pool.register_message("wonder.v1", "HistoryMessage", HistoryMessage)
+
+
+@dataclass(eq=False, repr=False)
+class HistoryToolCall(betterproto2.Message):
+    """
+    A tool call of an imported message. The server does not execute it.
+
+    Oneofs:
+        - outcome: Result. Unset: the model reads that the call has none.
+    """
+
+    id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+    """
+    Id of the call, unique within its message, at most 128 bytes. Required.
+    """
+
+    tool_name: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+    """
+    Name of the tool, at most 64 bytes. The agent need not have it. Required.
+    """
+
+    input: "__google__protobuf__.Struct | None" = betterproto2.field(
+        3, betterproto2.TYPE_MESSAGE, optional=True
+    )
+    """
+    Arguments. Unset: none.
+    """
+
+    result: "__google__protobuf__.Value | None" = betterproto2.field(
+        4, betterproto2.TYPE_MESSAGE, optional=True, group="outcome"
+    )
+    """
+    Result of a call that succeeded.
+    """
+
+    error: "str | None" = betterproto2.field(5, betterproto2.TYPE_STRING, optional=True, group="outcome")
+    """
+    Message of a call that failed.
+    """
+
+
+default_message_pool.register_message("wonder.v1", "HistoryToolCall", HistoryToolCall)
 
 
 @dataclass(eq=False, repr=False)

@@ -1,0 +1,1 @@
+"""Entry points for conversations that start with a history: imports and forks."""

@@ -1,0 +1,1 @@
+"""Histories of new conversations: their origin, and the inputs and decisions that write them."""

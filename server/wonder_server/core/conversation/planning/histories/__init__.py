@@ -1,0 +1,1 @@
+"""Histories of new conversations: copies of other conversations, and imports."""
