@@ -28,6 +28,7 @@ from wonder_server.core.errors import WonderError
 from wonder_server.data_folder import DataFolder, DataFolderError
 from wonder_server.logs import logger
 from wonder_server.rpc.server.server import RpcServer
+from wonder_server.services.tenancy.directory import PrincipalDirectory
 from wonder_server.settings import Settings, unknown_variables
 
 _log = logger("server")
@@ -39,6 +40,10 @@ class App(Protocol):
     @property
     def servicers(self) -> Mapping[str, object]:
         """Servicers by full service name, ``wonder.v1.MemoryService``."""
+
+    @property
+    def principals(self) -> PrincipalDirectory:
+        """The stored principals, with their keys."""
 
     def disk_full_error(self) -> WonderError | None:
         """Return STORAGE_UNAVAILABLE while the disk is full, else None."""
@@ -88,7 +93,7 @@ async def _serving(
             # A port in use is refused before anything is recovered.
             address = server.bind()
             app = await _open(stack, open_app(settings), folder)
-            await server.start(app.servicers, app.disk_full_error)
+            await server.start(app.servicers, app.disk_full_error, app.principals)
             folder.publish_address(address)
         except BaseException:
             # A bound server must be stopped while its event loop runs.
@@ -177,5 +182,5 @@ def _log_warnings(settings: Settings) -> None:
             _log.warning("repository_root_missing", path=str(root), effect="its repositories are unreachable")
     if not settings.is_loopback and not settings.has_tls:
         _log.warning("tls_disabled", listen=settings.listen)
-    if not settings.is_loopback and settings.auth_tokens_file is None:
+    if not settings.is_loopback and not settings.has_auth:
         _log.warning("authentication_disabled", listen=settings.listen)

@@ -104,13 +104,13 @@ def check_exposure(settings: Settings) -> None:
     missing = []
     if not settings.has_tls:
         missing.append("encryption (--tls-cert and --tls-key)")
-    if settings.auth_tokens_file is None:
-        missing.append("authentication (--auth-tokens-file)")
+    if not settings.has_auth:
+        missing.append("authentication (--require-auth or --auth-tokens-file)")
     if missing:
         raise SettingsError(
             f"{settings.listen} can be reached from other machines, and {' and '.join(missing)} "
             f"{'is' if len(missing) == 1 else 'are'} not set up. Set up what is missing, listen on "
-            "127.0.0.1, or set --insecure if every client that can connect may have every scope."
+            "127.0.0.1, or set --insecure if every client that can connect may do everything."
         )
 
 

@@ -26,7 +26,7 @@ ALLOWED: dict[str, set[str]] = {
     "compose": {
         *("rpc", "adapters", "actors", "services", "record", "ports", "core", "std", "settings", "logs"),
     },
-    "lifecycle": {"core", "rpc", "settings", "logs", "data_folder"},
+    "lifecycle": {"core", "rpc", "services", "settings", "logs", "data_folder"},
     "check": {"compose", "data_folder"},
     "restore": {"compose"},
     "serve": {"compose", "lifecycle", "rpc", "core", "settings", "logs", "data_folder"},

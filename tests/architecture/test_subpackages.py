@@ -13,7 +13,7 @@ ROWS: dict[str, list[set[str]]] = {
     "core": [
         {"access"},
         {"."},
-        {"schema", "content"},
+        {"schema", "content", "tenancy"},
         {"history", "memory", "request_formats"},
         {"expressions"},
         {"definitions"},
@@ -31,7 +31,13 @@ ROWS: dict[str, list[set[str]]] = {
         {"dispatch"},
         {"conversation", "runs"},
     ],
-    "services": [{"."}, {"workers", "catalog", "memory", "history"}, {"content"}, {"actions"}, {"tasks"}],
+    "services": [
+        {"."},
+        {"workers", "catalog", "memory", "history", "tenancy"},
+        {"content"},
+        {"actions"},
+        {"tasks"},
+    ],
     "services.actions": [
         {"contract"},
         {"basic", "external", "artifact", "history", "memory"},
@@ -41,7 +47,7 @@ ROWS: dict[str, list[set[str]]] = {
     "rpc": [
         {"shared"},
         {"server"},
-        {"backup", "conversation", "coordinator", "executor", "file", "library", "memory"},
+        {"backup", "conversation", "coordinator", "executor", "file", "identity", "library", "memory"},
     ],
     "adapters.sqlite": [{"."}, {"memory", "catalog"}, {"shard"}],
     "adapters.models": [{"common"}, {"formats"}, {"native", "offline", "litellm"}, {"."}],

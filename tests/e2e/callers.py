@@ -24,12 +24,15 @@ def tokens_file(folder: Path, *names: str) -> Path:
     return path
 
 
+STUBS = ("conversations", "coordinator", "executor", "library", "memory", "files", "identity")
+
+
 class _As:
     """A stub whose calls bring a token."""
 
-    def __init__(self, stub: Any, name: str) -> None:
+    def __init__(self, stub: Any, token: str) -> None:
         self._stub = stub
-        self._metadata = (("authorization", f"Bearer {TOKENS[name]}"),)
+        self._metadata = (("authorization", f"Bearer {token}"),)
 
     def __getattr__(self, method: str) -> Any:
         return partial(getattr(self._stub, method), metadata=self._metadata)
@@ -38,9 +41,16 @@ class _As:
 @asynccontextmanager
 async def calling(server: Server, name: str) -> AsyncIterator[Client]:
     """Return a client that calls as ``name``."""
+    async with calling_with(server, TOKENS[name]) as client:
+        yield client
+
+
+@asynccontextmanager
+async def calling_with(server: Server, token: str) -> AsyncIterator[Client]:
+    """Return a client that calls with a token or a key."""
     async with server.client() as client:
-        for stub in ("conversations", "coordinator", "executor", "library", "memory", "files"):
-            setattr(client, stub, _As(getattr(client, stub), name))
+        for stub in STUBS:
+            setattr(client, stub, _As(getattr(client, stub), token))
         yield client
 
 

@@ -20,6 +20,7 @@ from wonder.v1 import (
     event_pb2,
     executor_service_pb2_grpc,
     file_service_pb2_grpc,
+    identity_service_pb2_grpc,
     library_service_pb2_grpc,
     memory_service_pb2_grpc,
 )
@@ -140,6 +141,7 @@ class Client:
         self.files = file_service_pb2_grpc.FileServiceStub(channel)
         self.backups = backup_service_pb2_grpc.BackupServiceStub(channel)
         self.memory = memory_service_pb2_grpc.MemoryServiceStub(channel)
+        self.identity = identity_service_pb2_grpc.IdentityServiceStub(channel)
         self.health = health_pb2_grpc.HealthStub(channel)
 
     async def open(self, agent: str = "assistant", request_id: str = "", **fields: Any) -> str:

@@ -19,6 +19,7 @@ from grpc import aio
 from tests.e2e.callers import TOKENS, calling, streamed, tokens_file
 from tests.e2e.client import PATIENCE_S, Client, struct
 from tests.e2e.file_requests import FILE_REQUESTS
+from tests.e2e.identity_requests import IDENTITY_REQUESTS
 from tests.e2e.memory_requests import MEMORY_REQUESTS
 from tests.e2e.process import Server, serving
 from tests.rpc.rpc_kit import rejected
@@ -310,6 +311,7 @@ ACTS: dict[str, Act] = {
     ),
     **MEMORY_REQUESTS,
     **FILE_REQUESTS,
+    **IDENTITY_REQUESTS,
     "DeleteAgent": lambda h, c, who: c.library.DeleteAgent(
         library.DeleteAgentRequest(request_id="r-DeleteAgent", agent_id="agent_ann")
     ),
@@ -342,7 +344,7 @@ async def drained(call: Any) -> Any:
 
 
 def takes_request_id() -> set[str]:
-    """Methods of the contract whose request, or a part of it, has a ``request_id``."""
+    """Methods of which a request has a ``request_id``."""
     found = set()
     for service in contract_services():
         for method in service.methods:
@@ -359,23 +361,20 @@ async def test_every_method_with_a_request_id_is_tried() -> None:
 async def test_anothers_request_id_is_another_request_for_every_method(house: House) -> None:
     await asking(house)
     for name, act in ACTS.items():
-        who = house.proxy if name.startswith("Delete") else house.bob
+        who = house.proxy if name.startswith("Delete") or name in IDENTITY_REQUESTS else house.bob
         if name == "CancelTurn":
             said = await house.ann.say(house.conv, "say 300 words")
             house.turn = said.turn.id
         if name == "CancelRun":
             start = runs.StartRunRequest(workflow_id="team/asks")
             house.run = (await house.ann.coordinator.StartRun(start)).run.id
-        # Without a repository there is nothing that MergeBranch could merge.
         with suppress(*([aio.AioRpcError] if name == "MergeBranch" else [])):
             first = await act(house, house.ann, "ann")
-            # It is remembered for its own caller,
             again = await act(house, house.ann, "ann")
             assert marks(again) == marks(first), name
         try:
             second = await act(house, who, "bob")
         except aio.AioRpcError as problem:
-            # and a second caller gets the error that any caller would get by now.
             assert name in GONE and "request_id" not in (problem.details() or ""), (name, problem.details())
         else:
             assert name not in GONE or name in ("SupersedeMemory", "ReopenConversation"), name
@@ -387,8 +386,9 @@ def marks(answer: Any) -> set[str]:
     """Return the values that identify an answer: ids of created resources, or texts."""
     found = set()
     for path in (
-        *("turn.id", "turn_id", "message_id", "run.id", "library.id", "agent.id", "project.id"),
+        *("turn.id", "turn_id", "message_id", "run.id", "library.id", "agent.id", "project.id", "key.id"),
         *("definition.library", "memory.id", "file.id", "artifact.revision.id", "revision.id"),
+        *("principal.id", "role_binding.id"),
     ):
         value = answer
         for part in path.split("."):

@@ -126,6 +126,8 @@ ENDS = (
         "DeleteProject",
         "DeleteDefinition",
         "DeleteLibrary",
+        "DeleteRoleBinding",
+        "DeletePrincipal",
     ),
 )
 """Methods that end what others work on. They come after those."""

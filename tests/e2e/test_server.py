@@ -23,7 +23,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 SERVICES = {
     f"wonder.v1.{name}Service"
-    for name in ("Backup", "Conversation", "Coordinator", "Executor", "File", "Library", "Memory")
+    for name in ("Backup", "Conversation", "Coordinator", "Executor", "File", "Identity", "Library", "Memory")
 }
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING

@@ -27,6 +27,7 @@ from wonder_server.data_folder import DataFolder, DataFolderError
 from wonder_server.lifecycle import run_server
 from wonder_server.rpc.server.server import ListenError
 from wonder_server.serve import check_exposure, register
+from wonder_server.services.tenancy.directory import PrincipalDirectory
 from wonder_server.settings import Settings, SettingsError
 
 
@@ -35,6 +36,7 @@ class RecordingApp:
 
     def __init__(self, *, fails: str = "", problem: Exception | None = None) -> None:
         self.servicers: dict[str, object] = {}
+        self.principals = PrincipalDirectory()
         self.calls: list[str] = []
         self._fails = fails
         self._problem = problem
@@ -262,6 +264,8 @@ from wonder_server.settings import load
 began = time.monotonic()
 class App:
     servicers = {}
+    principals = None
+
     def disk_full_error(self):
         return None
     def hold(self):

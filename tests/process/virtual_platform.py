@@ -19,6 +19,7 @@ from wonder_server.adapters.in_memory.journal import MemoryShards
 from wonder_server.adapters.in_memory.memory_blocks import InMemoryBlocks
 from wonder_server.adapters.in_memory.prices import MemoryPrices
 from wonder_server.adapters.in_memory.sandbox import MemorySandbox
+from wonder_server.adapters.in_memory.tenancy import MemoryTenancy
 from wonder_server.adapters.in_memory.vectors import PlainVectors
 from wonder_server.adapters.models.offline.model import OfflineModel
 from wonder_server.adapters.placement.local import LocalPlacement
@@ -159,6 +160,7 @@ def _stores(shards: MemoryShards, placement: Placement, scope_of: ScopeOf) -> St
                 ),
                 blobs=MemoryBlobs(),
                 file_objects=catalog,
+                tenancy=MemoryTenancy(),
                 disk_full_error=lambda: None,
             ),
         ),

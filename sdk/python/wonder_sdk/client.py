@@ -58,7 +58,7 @@ class Client(
     and the timeout of reconnects.
 
     The services (``conversations``, ``library``, ``coordinator``, ``executor``, ``memory``, ``files``,
-    ``backups``) have every RPC as a typed method,
+    ``backups``, ``identity``) have every RPC as a typed method,
     ``await client.library.get_agent(v1.GetAgentRequest(agent_id="…"))``.
     All raise `WonderError`. A new client connects at its first call.
     """
@@ -86,6 +86,7 @@ class Client(
         self.memory = stubs.MemoryServiceStub(typed)
         self.files = stubs.FileServiceStub(typed)
         self.backups = stubs.BackupServiceStub(typed)
+        self.identity = stubs.IdentityServiceStub(typed)
         self._check_health = typed.unary_unary("/grpc.health.v1.Health/Check", str.encode, bytes)
 
     async def __aenter__(self) -> Self:

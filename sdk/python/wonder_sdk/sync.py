@@ -269,6 +269,7 @@ class Client:
         self.memory = Service(self._loop_thread, self._async.memory)
         self.files = Service(self._loop_thread, self._async.files)
         self.backups = Service(self._loop_thread, self._async.backups)
+        self.identity = Service(self._loop_thread, self._async.identity)
 
     @property
     def target(self) -> str:

@@ -17,10 +17,12 @@ from wonder_server.compose.rpc import open_servicers
 from wonder_server.compose.runtime import Runtime, Sweepers, open_runtime, open_sweepers
 from wonder_server.compose.services import ApplicationServices, open_services
 from wonder_server.compose.stores import Stores
+from wonder_server.compose.tenancy import open_tenancy
 from wonder_server.core import ids
 from wonder_server.core.errors import WonderError
 from wonder_server.core.identity import SERVER
 from wonder_server.services.content.worktree_recovery import remove_orphaned_worktrees
+from wonder_server.services.tenancy.directory import PrincipalDirectory
 from wonder_server.services.workers import WorkerPool
 from wonder_server.settings import Settings
 
@@ -35,6 +37,11 @@ class Application:
     services: ApplicationServices
     runtime: Runtime
     sweepers: Sweepers
+
+    @property
+    def principals(self) -> PrincipalDirectory:
+        """The stored principals, with their keys."""
+        return self.stores.principals
 
     def disk_full_error(self) -> WonderError | None:
         """Return STORAGE_UNAVAILABLE while the disk is full, else None."""
@@ -82,6 +89,7 @@ async def open_application(
         runtime = await stack.enter_async_context(
             open_runtime(settings, platform, stores, clients, services, directory)
         )
+        identity = await stack.enter_async_context(open_tenancy(stores, services, clock))
         servicers = await stack.enter_async_context(
             open_servicers(settings, clock, stores, clients, services, runtime)
         )
@@ -94,7 +102,11 @@ async def open_application(
         background.start("preload", asyncio.to_thread(clients.preload))
         sweepers = await stack.enter_async_context(open_sweepers(settings, clock, stores, services, runtime))
         yield Application(
-            servicers=servicers, stores=stores, services=services, runtime=runtime, sweepers=sweepers
+            servicers={**servicers, "wonder.v1.IdentityService": identity},
+            stores=stores,
+            services=services,
+            runtime=runtime,
+            sweepers=sweepers,
         )
 
 

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from wonder_server.adapters.egress.proxy import Egress
 from wonder_server.adapters.faiss.vectors import FaissVectors
@@ -31,6 +31,7 @@ from wonder_server.adapters.scoped.memories import (
 from wonder_server.adapters.scoped.records import AccountsView, JournalsView, RecordsView
 from wonder_server.adapters.sqlite.catalog.files import SqliteFileObjects
 from wonder_server.adapters.sqlite.catalog.store import SqliteCatalog
+from wonder_server.adapters.sqlite.catalog.tenancy import SqliteTenancy
 from wonder_server.adapters.sqlite.database import Database
 from wonder_server.adapters.sqlite.memory.blocks import SqliteMemoryBlocks
 from wonder_server.adapters.sqlite.memory.embeddings import SqliteReembedding
@@ -70,9 +71,12 @@ from wonder_server.ports.scoped import (
     ScopedVectors,
     ScopedVectorSource,
 )
+from wonder_server.ports.tenancy import Audit, TenancyStore
 from wonder_server.ports.vectors import Reembedding, Vectors, VectorSource
 from wonder_server.record.journals import StoredJournals
 from wonder_server.rpc.server.call_slots import ExternalBlobs
+from wonder_server.services.tenancy.directory import PrincipalDirectory
+from wonder_server.services.tenancy.scopes import PrincipalScopes
 from wonder_server.settings import Settings
 
 _log = logger("server")
@@ -99,6 +103,10 @@ class MemoryUpkeep:
     """Set the function that the store calls after it dropped damaged vectors."""
 
 
+class StoredTenants(TenancyStore, Audit, Protocol):
+    """The store of principals, keys and role bindings, and the audit of their changes."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InternalStores:
     """Ports of the server's own work: the loops, archiving, and the upkeep of memories. No request reaches
@@ -113,6 +121,7 @@ class InternalStores:
     blobs: Blobs
     file_objects: UnreferencedObjects
     """The objects of files that no file refers to."""
+    tenancy: StoredTenants
     disk_full_error: Callable[[], WonderError | None]
     """Return STORAGE_UNAVAILABLE while the disk is full, else None."""
     databases: Sequence[Database] = ()
@@ -156,9 +165,18 @@ class StoreViews:
 
 
 class Stores:
-    """The stores of a server. ``scope_of`` returns the access scope of a caller."""
+    """The stores of a server. ``scope_of`` returns the access scope of a caller.
 
-    def __init__(self, adapters: StoreAdapters, scope_of: ScopeOf = all_records) -> None:
+    ``principals`` are those of the store of tenants, in memory.
+    """
+
+    def __init__(
+        self,
+        adapters: StoreAdapters,
+        scope_of: ScopeOf = all_records,
+        principals: PrincipalDirectory | None = None,
+    ) -> None:
+        self.principals = principals or PrincipalDirectory()
         self._adapters = adapters
         self._scope_of = scope_of
         self._views = PerScope(self._open_views, scope_of)
@@ -219,6 +237,8 @@ async def open_stores(
         await _reserve_disk_space(settings, disk_space, databases)
         background = await stack.enter_async_context(open_background())
         background.start("disk", watch_disk(disk_space, data, databases))
+        tenancy, principals = SqliteTenancy(catalog), PrincipalDirectory()
+        principals.load(await tenancy.load())
         yield Stores(
             StoreAdapters(
                 records=journals,
@@ -233,11 +253,14 @@ async def open_stores(
                     memory=sqlite_memory_upkeep(memories),
                     blobs=blobs,
                     file_objects=SqliteFileObjects(catalog.database),
+                    tenancy=tenancy,
                     disk_full_error=disk_space.write_rejection,
                     databases=databases,
                     object_holds=[blobs] if isinstance(blobs, FileBlobs) else [],
                 ),
-            )
+            ),
+            PrincipalScopes(principals).scope_of,
+            principals,
         )
 
 

@@ -44,6 +44,9 @@ class Reason(StrEnum):
     GATE_NOT_FOUND = "GATE_NOT_FOUND"
     ARTIFACT_NOT_FOUND = "ARTIFACT_NOT_FOUND"
     FILE_NOT_FOUND = "FILE_NOT_FOUND"
+    PRINCIPAL_NOT_FOUND = "PRINCIPAL_NOT_FOUND"
+    KEY_NOT_FOUND = "KEY_NOT_FOUND"
+    ROLE_BINDING_NOT_FOUND = "ROLE_BINDING_NOT_FOUND"
     # The name is taken (ALREADY_EXISTS).
     ALREADY_EXISTS = "ALREADY_EXISTS"
     # A concurrent change came first (ABORTED).
@@ -186,6 +189,15 @@ _KINDS: Final[dict[Reason, tuple[str, str]]] = {
         "List the artifacts with `wonder artifact list` or ListArtifacts.",
     ),
     Reason.FILE_NOT_FOUND: ("file", "List the files with `wonder files list` or ListFiles."),
+    Reason.PRINCIPAL_NOT_FOUND: (
+        "principal",
+        "List the principals with `wonder principals list` or ListPrincipals.",
+    ),
+    Reason.KEY_NOT_FOUND: ("key", "List the keys with `wonder keys list` or ListKeys."),
+    Reason.ROLE_BINDING_NOT_FOUND: (
+        "role binding",
+        "List the role bindings with `wonder roles list` or ListRoleBindings.",
+    ),
 }
 """The noun of each reason, and the next step."""
 

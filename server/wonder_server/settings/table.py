@@ -109,6 +109,11 @@ class Settings:
     tls_key: Path | None = _setting(
         Group.SECURITY, None, PATH, "Private key (PEM) of the certificate.",
     )  # fmt: skip
+    require_auth: bool = _setting(
+        Group.SECURITY, False, FLAG,
+        "Authentication of every call except health, by an API key of a stored principal or by a token. "
+        "auth_tokens_file turns it on too.",
+    )  # fmt: skip
     auth_tokens_file: Path | None = _setting(
         Group.SECURITY, None, PATH,
         "Tokens file with one 'token name' a line. With it, every call except health requires a bearer "
@@ -394,6 +399,11 @@ class Settings:
     def has_tls(self) -> bool:
         """Return True if the server uses TLS."""
         return self.tls_cert is not None and self.tls_key is not None
+
+    @property
+    def has_auth(self) -> bool:
+        """Return True if every call needs a token or a key."""
+        return self.require_auth or self.auth_tokens_file is not None
 
     @property
     def media_types(self) -> frozenset[str]:

@@ -228,8 +228,7 @@ async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         catalog = MemoryCatalog() if in_memory else await SqliteCatalog.open(tmp_path / "catalog.db")
         if isinstance(catalog, SqliteCatalog):
             stack.push_async_callback(catalog.close)
-        # There is one adapter of the port for memories.
-        memories = await SqliteMemories.open(tmp_path / "memory.db")
+        memories = await SqliteMemories.open(tmp_path / "memory.db")  # The only adapter of its port.
         stack.push_async_callback(memories.close)
         nothing: Any = None
         upkeep: Any = type("Upkeep", (), {"vectors": memories})
@@ -246,6 +245,7 @@ async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
                 memory=upkeep,
                 blobs=nothing,
                 file_objects=nothing,
+                tenancy=nothing,
                 disk_full_error=lambda: None,
             ),
         )

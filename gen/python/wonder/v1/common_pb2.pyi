@@ -19,6 +19,10 @@ class PrincipalKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     PRINCIPAL_KIND_ANONYMOUS: _ClassVar[PrincipalKind]
     PRINCIPAL_KIND_TOKEN: _ClassVar[PrincipalKind]
     PRINCIPAL_KIND_SERVER: _ClassVar[PrincipalKind]
+    PRINCIPAL_KIND_USER: _ClassVar[PrincipalKind]
+    PRINCIPAL_KIND_SERVICE: _ClassVar[PrincipalKind]
+    PRINCIPAL_KIND_WORKER: _ClassVar[PrincipalKind]
+    PRINCIPAL_KIND_NODE: _ClassVar[PrincipalKind]
 
 class MergeConflictKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -34,6 +38,10 @@ PRINCIPAL_KIND_UNSPECIFIED: PrincipalKind
 PRINCIPAL_KIND_ANONYMOUS: PrincipalKind
 PRINCIPAL_KIND_TOKEN: PrincipalKind
 PRINCIPAL_KIND_SERVER: PrincipalKind
+PRINCIPAL_KIND_USER: PrincipalKind
+PRINCIPAL_KIND_SERVICE: PrincipalKind
+PRINCIPAL_KIND_WORKER: PrincipalKind
+PRINCIPAL_KIND_NODE: PrincipalKind
 MERGE_CONFLICT_KIND_UNSPECIFIED: MergeConflictKind
 MERGE_CONFLICT_KIND_CONTENT: MergeConflictKind
 MERGE_CONFLICT_KIND_BOTH_ADDED: MergeConflictKind

@@ -618,6 +618,146 @@ class FileServiceStub:
         """Deletes a file. Messages that refer to it stay. Errors: FILE_NOT_FOUND."""
 
 
+class IdentityServiceStub:
+    """Principals, API keys, role bindings and the audit.
+
+    Paging, `request_id` and `etag` follow the rules in the comment of LibraryService. Errors are
+    listed without the prefix `ERROR_REASON_`.
+    """
+
+    def __init__(self, channel: TypedChannel) -> None:
+        self.who_am_i: grpc.aio.UnaryUnaryMultiCallable[v1.WhoAmIRequest, v1.WhoAmIResponse] = (
+            channel.unary_unary(
+                "/wonder.v1.IdentityService/WhoAmI",
+                Encoder(v1.WhoAmIRequest),
+                v1.WhoAmIResponse.FromString,
+            )
+        )
+        """Returns the caller, its roles and its permissions. Errors: none."""
+        self.create_principal: grpc.aio.UnaryUnaryMultiCallable[
+            v1.CreatePrincipalRequest, v1.CreatePrincipalResponse
+        ] = channel.unary_unary(
+            "/wonder.v1.IdentityService/CreatePrincipal",
+            Encoder(v1.CreatePrincipalRequest),
+            v1.CreatePrincipalResponse.FromString,
+        )
+        """Creates a principal. It has no roles and no keys yet. Errors: ALREADY_EXISTS, FIELD_INVALID."""
+        self.get_principal: grpc.aio.UnaryUnaryMultiCallable[
+            v1.GetPrincipalRequest, v1.GetPrincipalResponse
+        ] = channel.unary_unary(
+            "/wonder.v1.IdentityService/GetPrincipal",
+            Encoder(v1.GetPrincipalRequest),
+            v1.GetPrincipalResponse.FromString,
+        )
+        """Reads a principal. Errors: PRINCIPAL_NOT_FOUND."""
+        self.list_principals: grpc.aio.UnaryUnaryMultiCallable[
+            v1.ListPrincipalsRequest, v1.ListPrincipalsResponse
+        ] = channel.unary_unary(
+            "/wonder.v1.IdentityService/ListPrincipals",
+            Encoder(v1.ListPrincipalsRequest),
+            v1.ListPrincipalsResponse.FromString,
+        )
+        """Lists the principals of the server. Errors: PAGE_TOKEN_INVALID."""
+        self.update_principal: grpc.aio.UnaryUnaryMultiCallable[
+            v1.UpdatePrincipalRequest, v1.UpdatePrincipalResponse
+        ] = channel.unary_unary(
+            "/wonder.v1.IdentityService/UpdatePrincipal",
+            Encoder(v1.UpdatePrincipalRequest),
+            v1.UpdatePrincipalResponse.FromString,
+        )
+        """Changes the names for people and for issuers of a principal, and disables or enables it. Errors:
+        PRINCIPAL_NOT_FOUND, ETAG_MISMATCH, ALREADY_EXISTS, FIELD_MASK_UNSUPPORTED, FIELD_INVALID.
+        """
+        self.delete_principal: grpc.aio.UnaryUnaryMultiCallable[
+            v1.DeletePrincipalRequest, v1.DeletePrincipalResponse
+        ] = channel.unary_unary(
+            "/wonder.v1.IdentityService/DeletePrincipal",
+            Encoder(v1.DeletePrincipalRequest),
+            v1.DeletePrincipalResponse.FromString,
+        )
+        """Deletes a principal, its keys and its role bindings. Its name is not used again. The work that
+        it started ends at its next step. Errors: PRINCIPAL_NOT_FOUND, ETAG_MISMATCH.
+        """
+        self.create_key: grpc.aio.UnaryUnaryMultiCallable[v1.CreateKeyRequest, v1.CreateKeyResponse] = (
+            channel.unary_unary(
+                "/wonder.v1.IdentityService/CreateKey",
+                Encoder(v1.CreateKeyRequest),
+                v1.CreateKeyResponse.FromString,
+            )
+        )
+        """Creates a key of a principal. Errors: PRINCIPAL_NOT_FOUND, PROJECT_NOT_FOUND, FIELD_INVALID,
+        LIMIT_EXCEEDED for the 101st valid key of a principal.
+        """
+        self.list_keys: grpc.aio.UnaryUnaryMultiCallable[v1.ListKeysRequest, v1.ListKeysResponse] = (
+            channel.unary_unary(
+                "/wonder.v1.IdentityService/ListKeys",
+                Encoder(v1.ListKeysRequest),
+                v1.ListKeysResponse.FromString,
+            )
+        )
+        """Lists keys, newest first, without their secrets. Errors: PRINCIPAL_NOT_FOUND,
+        PAGE_TOKEN_INVALID.
+        """
+        self.rotate_key: grpc.aio.UnaryUnaryMultiCallable[v1.RotateKeyRequest, v1.RotateKeyResponse] = (
+            channel.unary_unary(
+                "/wonder.v1.IdentityService/RotateKey",
+                Encoder(v1.RotateKeyRequest),
+                v1.RotateKeyResponse.FromString,
+            )
+        )
+        """Creates a key that replaces another, with the same limits. Both are valid until `grace`. A
+        caller rotates its own keys; those of others need the permission `keys.write`. Errors:
+        KEY_NOT_FOUND, FIELD_INVALID, also for a key that is no longer valid or was rotated before.
+        """
+        self.revoke_key: grpc.aio.UnaryUnaryMultiCallable[v1.RevokeKeyRequest, v1.RevokeKeyResponse] = (
+            channel.unary_unary(
+                "/wonder.v1.IdentityService/RevokeKey",
+                Encoder(v1.RevokeKeyRequest),
+                v1.RevokeKeyResponse.FromString,
+            )
+        )
+        """Revokes a key for good. Its calls are rejected within a second, and its open streams end.
+        Errors: KEY_NOT_FOUND.
+        """
+        self.create_role_binding: grpc.aio.UnaryUnaryMultiCallable[
+            v1.CreateRoleBindingRequest, v1.CreateRoleBindingResponse
+        ] = channel.unary_unary(
+            "/wonder.v1.IdentityService/CreateRoleBinding",
+            Encoder(v1.CreateRoleBindingRequest),
+            v1.CreateRoleBindingResponse.FromString,
+        )
+        """Gives a role to a principal or a group. Errors: ALREADY_EXISTS, PRINCIPAL_NOT_FOUND,
+        PROJECT_NOT_FOUND, FIELD_INVALID; PERMISSION_DENIED for the role ADMIN of the server, if the
+        caller does not have it.
+        """
+        self.list_role_bindings: grpc.aio.UnaryUnaryMultiCallable[
+            v1.ListRoleBindingsRequest, v1.ListRoleBindingsResponse
+        ] = channel.unary_unary(
+            "/wonder.v1.IdentityService/ListRoleBindings",
+            Encoder(v1.ListRoleBindingsRequest),
+            v1.ListRoleBindingsResponse.FromString,
+        )
+        """Lists role bindings. Errors: PROJECT_NOT_FOUND, PRINCIPAL_NOT_FOUND, PAGE_TOKEN_INVALID."""
+        self.delete_role_binding: grpc.aio.UnaryUnaryMultiCallable[
+            v1.DeleteRoleBindingRequest, v1.DeleteRoleBindingResponse
+        ] = channel.unary_unary(
+            "/wonder.v1.IdentityService/DeleteRoleBinding",
+            Encoder(v1.DeleteRoleBindingRequest),
+            v1.DeleteRoleBindingResponse.FromString,
+        )
+        """Takes a role away. Errors: ROLE_BINDING_NOT_FOUND; FIELD_INVALID for the last binding of the
+        role ADMIN of the server, if no tokens file names another administrator.
+        """
+        self.list_audit_entries: grpc.aio.UnaryUnaryMultiCallable[
+            v1.ListAuditEntriesRequest, v1.ListAuditEntriesResponse
+        ] = channel.unary_unary(
+            "/wonder.v1.IdentityService/ListAuditEntries",
+            Encoder(v1.ListAuditEntriesRequest),
+            v1.ListAuditEntriesResponse.FromString,
+        )
+        """Lists entries of the audit. Errors: PAGE_TOKEN_INVALID."""
+
+
 class LibraryServiceStub:
     """Libraries and their definitions, agents, projects and artifacts.
 

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from importlib.metadata import entry_points
 
 from wonder_sdk.cli import health, version
+from wonder_sdk.cli.access import audit, keys, principals, roles, whoami
 from wonder_sdk.cli.conversation import (
     chat,
     conversations,
@@ -130,6 +131,11 @@ def build_parser() -> Parser:
         decisions,
         preview,
         post,
+        whoami,
+        principals,
+        keys,
+        roles,
+        audit,
         message,
         search,
         health,

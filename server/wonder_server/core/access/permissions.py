@@ -33,9 +33,10 @@ DELETE_ARTIFACTS: Final = "artifacts.delete"
 PROJECT_LIMITS: Final = "projects.limits"
 EXECUTE_ANYTHING: Final = "tasks.execute_any"
 
+_EVERYBODY: Final = frozenset({"actions.read", "caller.read", "keys.own", "server.reflect"})
 _VIEWER: Final = frozenset(
     {
-        "actions.read",
+        *_EVERYBODY,
         "agents.read",
         "artifacts.read",
         "conversations.read",
@@ -46,7 +47,6 @@ _VIEWER: Final = frozenset(
         "memories.read",
         "projects.read",
         "runs.read",
-        "server.reflect",
     }
 )
 _MEMBER: Final = _VIEWER | {
@@ -68,12 +68,22 @@ _DEVELOPER: Final = _MEMBER | {
     "memories.delete",
     "projects.write",
 }
+WIDENING: Final = frozenset({"keys.write", "principals.write", "roles.write"})
+"""Permissions with which a caller could get any other."""
+
 _ADMIN: Final = _DEVELOPER | {
     ACT_AS,
     DELETE_ARTIFACTS,
     EXECUTE_ANYTHING,
+    "audit.read",
+    "keys.read",
+    "keys.write",
     "libraries.delete",
     "libraries.write",
+    "principals.read",
+    "principals.write",
+    "roles.read",
+    "roles.write",
     PROJECT_LIMITS,
     SEARCH_ALL,
     "projects.create",
@@ -87,11 +97,28 @@ PERMISSIONS_OF: Final[Mapping[Role, frozenset[str]]] = {
     Role.DEVELOPER: _DEVELOPER,
     Role.MEMBER: _MEMBER,
     Role.VIEWER: _VIEWER,
-    Role.WORKER: frozenset({"actions.read", "tasks.work"}),
+    Role.WORKER: _EVERYBODY | {"tasks.work"},
 }
 
 ALL: Final = frozenset().union(*PERMISSIONS_OF.values())
 """All permissions."""
+
+EVERYWHERE: Final = frozenset(
+    {
+        "audit.read",
+        "keys.read",
+        "keys.write",
+        SEARCH_ALL,
+        "principals.read",
+        "principals.write",
+        "projects.create",
+        "roles.read",
+        "roles.write",
+        "server.backup",
+        "tasks.work",
+    }
+)
+"""Permissions about what belongs to no project. Who has one in single projects only does not have it."""
 
 EXTRA: Final[Mapping[str, str]] = {
     ACT_AS: "act for another: send another user_id or author, name an agent or run as the caller, or name "

@@ -132,8 +132,8 @@ class Admission:
             call.end(
                 error(
                     Reason.UNAUTHENTICATED,
-                    f"The token '{call.caller_name}' was removed from the server's tokens "
-                    "while the call was open. Use a valid token.",
+                    f"The token of '{call.caller_name.strip()}' was removed, revoked or expired while the "
+                    "call was open, or its permissions changed. Call again with a valid token.",
                 )
             )
         return len(revoked)

@@ -1,7 +1,8 @@
-"""Authentication by bearer tokens from a file; each token has a name.
+"""Authentication by bearer tokens: API keys of stored principals, and tokens of a file, each with a name.
 
-The setting ``auth_tokens_file`` names the file; without it every caller is anonymous. Health needs no token,
-so that an orchestrator needs no secret. Every other call, including reflection, needs one.
+The setting ``require_auth`` turns it on, and so does ``auth_tokens_file``, which names the file. Without them
+every caller is anonymous. Health needs no token, so that an orchestrator needs no secret. Every other call,
+including reflection, needs one.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import stat
 import time
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -27,10 +28,13 @@ from wonder_server.logs import logger
 from wonder_server.rpc.server.authorization import TokenGrants
 from wonder_server.rpc.server.error_codes import to_rpc_status
 from wonder_server.rpc.server.rejection_log import RejectionLog
-from wonder_server.rpc.shared.principal import current_principal
+from wonder_server.rpc.shared.principal import current_caller, current_principal
+from wonder_server.services.tenancy.directory import KEY_PREFIX, Caller, PrincipalDirectory
 from wonder_server.settings import SettingsError
 
 MIN_TOKEN_LENGTH: Final = 16
+MAX_TOKEN_LENGTH: Final = 16_384
+"""Length above which a token is not even hashed."""
 CHECK_INTERVAL_S: Final = 1.0
 """Seconds between two checks of the tokens file."""
 _MAX_FILE_BYTES: Final = 8 << 20
@@ -40,14 +44,15 @@ _UNAUTHENTICATED_PREFIXES: Final = ("/grpc.health.v1.Health/",)
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """A token, by its hash, and its name."""
+    """A token of the file, by its hash, and its name; or the name of a stored principal, and its caller."""
 
     digest: bytes
     name: str
+    caller: Caller | None = field(default=None, compare=False)
 
 
 credential: ContextVar[Credential | None] = ContextVar("credential", default=None)
-"""The token of the current call; None on a server without tokens."""
+"""The token or key of the current call; None on a server without authentication."""
 
 
 class Tokens:
@@ -99,20 +104,14 @@ class Tokens:
         """Names of all tokens."""
         return frozenset(known.name for known in self._known)
 
-    def find(self, authorization: str) -> Credential:
-        """Return the credential of an ``authorization`` header. Raises UNAUTHENTICATED."""
-        scheme, _, token = authorization.strip().partition(" ")
-        digest = _digest(token.strip())
+    def find(self, token: str) -> Credential | None:
+        """Return the credential of a token; None if it is unknown."""
+        digest = _digest(token)
         found = None
         # Compare every token, in constant time, so that the duration reveals nothing about a token.
         for known in self._known:
             if hmac.compare_digest(known.digest, digest):
                 found = known
-        if scheme.lower() != "bearer" or found is None:
-            raise error(
-                Reason.UNAUTHENTICATED,
-                "The call has no valid token. Send one in the metadata 'authorization: Bearer <token>'.",
-            )
         return found
 
 
@@ -154,12 +153,51 @@ class TokensFile:
 
 
 class Authentication(aio.ServerInterceptor):
-    """Requires a token for every call except health, and makes the principal of the call."""
+    """Requires a token for every call except health, and makes the principal of the call.
 
-    def __init__(self, tokens: TokensFile, grants: TokenGrants, rejections: RejectionLog) -> None:
+    ``now_ms`` is the clock for the expiry of keys.
+    """
+
+    def __init__(
+        self,
+        tokens: TokensFile | None,
+        grants: TokenGrants,
+        rejections: RejectionLog,
+        now_ms: Callable[[], int] = lambda: int(time.time() * 1000),
+    ) -> None:
+        self.principals = PrincipalDirectory()
+        """The stored principals, with their keys."""
         self._tokens = tokens
         self._grants = grants
         self._rejections = rejections
+        self._now_ms = now_ms
+
+    def is_valid(self, found: Credential) -> bool:
+        """Return True if calls with this token or key are still served, with the same permissions."""
+        if found.caller is not None:
+            return self.principals.is_still_valid(found.caller, self._now_ms())
+        return self._tokens is not None and found in self._tokens.current()
+
+    def authenticate(self, header: str) -> Credential:
+        """Set the principal of the call from its ``authorization`` header. Raises UNAUTHENTICATED."""
+        scheme, _, token = header.strip().partition(" ")
+        token = token.strip()
+        if scheme.lower() == "bearer" and len(token) <= MAX_TOKEN_LENGTH:
+            if token.startswith(KEY_PREFIX):
+                caller = self.principals.caller_of_key(token, self._now_ms())
+                if caller is not None:
+                    current_principal.set(caller.principal)
+                    current_caller.set(caller)
+                    return Credential(b"", caller.principal.subject, caller)
+            # A token of the file may look like a key.
+            found = self._tokens.current().find(token) if self._tokens is not None else None
+            if found is not None:
+                current_principal.set(self._grants.principal_of(found.name))
+                return found
+        raise error(
+            Reason.UNAUTHENTICATED,
+            "The call has no valid token. Send one in the metadata 'authorization: Bearer <token>'.",
+        )
 
     async def intercept_service(
         self,
@@ -174,13 +212,11 @@ class Authentication(aio.ServerInterceptor):
         # Two headers are ambiguous.
         header = headers[0] if len(headers) == 1 else ""
         try:
-            found = self._tokens.current().find(header if isinstance(header, str) else "")
+            credential.set(self.authenticate(header if isinstance(header, str) else ""))
         except WonderError as problem:
             return _rejecting_handler(
                 handler, problem, partial(self._log_rejection, str(handler_call_details.method))
             )
-        credential.set(found)
-        current_principal.set(self._grants.principal_of(found.name))
         return handler
 
     def _log_rejection(self, method: str, peer: str) -> None:

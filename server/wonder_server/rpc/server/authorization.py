@@ -28,7 +28,7 @@ from wonder_server.core.access.permissions import (
 )
 from wonder_server.core.errors import Reason, error
 from wonder_server.core.identity import Principal, PrincipalKind
-from wonder_server.rpc.shared.principal import current_principal
+from wonder_server.rpc.shared.principal import current_caller, current_principal
 from wonder_server.settings import Settings
 
 WORK_BRANCH_PREFIX: Final = "wonder/"
@@ -98,13 +98,23 @@ def require_permission(permission: str, reason: str = "", field: str = "") -> No
     """
     principal = current_principal.get()
     if permission not in principal.permissions:
-        message = (
-            f"The token '{principal.subject}' does not have the permission {permission}. The operator grants "
-            f"it with the setting {_setting(permission)}."
-        )
+        if principal.kind is PrincipalKind.TOKEN:
+            message = (
+                f"The token '{principal.subject}' does not have the permission {permission}. The operator "
+                f"grants it with the setting {_setting(permission)}."
+            )
+        else:
+            message = f"The permission {permission} is missing."
         raise error(
             Reason.PERMISSION_DENIED, f"{reason} {message}".strip(), field=field, permission=permission
         )
+
+
+def narrow_to(permission: str) -> None:
+    """Let the stored principal of the call reach only the projects in which it has ``permission``."""
+    caller = current_caller.get()
+    if caller is not None:
+        current_principal.set(caller.narrowed(permission))
 
 
 def resolve_user(given: str, field: str) -> str:
@@ -112,7 +122,7 @@ def resolve_user(given: str, field: str) -> str:
 
     Raises PERMISSION_DENIED if ``given`` differs from the caller's name and the caller lacks the permission.
     """
-    name = current_principal.get().caller
+    name = current_principal.get().user
     if given and name not in ("", given):
         require_permission(ACT_AS, f"{field} is '{given}'. Leave it empty or use the token's name.", field)
     return given or name

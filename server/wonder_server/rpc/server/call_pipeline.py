@@ -33,7 +33,7 @@ from grpc._cython import cygrpc  # type: ignore[attr-defined]
 from wonder_server.core.errors import Reason, WonderError, error, system_fault
 from wonder_server.logs import logger
 from wonder_server.rpc.server.admission import ActiveCall, Admission, CallLimits
-from wonder_server.rpc.server.authorization import permission_of, require_permission
+from wonder_server.rpc.server.authorization import narrow_to, permission_of, require_permission
 from wonder_server.rpc.server.call_slots import CallSlots
 from wonder_server.rpc.server.decode_errors import decode_error
 from wonder_server.rpc.server.error_codes import to_rpc_status
@@ -150,6 +150,7 @@ class CallPipeline:
             try:
                 if permission:
                     require_permission(permission)
+                    narrow_to(permission)
                 if not _works_on_full_disk(method.name) and (storage_error := self._storage_full()):
                     raise storage_error
                 result = await work

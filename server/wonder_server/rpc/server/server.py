@@ -29,6 +29,7 @@ from wonder_server.rpc.server.call_pipeline import CallPipeline
 from wonder_server.rpc.server.event_pipe import drained_event_pipes
 from wonder_server.rpc.server.reflection import Reflection
 from wonder_server.rpc.server.rejection_log import RejectionLog
+from wonder_server.services.tenancy.directory import PrincipalDirectory
 from wonder_server.settings import Settings, SettingsError
 from wonder_server.settings.kinds import split_address
 
@@ -71,19 +72,20 @@ class RpcServer:
         self._admission = Admission(self._limits)
         self._health = health.aio.HealthServicer()
         self._tokens = TokensFile(settings.auth_tokens_file) if settings.auth_tokens_file else None
+        self._authentication = (
+            Authentication(self._tokens, self._grants, self._rejections) if settings.has_auth else None
+        )
         self._watch_task: asyncio.Task[None] | None = None
         with drained_event_pipes():
             self._server = aio.server(
                 options=_options(settings.max_request_bytes, settings.max_concurrent_rpcs),
-                interceptors=[Authentication(self._tokens, self._grants, self._rejections)]
-                if self._tokens
-                else (),
+                interceptors=[self._authentication] if self._authentication else (),
             )
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         Reflection(self._services, self._is_valid).add_to(self._server)
 
     def _is_valid(self, found: Credential) -> bool:
-        return self._tokens is None or found in self._tokens.current()
+        return self._authentication is None or self._authentication.is_valid(found)
 
     @property
     def active_calls(self) -> int:
@@ -116,12 +118,17 @@ class RpcServer:
         self,
         servicers: Mapping[str, object],
         storage_full: Callable[[], WonderError | None] = lambda: None,
+        principals: PrincipalDirectory | None = None,
     ) -> None:
         """Start serving, and report SERVING on the health service.
 
         ``servicers`` maps full service names (``wonder.v1.MemoryService``) to servicers; see `call_pipeline`.
         ``storage_full`` returns the error for calls that write while the disk is full, else None.
+        ``principals`` are the stored ones.
         """
+        if self._authentication is not None and principals is not None:
+            self._authentication.principals = principals
+            principals.on_changed = self._end_revoked
         pipeline = CallPipeline(
             self._limits,
             self._admission,
@@ -131,8 +138,8 @@ class RpcServer:
         for service in self._services:
             self._add(service, servicers.get(service.full_name), pipeline)
         await self._server.start()
-        if self._tokens is not None:
-            self._watch_task = asyncio.create_task(self._watch_tokens(self._tokens))
+        if self._authentication is not None:
+            self._watch_task = asyncio.create_task(self._watch_credentials())
         self._warn_of_unused_grants()
         await self._announce(health_pb2.HealthCheckResponse.SERVING)
 
@@ -148,17 +155,20 @@ class RpcServer:
         await self._server.stop(grace_seconds)
         self._rejections.flush()
 
-    async def _watch_tokens(self, file: TokensFile) -> None:
-        """End the open calls of tokens that were removed from the file."""
-        tokens = file.current()
+    async def _watch_credentials(self) -> None:
+        """End the open calls of tokens that were removed from the file, and of keys that expired."""
+        tokens = self._tokens.current() if self._tokens is not None else None
         while True:
             await asyncio.sleep(CHECK_INTERVAL_S)
-            if (changed := file.current()) is not tokens:
+            if self._tokens is not None and (changed := self._tokens.current()) is not tokens:
                 tokens = changed
                 self._warn_of_unused_grants()
-                ended = self._admission.end_revoked(tokens.__contains__)
-                if ended:
-                    _log.info("calls_ended", calls=ended, reason="their tokens were removed")
+            self._end_revoked()
+
+    def _end_revoked(self) -> None:
+        ended = self._admission.end_revoked(self._is_valid)
+        if ended:
+            _log.info("calls_ended", calls=ended, reason="their tokens are no longer valid")
 
     def _warn_of_unused_grants(self) -> None:
         """Log each grant without effect: to a name without a token, or on a server without tokens."""

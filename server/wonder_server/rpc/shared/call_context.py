@@ -13,6 +13,10 @@ class CallContext(Protocol):
         """Return the request's metadata as pairs of key and value."""
         ...
 
+    def peer(self) -> str:
+        """Return the address of the caller, such as ``ipv4:127.0.0.1:50000``."""
+        ...
+
     async def write(self, message: bytes, /) -> None:
         """Write one encoded response to the stream; waits while the client's flow control window is full."""
         ...

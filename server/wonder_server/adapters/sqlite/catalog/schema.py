@@ -113,4 +113,64 @@ MIGRATIONS: Final = (
         ) WITHOUT ROWID;
         """,
     ),
+    (
+        "0004 tenancy",
+        """
+        -- ``name`` is what must be unique: a tenant's name, a principal with its tenant and kind, a binding.
+        CREATE TABLE tenants (
+            id      TEXT PRIMARY KEY,
+            name    TEXT NOT NULL UNIQUE,
+            version INTEGER NOT NULL,
+            body    TEXT NOT NULL,
+            seal    INTEGER NOT NULL
+        ) WITHOUT ROWID;
+        CREATE TABLE principals (
+            id       TEXT PRIMARY KEY,
+            name     TEXT NOT NULL UNIQUE,
+            version  INTEGER NOT NULL,
+            external TEXT NOT NULL,
+            body     TEXT NOT NULL,
+            seal     INTEGER NOT NULL
+        ) WITHOUT ROWID;
+        CREATE UNIQUE INDEX principals_by_external ON principals (external) WHERE external <> '';
+        CREATE TABLE api_keys (
+            id      TEXT PRIMARY KEY,
+            name    TEXT NOT NULL UNIQUE,
+            version INTEGER NOT NULL,
+            body    TEXT NOT NULL,
+            seal    INTEGER NOT NULL
+        ) WITHOUT ROWID;
+        CREATE TABLE role_bindings (
+            id      TEXT PRIMARY KEY,
+            name    TEXT NOT NULL UNIQUE,
+            version INTEGER NOT NULL,
+            body    TEXT NOT NULL,
+            seal    INTEGER NOT NULL
+        ) WITHOUT ROWID;
+
+        -- The last use of each key, to the minute. It is no part of the key's version.
+        CREATE TABLE key_uses (
+            key_id  TEXT PRIMARY KEY REFERENCES api_keys (id) ON DELETE CASCADE,
+            used_ms INTEGER NOT NULL
+        ) WITHOUT ROWID;
+
+        -- Rows are written once and never updated. Ids sort by time.
+        CREATE TABLE audit (
+            id        TEXT PRIMARY KEY,
+            at_ms     INTEGER NOT NULL,
+            tenant    TEXT NOT NULL,
+            principal TEXT NOT NULL,
+            method    TEXT NOT NULL,
+            resource  TEXT NOT NULL,
+            project   TEXT NOT NULL,
+            outcome   TEXT NOT NULL,
+            body      TEXT NOT NULL,
+            seal      INTEGER NOT NULL
+        ) WITHOUT ROWID;
+        CREATE INDEX audit_by_resource ON audit (resource, id) WHERE resource <> '';
+        CREATE INDEX audit_by_principal ON audit (principal, id);
+        CREATE TRIGGER audit_never_changes BEFORE UPDATE ON audit
+            BEGIN SELECT RAISE(ABORT, 'an audit entry never changes'); END;
+        """,
+    ),
 )

@@ -40,7 +40,19 @@ _TABLES: Final[dict[type, str]] = {
     File: "files",
 }
 
-SEALED_TABLES: Final = ("libraries", "revisions", "agents", "projects", "files", "answers")
+SEALED_TABLES: Final = (
+    "libraries",
+    "revisions",
+    "agents",
+    "projects",
+    "files",
+    "answers",
+    "tenants",
+    "principals",
+    "api_keys",
+    "role_bindings",
+    "audit",
+)
 
 
 def catalog_key(table: str, row: Columns) -> tuple[Row, bytes]:
@@ -49,11 +61,13 @@ def catalog_key(table: str, row: Columns) -> tuple[Row, bytes]:
         return (row["request_id"], row["fingerprint"], row["created_ms"]), str(row["result"]).encode(
             "utf-8", "surrogatepass"
         )
-    key = (
-        (row["definition_id"], row["revision"], "")
-        if table == "revisions"
-        else (row["id"], row["name"], row["version"])
-    )
+    match table:
+        case "revisions":
+            key = (row["definition_id"], row["revision"], "")
+        case "audit":
+            key = (row["id"], row["at_ms"], "")
+        case _:
+            key = (row["id"], row["name"], row["version"])
     return key, str(row["body"]).encode("utf-8", "surrogatepass")
 
 
@@ -157,6 +171,11 @@ class SqliteCatalog:
             raise
 
     @property
+    def seals(self) -> Seals:
+        """Return the checksums of the rows, for the other stores in this file."""
+        return self._seals
+
+    @property
     def database(self) -> Database:
         """Return the database, for maintenance such as disk space and checkpoints."""
         return self._database
@@ -248,21 +267,13 @@ class SqliteCatalog:
                 else:
                     _delete(connection, change.resource)
             if answer is not None:
-                _store_answer(connection, answer)
+                store_answer(connection, answer)
 
         frees_space = any(not isinstance(change, Put) for change in changes)
         await self._database.write(write, frees_space=frees_space)
 
     async def answer(self, request_id: str) -> Answer | None:
-        def read(connection: sqlite3.Connection) -> Answer | None:
-            row = connection.execute(_ANSWER, (request_id,)).fetchone()
-            if row is None:
-                return None
-            *key, data, found = row
-            result = json.loads(self._seals.check("answers", tuple(key), data, found, 1))
-            return Answer(request_id=key[0], fingerprint=key[1], result=result, created_ms=key[2])
-
-        return await self._database.read(read)
+        return await self._database.read(lambda connection: read_answer(connection, self._seals, request_id))
 
     async def keep_answers(self, answers: Sequence[Answer]) -> None:
         def write(connection: sqlite3.Connection) -> None:
@@ -288,6 +299,16 @@ class SqliteCatalog:
             self._seals.raise_damaged(table, tuple(key))
 
 
+def read_answer(connection: sqlite3.Connection, seals: Seals, request_id: str) -> Answer | None:
+    """Return the stored answer of a request, or None."""
+    row = connection.execute(_ANSWER, (request_id,)).fetchone()
+    if row is None:
+        return None
+    *key, data, found = row
+    result = json.loads(seals.check("answers", tuple(key), data, found, 1))
+    return Answer(request_id=key[0], fingerprint=key[1], result=result, created_ms=key[2])
+
+
 def _json_list(among: frozenset[str] | None) -> str | None:
     """Return a list of ids as one bound value; NULL selects all."""
     return None if among is None else json.dumps(sorted(among))
@@ -309,7 +330,7 @@ def _put(connection: sqlite3.Connection, resource: Resource) -> None:
                 f"The name '{resource.name}' is taken. Choose another one.",
                 field="name",
             ) from None
-        raise _stale() from None
+        raise stale() from None
 
 
 def _name_exists(connection: sqlite3.Connection, resource: Library | Definition | Agent | Project) -> bool:
@@ -335,7 +356,7 @@ def _put_definition(connection: sqlite3.Connection, definition: Definition, body
     if definition.revision == 1:
         connection.execute(_INSERT_DEFINITION, row)
     elif connection.execute(_UPDATE_DEFINITION, row).rowcount != 1:
-        raise _stale()
+        raise stale()
     key = definition.id, definition.revision
     connection.execute(_INSERT_REVISION, (*key, body, seal(("revisions", *key, ""), body.encode())))
 
@@ -364,7 +385,7 @@ def _put_row(connection: sqlite3.Connection, resource: Library | Agent | Project
             row,
         )
         if updated.rowcount != 1:
-            raise _stale()
+            raise stale()
     if isinstance(resource, Agent):
         connection.execute("DELETE FROM agent_projects WHERE agent_id = ?", (resource.id,))
         connection.executemany(
@@ -381,10 +402,11 @@ def _delete(connection: sqlite3.Connection, resource: Resource) -> None:
         f"DELETE FROM {table} WHERE id = ? AND version = ?", (resource.id, resource.version)
     )
     if deleted.rowcount != 1:
-        raise _stale()
+        raise stale()
 
 
-def _store_answer(connection: sqlite3.Connection, answer: Answer) -> None:
+def store_answer(connection: sqlite3.Connection, answer: Answer) -> None:
+    """Store the answer of a request. Raises REQUEST_ID_REUSED."""
     connection.execute("DELETE FROM answers WHERE created_ms < ?", (answer.created_ms - ANSWER_TTL_MS,))
     try:
         connection.execute(_INSERT_ANSWER, _answer_row(answer))
@@ -398,7 +420,8 @@ def _answer_row(answer: Answer) -> Row:
     return (*key, result, seal(("answers", *key), result.encode()))
 
 
-def _stale() -> WonderError:
+def stale() -> WonderError:
+    """Return the error for a change of a version that is not the stored one."""
     return error(
         Reason.ETAG_MISMATCH,
         "Another request changed the resource meanwhile. Read it again and repeat the change.",

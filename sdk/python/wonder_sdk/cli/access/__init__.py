@@ -1,0 +1,1 @@
+"""Commands for callers: principals, keys, roles and the audit."""

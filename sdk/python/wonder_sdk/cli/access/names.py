@@ -1,0 +1,60 @@
+"""Names of principals and roles on the command line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from wonder_sdk.cli.shared import listing
+
+if TYPE_CHECKING:
+    from wonder_sdk import sync, v1
+
+KINDS = ("user", "service", "worker", "node")
+ROLES = ("admin", "developer", "member", "viewer", "worker")
+_UNITS = {"m": 60, "h": 3600, "d": 86400}
+
+
+class NotAName(Exception):
+    """An argument that names nothing. The message is a sentence for the user."""
+
+
+def principals(client: sync.Client) -> Iterator[v1.StoredPrincipal]:
+    """Yield all principals."""
+    from wonder_sdk import v1
+
+    for page in listing.pages(client.identity.list_principals, v1.ListPrincipalsRequest(page_size=500)):
+        yield from page.principals
+
+
+def principal_id(client: sync.Client, name: str) -> str:
+    """Return the id that ``name`` means: an id, ``kind:name``, or a name that one principal has."""
+    if name.startswith("prin_"):
+        return name
+    found = [each for each in principals(client) if name in (each.name, described(each))]
+    if len(found) == 1:
+        return str(found[0].id)
+    if not found:
+        raise NotAName(f"there is no principal {name}; `wonder principals list` shows those there are")
+    choices = ", ".join(described(each) for each in found)
+    raise NotAName(f"{name} is the name of several principals; use one of {choices}")
+
+
+def described(principal: v1.StoredPrincipal) -> str:
+    """Return ``kind:name``."""
+    return f"{word(principal.kind)}:{principal.name}"
+
+
+def word(value: object) -> str:
+    """Return an enum value as users write it: the part of its name after the type, in small letters."""
+    return str(getattr(value, "name", value)).rpartition("_")[2].lower()
+
+
+def timespan(text: str) -> timedelta:
+    """Return the span that ``90d``, ``12h``, ``30m`` or ``0`` means."""
+    found = re.fullmatch(r"([0-9]{1,5})([mhd])|0", text)
+    if found is None:
+        raise NotAName(f"{text} is not a time; write 90d, 12h or 30m")
+    return timedelta(seconds=int(found[1]) * _UNITS[found[2]] if found[1] else 0)

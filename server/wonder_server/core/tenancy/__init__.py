@@ -1,0 +1,1 @@
+"""Tenants, principals, keys and role bindings: stored values, and the permissions that follow from them."""

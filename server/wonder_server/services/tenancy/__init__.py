@@ -1,0 +1,1 @@
+"""Administration of principals, keys and role bindings, and their directory in memory."""

@@ -1,0 +1,192 @@
+"""Principals, keys and role bindings in memory: each call needs some of them.
+
+`PrincipalDirectory` holds what the store holds. `Administration` updates it after each commit, so a
+revocation takes effect with the next call.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections import defaultdict
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from wonder_server.core.identity import Principal, PrincipalKind
+from wonder_server.core.tenancy.resources import (
+    AccessResource,
+    ApiKey,
+    RoleBinding,
+    StoredPrincipal,
+)
+from wonder_server.core.tenancy.roles import NOTHING, Grants, grants_of
+from wonder_server.ports.tenancy import AccessChange, PutAccess, StoredTenancy
+
+KEY_PREFIX: Final = "wk_"
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """An authenticated caller: its principal with all permissions that it has anywhere, and what they are by
+    project. ``key`` is the key of the call, if it has one; ``bindings`` are the role bindings that hold."""
+
+    principal: Principal
+    grants: Grants
+    stored: StoredPrincipal | None = None
+    key: ApiKey | None = None
+    bindings: Sequence[RoleBinding] = ()
+    _narrowed: dict[str, Principal] = field(default_factory=dict)
+
+    def narrowed(self, permission: str) -> Principal:
+        """Return the principal for a call that needs a permission. Made once for each permission."""
+        known = self._narrowed.get(permission)
+        if known is None:
+            known = self._narrowed[permission] = replace(self.principal, permission=permission)
+        return known
+
+
+class PrincipalDirectory:
+    """The stored principals, keys and role bindings.
+
+    ``version`` increases with each change. `Caller` objects are made once for each key and version.
+    """
+
+    def __init__(self) -> None:
+        self.version = 0
+        self.on_changed: Callable[[], object] = lambda: None
+        """Called after each change, to end the calls of what was revoked."""
+        self.principals: dict[str, StoredPrincipal] = {}
+        self.keys: dict[str, ApiKey] = {}
+        self.bindings: dict[str, RoleBinding] = {}
+        self._keys_of: defaultdict[str, set[str]] = defaultdict(set)
+        self._bindings_of: defaultdict[str, set[str]] = defaultdict(set)
+        """Ids of bindings by principal, and by group with a leading space."""
+        self._by_name: dict[tuple[str, PrincipalKind, str], str] = {}
+        self._callers: dict[str, Caller] = {}
+        self._uses: dict[str, int] = {}
+
+    def load(self, stored: StoredTenancy) -> None:
+        """Add everything that the store holds."""
+        everything: list[AccessResource] = [*stored.principals, *stored.keys, *stored.bindings]
+        for resource in everything:
+            self._put(resource)
+        self._changed()
+
+    def apply(self, changes: Sequence[AccessChange]) -> None:
+        """Follow changes that the store has committed."""
+        for change in changes:
+            if isinstance(change, PutAccess):
+                self._put(change.resource)
+            else:
+                self._drop(change.resource)
+        self._changed()
+
+    def keys_of(self, principal_id: str) -> list[ApiKey]:
+        """Return the keys of a principal, revoked ones too."""
+        return [self.keys[each] for each in sorted(self._keys_of.get(principal_id, ()))]
+
+    def bindings_of(self, principal_id: str, groups: Collection[str] = ()) -> list[RoleBinding]:
+        """Return the role bindings of a principal and of its groups, in the order of ids."""
+        members = principal_id, *(f" {group}" for group in groups)
+        found = {each for member in members for each in self._bindings_of.get(member, ())}
+        return [self.bindings[each] for each in sorted(found)]
+
+    def caller_of_key(self, token: str, now_ms: int) -> Caller | None:
+        """Return the caller with a key, ``wk_<id>_<secret>``; None unless it is valid now."""
+        key_id, _, secret = token.removeprefix(KEY_PREFIX).partition("_")
+        key = self.keys.get(key_id)
+        # Compare with something for an unknown key too, so that the time says nothing about ids.
+        expected = key.digest if key is not None else _NO_DIGEST
+        is_known = hmac.compare_digest(expected, secret_digest(secret)) and key is not None
+        if key is None or not is_known or not key.is_valid(now_ms):
+            return None
+        self._uses[key.id] = now_ms
+        return self._caller(key)
+
+    def is_still_valid(self, caller: Caller, now_ms: int) -> bool:
+        """Return True if a call with a key would be served now with the same permissions."""
+        key = self.keys.get(caller.key.id) if caller.key is not None else None
+        if key is None or not key.is_valid(now_ms):
+            return False
+        now = self._caller(key)
+        return now is not None and now.grants == caller.grants
+
+    def take_uses(self) -> dict[str, int]:
+        """Return the time of the last call of each key since the last take, in milliseconds."""
+        uses, self._uses = self._uses, {}
+        return uses
+
+    def grants_of_recorded(self, principal: Principal) -> Grants:
+        """Return the permissions of a principal that a record names, now: nothing if it is disabled, deleted
+        or unknown. A key that limits them does so after its end too. A record names no groups."""
+        stored_id = self._by_name.get((principal.tenant, principal.kind, principal.subject))
+        stored = self.principals[stored_id] if stored_id is not None else None
+        if stored is None or not stored.is_active:
+            return NOTHING
+        if principal.limited_by and principal.limited_by not in self.keys:
+            return NOTHING
+        return grants_of(
+            stored.kind, stored.tenant_id, self.bindings_of(stored.id), self.keys.get(principal.limited_by)
+        )
+
+    def _caller(self, key: ApiKey) -> Caller | None:
+        known = self._callers.get(key.id)
+        if known is not None:
+            return known
+        stored = self.principals.get(key.principal_id)
+        if stored is None or not stored.is_active:
+            return None
+        bindings = self.bindings_of(stored.id)
+        grants = grants_of(stored.kind, stored.tenant_id, bindings, key)
+        principal = Principal(
+            kind=stored.kind,
+            subject=stored.name,
+            tenant=stored.tenant_id,
+            limited_by=key.id if key.scopes or key.project_ids else "",
+            permissions=grants.anywhere,
+        )
+        made = self._callers[key.id] = Caller(principal, grants, stored, key, bindings)
+        return made
+
+    def _put(self, resource: AccessResource) -> None:
+        match resource:
+            case StoredPrincipal():
+                self.principals[resource.id] = resource
+                self._by_name[resource.tenant_id, resource.kind, resource.name] = resource.id
+            case ApiKey():
+                self.keys[resource.id] = resource
+                self._keys_of[resource.principal_id].add(resource.id)
+            case RoleBinding():
+                self.bindings[resource.id] = resource
+                self._bindings_of[_member(resource)].add(resource.id)
+            case _:
+                pass
+
+    def _drop(self, resource: AccessResource) -> None:
+        match resource:
+            case ApiKey():
+                self.keys.pop(resource.id, None)
+                self._keys_of[resource.principal_id].discard(resource.id)
+            case RoleBinding():
+                self.bindings.pop(resource.id, None)
+                self._bindings_of[_member(resource)].discard(resource.id)
+            case _:
+                pass
+
+    def _changed(self) -> None:
+        self.version += 1
+        self._callers.clear()
+        self.on_changed()
+
+
+def secret_digest(secret: str) -> str:
+    """Return the stored form of a key's secret. It has 256 random bits, so one round of SHA-256 is enough."""
+    return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()
+
+
+_NO_DIGEST: Final = "0" * 64
+
+
+def _member(binding: RoleBinding) -> str:
+    return binding.principal_id or f" {binding.group}"
