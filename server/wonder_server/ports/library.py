@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
-from wonder_server.core.definitions.specs import PinnedAgent, PinnedWorkflow
+from wonder_server.core.definitions.specs import PinnedAgent, PinnedProfile, PinnedWorkflow
 
 
 class AgentPinning(Protocol):
@@ -12,6 +13,10 @@ class AgentPinning(Protocol):
 
     async def pin_agent(self, agent: str) -> PinnedAgent:
         """Return the agent with this id or name. Errors: AGENT_NOT_FOUND."""
+        ...
+
+    async def pin_profiles(self, reference: str) -> Sequence[PinnedProfile]:
+        """Return the model profile of this reference, and its fallbacks. Errors: DEFINITION_NOT_FOUND."""
         ...
 
 

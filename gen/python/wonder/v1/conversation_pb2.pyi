@@ -207,7 +207,7 @@ class AgentParticipant(_message.Message):
     def __init__(self, agent_id: _Optional[str] = ..., name: _Optional[str] = ...) -> None: ...
 
 class Turn(_message.Message):
-    __slots__ = ("id", "conversation_id", "ordinal", "caller", "agent_id", "input", "reply_to_message_id", "status", "error", "issues", "context_assembly_run_id", "memory_extraction_run_id", "persona", "usage", "move_count", "operations", "output", "metadata", "create_time", "complete_time", "trace_id", "principal", "cancelled_by", "start_time")
+    __slots__ = ("id", "conversation_id", "ordinal", "caller", "agent_id", "input", "reply_to_message_id", "status", "error", "issues", "context_assembly_run_id", "memory_extraction_run_id", "persona", "usage", "move_count", "operations", "output", "metadata", "create_time", "complete_time", "trace_id", "principal", "cancelled_by", "start_time", "overrides")
     ID_FIELD_NUMBER: _ClassVar[int]
     CONVERSATION_ID_FIELD_NUMBER: _ClassVar[int]
     ORDINAL_FIELD_NUMBER: _ClassVar[int]
@@ -232,6 +232,7 @@ class Turn(_message.Message):
     PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
     CANCELLED_BY_FIELD_NUMBER: _ClassVar[int]
     START_TIME_FIELD_NUMBER: _ClassVar[int]
+    OVERRIDES_FIELD_NUMBER: _ClassVar[int]
     id: str
     conversation_id: str
     ordinal: int
@@ -256,7 +257,18 @@ class Turn(_message.Message):
     principal: _common_pb2.Principal
     cancelled_by: _common_pb2.Principal
     start_time: _timestamp_pb2.Timestamp
-    def __init__(self, id: _Optional[str] = ..., conversation_id: _Optional[str] = ..., ordinal: _Optional[int] = ..., caller: _Optional[_Union[_common_pb2.Caller, _Mapping]] = ..., agent_id: _Optional[str] = ..., input: _Optional[_Union[_struct_pb2.Value, _Mapping]] = ..., reply_to_message_id: _Optional[str] = ..., status: _Optional[_Union[TurnStatus, str]] = ..., error: _Optional[_Union[_errors_pb2.Fault, _Mapping]] = ..., issues: _Optional[_Union[TurnIssues, _Mapping]] = ..., context_assembly_run_id: _Optional[str] = ..., memory_extraction_run_id: _Optional[str] = ..., persona: _Optional[str] = ..., usage: _Optional[_Union[_common_pb2.Usage, _Mapping]] = ..., move_count: _Optional[int] = ..., operations: _Optional[_Iterable[_Union[Operation, _Mapping]]] = ..., output: _Optional[_Union[_struct_pb2.Value, _Mapping]] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., complete_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., trace_id: _Optional[str] = ..., principal: _Optional[_Union[_common_pb2.Principal, _Mapping]] = ..., cancelled_by: _Optional[_Union[_common_pb2.Principal, _Mapping]] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+    overrides: TurnOverrides
+    def __init__(self, id: _Optional[str] = ..., conversation_id: _Optional[str] = ..., ordinal: _Optional[int] = ..., caller: _Optional[_Union[_common_pb2.Caller, _Mapping]] = ..., agent_id: _Optional[str] = ..., input: _Optional[_Union[_struct_pb2.Value, _Mapping]] = ..., reply_to_message_id: _Optional[str] = ..., status: _Optional[_Union[TurnStatus, str]] = ..., error: _Optional[_Union[_errors_pb2.Fault, _Mapping]] = ..., issues: _Optional[_Union[TurnIssues, _Mapping]] = ..., context_assembly_run_id: _Optional[str] = ..., memory_extraction_run_id: _Optional[str] = ..., persona: _Optional[str] = ..., usage: _Optional[_Union[_common_pb2.Usage, _Mapping]] = ..., move_count: _Optional[int] = ..., operations: _Optional[_Iterable[_Union[Operation, _Mapping]]] = ..., output: _Optional[_Union[_struct_pb2.Value, _Mapping]] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., complete_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., trace_id: _Optional[str] = ..., principal: _Optional[_Union[_common_pb2.Principal, _Mapping]] = ..., cancelled_by: _Optional[_Union[_common_pb2.Principal, _Mapping]] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., overrides: _Optional[_Union[TurnOverrides, _Mapping]] = ...) -> None: ...
+
+class TurnOverrides(_message.Message):
+    __slots__ = ("model_profile_id", "tool_choice", "instructions")
+    MODEL_PROFILE_ID_FIELD_NUMBER: _ClassVar[int]
+    TOOL_CHOICE_FIELD_NUMBER: _ClassVar[int]
+    INSTRUCTIONS_FIELD_NUMBER: _ClassVar[int]
+    model_profile_id: str
+    tool_choice: str
+    instructions: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, model_profile_id: _Optional[str] = ..., tool_choice: _Optional[str] = ..., instructions: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class TurnIssues(_message.Message):
     __slots__ = ("memory_extraction_failed", "tool_failures")

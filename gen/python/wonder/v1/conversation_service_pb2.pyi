@@ -366,7 +366,7 @@ class ConverseAttach(_message.Message):
     def __init__(self, conversation_id: _Optional[str] = ..., after_sequence: _Optional[int] = ..., tail_only: _Optional[bool] = ..., group_events: _Optional[bool] = ..., delta_kinds: _Optional[_Iterable[_Union[DeltaKind, str]]] = ...) -> None: ...
 
 class ConverseSend(_message.Message):
-    __slots__ = ("content", "reply_to_message_id", "request_id", "agent_id", "user_id", "metadata", "parts", "start_turn")
+    __slots__ = ("content", "reply_to_message_id", "request_id", "agent_id", "user_id", "metadata", "parts", "start_turn", "overrides")
     CONTENT_FIELD_NUMBER: _ClassVar[int]
     REPLY_TO_MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
@@ -375,6 +375,7 @@ class ConverseSend(_message.Message):
     METADATA_FIELD_NUMBER: _ClassVar[int]
     PARTS_FIELD_NUMBER: _ClassVar[int]
     START_TURN_FIELD_NUMBER: _ClassVar[int]
+    OVERRIDES_FIELD_NUMBER: _ClassVar[int]
     content: str
     reply_to_message_id: str
     request_id: str
@@ -383,7 +384,8 @@ class ConverseSend(_message.Message):
     metadata: _struct_pb2.Struct
     parts: _containers.RepeatedCompositeFieldContainer[_conversation_pb2.ContentPart]
     start_turn: bool
-    def __init__(self, content: _Optional[str] = ..., reply_to_message_id: _Optional[str] = ..., request_id: _Optional[str] = ..., agent_id: _Optional[str] = ..., user_id: _Optional[str] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., parts: _Optional[_Iterable[_Union[_conversation_pb2.ContentPart, _Mapping]]] = ..., start_turn: _Optional[bool] = ...) -> None: ...
+    overrides: _conversation_pb2.TurnOverrides
+    def __init__(self, content: _Optional[str] = ..., reply_to_message_id: _Optional[str] = ..., request_id: _Optional[str] = ..., agent_id: _Optional[str] = ..., user_id: _Optional[str] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., parts: _Optional[_Iterable[_Union[_conversation_pb2.ContentPart, _Mapping]]] = ..., start_turn: _Optional[bool] = ..., overrides: _Optional[_Union[_conversation_pb2.TurnOverrides, _Mapping]] = ...) -> None: ...
 
 class ConverseCancel(_message.Message):
     __slots__ = ("turn_id", "request_id")
@@ -646,7 +648,7 @@ class TurnAccepted(_message.Message):
     def __init__(self, conversation_id: _Optional[str] = ..., turn_id: _Optional[str] = ..., message_id: _Optional[str] = ..., sequence: _Optional[int] = ..., after_sequence: _Optional[int] = ...) -> None: ...
 
 class CallAgentRequest(_message.Message):
-    __slots__ = ("agent_id", "input", "mode", "conversation_id", "caller", "project_id", "branch", "timeout_ms", "budget", "request_id", "output_schema")
+    __slots__ = ("agent_id", "input", "mode", "conversation_id", "caller", "project_id", "branch", "timeout_ms", "budget", "request_id", "output_schema", "overrides")
     AGENT_ID_FIELD_NUMBER: _ClassVar[int]
     INPUT_FIELD_NUMBER: _ClassVar[int]
     MODE_FIELD_NUMBER: _ClassVar[int]
@@ -658,6 +660,7 @@ class CallAgentRequest(_message.Message):
     BUDGET_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    OVERRIDES_FIELD_NUMBER: _ClassVar[int]
     agent_id: str
     input: _struct_pb2.Value
     mode: _common_pb2.InvocationMode
@@ -669,7 +672,8 @@ class CallAgentRequest(_message.Message):
     budget: _common_pb2.Budget
     request_id: str
     output_schema: _struct_pb2.Struct
-    def __init__(self, agent_id: _Optional[str] = ..., input: _Optional[_Union[_struct_pb2.Value, _Mapping]] = ..., mode: _Optional[_Union[_common_pb2.InvocationMode, str]] = ..., conversation_id: _Optional[str] = ..., caller: _Optional[_Union[_common_pb2.Caller, _Mapping]] = ..., project_id: _Optional[str] = ..., branch: _Optional[str] = ..., timeout_ms: _Optional[int] = ..., budget: _Optional[_Union[_common_pb2.Budget, _Mapping]] = ..., request_id: _Optional[str] = ..., output_schema: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ...) -> None: ...
+    overrides: _conversation_pb2.TurnOverrides
+    def __init__(self, agent_id: _Optional[str] = ..., input: _Optional[_Union[_struct_pb2.Value, _Mapping]] = ..., mode: _Optional[_Union[_common_pb2.InvocationMode, str]] = ..., conversation_id: _Optional[str] = ..., caller: _Optional[_Union[_common_pb2.Caller, _Mapping]] = ..., project_id: _Optional[str] = ..., branch: _Optional[str] = ..., timeout_ms: _Optional[int] = ..., budget: _Optional[_Union[_common_pb2.Budget, _Mapping]] = ..., request_id: _Optional[str] = ..., output_schema: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., overrides: _Optional[_Union[_conversation_pb2.TurnOverrides, _Mapping]] = ...) -> None: ...
 
 class CallAgentResponse(_message.Message):
     __slots__ = ("turn", "error")

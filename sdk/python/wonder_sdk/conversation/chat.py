@@ -144,6 +144,7 @@ class Chat:
         user: str = "",
         reply_to: str = "",
         metadata: JsonObject | None = None,
+        overrides: v1.TurnOverrides | None = None,
         request_id: str = "",
         check: bool = True,
     ) -> Reply:
@@ -152,8 +153,9 @@ class Chat:
         With ``parts`` (texts and uploaded files) the ``content`` is a first text part.
 
         ``agent`` is the id or name of the agent that answers, ``user`` the id of the speaker, ``reply_to``
-        the id of a message. An explicit ``request_id`` makes the message idempotent beyond this chat: a
-        second message with it starts no turn, and its reply yields the first message's turn.
+        the id of a message. ``overrides`` are settings for this turn alone: ``model_profile_id``,
+        ``tool_choice``, ``instructions``. An explicit ``request_id`` makes the message idempotent beyond this
+        chat: a second message with it starts no turn, and its reply yields the first message's turn.
 
         The loop over the reply raises TurnFailedError after a failed turn, and TurnCancelledError after a
         turn that another client cancelled. With ``check=False`` it only ends; ``reply.turn`` has the outcome.
@@ -168,6 +170,7 @@ class Chat:
             user_id=user,
             reply_to_message_id=reply_to,
             metadata=to_struct(metadata or None, "metadata"),
+            overrides=overrides,
             request_id=request_id or _new_request_id(),
         )
         started = self._submit(send.request_id, v1.ConverseRequest(send=send))

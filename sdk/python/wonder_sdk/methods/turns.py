@@ -29,6 +29,8 @@ class TurnOptions(TypedDict, total=False):
     """Id of the message that this is a reply to."""
     metadata: JsonObject
     """Data of the caller's own, stored with the turn."""
+    overrides: v1.TurnOverrides
+    """Model profile, tool choice and instructions of this turn alone."""
     project: str
     """Project of a new conversation, by id or name."""
     external_ref: str
@@ -78,6 +80,7 @@ class TurnMethods:
             user_id=options.get("user", "") or ("" if conversation else self._user),
             reply_to_message_id=options.get("reply_to", ""),
             metadata=to_struct(options.get("metadata") or None, "metadata"),
+            overrides=options.get("overrides"),
             request_id=request_id,
         )
         cursor = EventCursor(

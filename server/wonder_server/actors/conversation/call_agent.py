@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from wonder_server.actors.access import EntryAccess
 from wonder_server.actors.conversation.conversations import Conversations
+from wonder_server.actors.conversation.overrides import fingerprint, with_overrides
 from wonder_server.actors.dispatch.agent_calls import (
     Delegation,
     check_shared_project,
@@ -23,7 +24,14 @@ from wonder_server.actors.usage.budget_enforcement import AgentBudgets
 from wonder_server.core import ids
 from wonder_server.core.budget import Budget
 from wonder_server.core.conversation.model.inputs import CancelTurn, Send
-from wonder_server.core.conversation.model.values import TURN_RULES, Caller, Role, Turn, TurnStatus
+from wonder_server.core.conversation.model.values import (
+    TURN_RULES,
+    Caller,
+    Role,
+    Turn,
+    TurnStatus,
+)
+from wonder_server.core.definitions.overrides import TurnOverrides
 from wonder_server.core.definitions.parse import canonical
 from wonder_server.core.definitions.specs import PinnedAgent
 from wonder_server.core.errors import Reason, WonderError, error
@@ -65,6 +73,7 @@ class AgentCallRequest:
     budget: Budget | None = None
     trace_id: str = ""
     output_schema: JsonDict = field(default_factory=dict)
+    overrides: TurnOverrides | None = None
 
 
 class AgentCallService:
@@ -232,6 +241,7 @@ class AgentCallService:
         if call_request.caller.agent_id:
             caller = await self._agents.pin_agent(call_request.caller.agent_id)
             check_shared_project(caller.project_ids, agent)
+        agent, overrides = await with_overrides(self._agents, agent, call_request.overrides)
         send = Send(
             seed=ids.random_id("seed", self._clock.now_ms()),
             agent=agent,
@@ -244,6 +254,7 @@ class AgentCallService:
             principal=call_request.origin.principal.text,
             output_schema=call_request.output_schema,
             rules=TURN_RULES,
+            overrides=overrides,
         )
         return await self._budgets.check_turn(send)
 
@@ -314,7 +325,7 @@ def _optional_content(call_request: AgentCallRequest) -> dict[str, str]:
         parts["budget"] = stored_text("Budget", call_request.budget)
     if call_request.output_schema:
         parts["output_schema"] = canonical(call_request.output_schema)
-    return parts
+    return {**parts, **fingerprint(call_request.overrides)}
 
 
 def _ends(item: object, turn_id: str) -> bool:

@@ -22,6 +22,7 @@ from wonder_server.actors.conversation.decision_log import Decided, DecisionFilt
 from wonder_server.actors.conversation.lookup import ConversationLookup, conversation_not_found
 from wonder_server.actors.conversation.message_parts import MessageFiles, PartRequest, check_content
 from wonder_server.actors.conversation.message_text import whole_text
+from wonder_server.actors.conversation.overrides import fingerprint, with_overrides
 from wonder_server.actors.runtime.actor import Outcome
 from wonder_server.actors.streaming.attachment import Attachment
 from wonder_server.actors.streaming.items import PartKind
@@ -43,6 +44,7 @@ from wonder_server.core.conversation.model.values import (
     Turn,
 )
 from wonder_server.core.conversation.planner import CONVERSATION
+from wonder_server.core.definitions.overrides import TurnOverrides
 from wonder_server.core.errors import Reason, WonderError, error, not_found
 from wonder_server.core.idempotency import IdempotencyKey, Origin, check_replay, content_key
 from wonder_server.core.identity import Principal
@@ -68,6 +70,7 @@ class SendRequest:
     trace_id: str = ""
     parts: tuple[PartRequest, ...] = ()
     start_turn: bool = True
+    overrides: TurnOverrides | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,6 +232,7 @@ class Conversations:
         if parts is None:
             content, parts = await self.files.resolve(conversation.project_id, content, send_request.parts)
         agent = await self._agents.pin_agent(_addressee(conversation, send_request, content, quote))
+        agent, overrides = await with_overrides(self._agents, agent, send_request.overrides)
         return Send(
             seed=ids.random_id("seed", self.clock.now_ms()),
             agent=agent,
@@ -242,6 +246,7 @@ class Conversations:
             rules=TURN_RULES,
             parts=parts,
             max_waiting=self._max_waiting,
+            overrides=overrides,
         )
 
     async def _prepare_post(self, conversation_id: str, send_request: SendRequest) -> Post:
@@ -250,6 +255,9 @@ class Conversations:
         if send_request.agent_id:
             message = "agent_id is set, but start_turn is false: no agent answers. Set one of the two."
             raise error(Reason.FIELD_INVALID, message, field="agent_id")
+        if send_request.overrides is not None:
+            message = "overrides are set, but start_turn is false: there is no turn. Set one of the two."
+            raise error(Reason.FIELD_INVALID, message, field="overrides")
         if not send_request.parts:
             check_content(send_request.content)
         async with self.on_disk(conversation_id):
@@ -300,6 +308,7 @@ class Conversations:
             metadata=send_request.metadata,
             **({"parts": _fingerprint(send_request.parts)} if send_request.parts else {}),
             **({} if send_request.start_turn else {"post": True}),
+            **fingerprint(send_request.overrides),
         )
         caller = send_request.origin.principal.caller
         outcome = await self.ask_once(conversation_id, build, identity, caller=caller)

@@ -50,6 +50,7 @@ async def request_from_proto(
         budget=budget_from_proto(request.budget, "budget") if request.HasField("budget") else None,
         origin=origin,
         output_schema=_output_schema_from_proto(request),
+        overrides=codec.overrides_from_proto(request),
     )
 
 

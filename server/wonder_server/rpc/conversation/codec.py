@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from wonder.v1 import common_pb2, conversation_pb2, definition_pb2
+from wonder.v1 import conversation_service_pb2 as pb
 from wonder_server.actors.conversation.message_parts import PartRequest
 from wonder_server.core.actor.trace import root_trace_id
 from wonder_server.core.content.parts import IMAGE, TEXT, ContentPart, Parts, content_tokens, with_texts
@@ -20,6 +21,7 @@ from wonder_server.core.conversation.model.values import (
     ToolResult,
     Turn,
 )
+from wonder_server.core.definitions.overrides import TurnOverrides
 from wonder_server.core.errors import Reason, error
 from wonder_server.rpc.shared.common_codec import (
     budget_from_proto,
@@ -208,9 +210,24 @@ def set_turn(message: conversation_pb2.Turn, value: Turn) -> None:
         message.metadata.CopyFrom(dict_to_struct(value.metadata))
     if value.fault is not None:
         message.error.CopyFrom(fault_to_proto(value.fault))
+    if value.overrides is not None:
+        message.overrides.model_profile_id = value.overrides.model_profile_id
+        message.overrides.tool_choice = value.overrides.tool_choice
+        message.overrides.instructions.extend(value.overrides.instructions)
     set_principal(message.principal, value.principal)
     if value.cancelled_by:
         set_principal(message.cancelled_by, value.cancelled_by)
+
+
+def overrides_from_proto(request: pb.ConverseSend | pb.CallAgentRequest) -> TurnOverrides | None:
+    """Return the settings of a message for its turn; None if it sets nothing."""
+    given = request.overrides
+    overrides = TurnOverrides(
+        model_profile_id=given.model_profile_id,
+        tool_choice=given.tool_choice,
+        instructions=tuple(given.instructions),
+    )
+    return None if overrides == TurnOverrides() else overrides
 
 
 _OPERATION_KINDS = {

@@ -42,6 +42,7 @@ class StreamMethods(LifecycleMethods):
             trace_id=trace_id,
             parts=codec.parts_from_proto(send.parts),
             start_turn=starts_turn(send),
+            overrides=codec.overrides_from_proto(send),
         )
 
     async def subscribe(self, request: pb.SubscribeRequest, context: CallContext) -> None:

@@ -20,7 +20,7 @@ from pathlib import Path
 from wonder_server.core.definitions.document import DefinitionDraft
 from wonder_server.core.definitions.pinning import ResolveProfile
 from wonder_server.core.definitions.resources import DEFAULT_PROJECT, Definition, NetworkPolicy
-from wonder_server.core.definitions.specs import PinnedAgent, PinnedTask, PinnedWorkflow
+from wonder_server.core.definitions.specs import PinnedAgent, PinnedProfile, PinnedTask, PinnedWorkflow
 from wonder_server.core.idempotency import SERVER_ORIGIN, Origin
 from wonder_server.core.json_types import JsonObject
 from wonder_server.ports.catalog import Change
@@ -168,6 +168,10 @@ class Library:
         servers."""
         pinned = await self.pins.agent(agent_id_or_name)
         return pinned if self._tool_sources is None else await self._tool_sources.extend(pinned)
+
+    async def pin_profiles(self, reference: str) -> Sequence[PinnedProfile]:
+        """See `Pins.profiles`."""
+        return await self.pins.profiles(reference)
 
     async def pin_persona(self, agent_id_or_name: str) -> PinnedAgent:
         """See `Pins.agent`. No MCP server is asked for its tools."""

@@ -68,6 +68,22 @@ class Pins:
         Raises AGENT_NOT_FOUND, and DEFINITION_NOT_FOUND if its persona does not exist."""
         return await self._pin(("agent", key, ""), lambda: self._resolve_agent(key))
 
+    async def profiles(self, text: str) -> tuple[PinnedProfile, ...]:
+        """Return the model profile of a reference, and its fallbacks. Raises DEFINITION_NOT_FOUND."""
+        async with self._transactions.lock:
+            definition = await self._definition(text, "", Kind.MODEL_PROFILE)
+            assert isinstance(definition.spec, ModelProfile)
+            index = DefinitionIndex()
+            await load_dependencies(index, self._catalog, [(definition.spec, definition.library)])
+            first = PinnedProfile(pin=definition.pin, spec=self._resolve_profile(definition.spec))
+            fallbacks = pinning.pin_fallbacks(definition, index, self._resolve_profile)
+            return await self._with_facts((first, *fallbacks))
+
+    async def _with_facts(self, profiles: tuple[PinnedProfile, ...]) -> tuple[PinnedProfile, ...]:
+        if self._add_model_facts is None:
+            return profiles
+        return tuple([replace(each, spec=await self._add_model_facts(each.spec)) for each in profiles])
+
     async def workflow(self, text: str, *, library: str = "") -> PinnedWorkflow:
         """Return the workflow of a reference, which is relative to ``library``.
 

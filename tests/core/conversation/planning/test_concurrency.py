@@ -31,6 +31,7 @@ from wonder_server.core.conversation.model.decisions import Decision, DispatchMo
 from wonder_server.core.conversation.model.lifecycle_inputs import Complete, Leave, Reset, Update
 from wonder_server.core.conversation.model.values import Caller, Operation, OperationKind, Turn, TurnStatus
 from wonder_server.core.conversation.planner import CONVERSATION
+from wonder_server.core.definitions.overrides import TurnOverrides
 from wonder_server.core.errors import Reason
 
 QUEUED, ACTIVE = TurnStatus.QUEUED, TurnStatus.ACTIVE
@@ -324,6 +325,14 @@ def test_a_message_with_a_file_waits_and_so_do_those_behind_it() -> None:
     talk = Talk("steer")
     talk.say("one")
     talk.say("look", parts=(ContentPart(type="text", length=4),))
+    talk.say("well?")
+    assert talk.statuses == [ACTIVE, QUEUED, QUEUED]
+
+
+def test_a_message_with_settings_of_its_own_steers_no_turn() -> None:
+    talk = Talk("steer")
+    talk.say("one")
+    talk.say("look", overrides=TurnOverrides(tool_choice="none"))
     talk.say("well?")
     assert talk.statuses == [ACTIVE, QUEUED, QUEUED]
 

@@ -94,6 +94,12 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--user", default="", metavar="NAME", help="Send as this user (default: the token's name, else user)."
     )
     parser.add_argument(
+        "--model",
+        default="",
+        metavar="PROFILE",
+        help="Use this model profile, library/name, in place of the persona's.",
+    )
+    parser.add_argument(
         "--show-reasoning",
         action="store_true",
         help="Show the model's reasoning, dimmed, if the agent's persona has show_reasoning.",
@@ -126,6 +132,7 @@ def run(arguments: argparse.Namespace, client: sync.Client) -> int:
         project=arguments.project or "",
         concurrent_turns=arguments.concurrent_turns,
         shows_reasoning=arguments.show_reasoning,
+        model=arguments.model,
     )
     session = ChatSession(client, terminal, options)
     if arguments.message is None:
@@ -154,6 +161,8 @@ class ChatOptions:
     project: str = ""
     concurrent_turns: str = ""
     shows_reasoning: bool = False
+    model: str = ""
+    """Model profile of the messages in place of the persona's; "" for that."""
 
 
 class ChatSession:
@@ -289,7 +298,9 @@ class ChatSession:
             self._notes.line(f"  {hint}", "dim")
         printer = self._printer(chat)
         user = self._user or addressing.default_user(chat.conversation)
-        reply = chat.send(text, parts=files, agent=self._agent, user=user, check=False)
+        model = self._options.model
+        overrides = v1.TurnOverrides(model_profile_id=model) if model else None
+        reply = chat.send(text, parts=files, agent=self._agent, user=user, overrides=overrides, check=False)
         status = ConnectionStatus(chat, self._notes, self._client.target)
         interrupts = 0
         while True:

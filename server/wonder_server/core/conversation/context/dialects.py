@@ -37,6 +37,8 @@ class Dialect:
     - ``notice(request, text)`` appends a notice of the platform, with the role of the user: many providers
       accept a system message only at the beginning.
     - ``forbid_tools(request)`` keeps the tools and forbids their use.
+    - ``choose_tool(request, choice)`` sets the choice among the tools: ``auto``, ``none``, ``required`` or
+      the name of a tool. A request without tools stays the same.
     - ``insert_notice(request, head, text)`` adds a notice after the first ``head`` messages, or to the
       instructions if the format has a field for them.
     """
@@ -45,6 +47,7 @@ class Dialect:
     resume: Callable[[Request, JsonDict, Sequence[ToolResult]], Request]
     notice: Callable[[Request, str], Request]
     forbid_tools: Callable[[Request], Request]
+    choose_tool: Callable[[Request, str], Request]
     insert_notice: Callable[[Request, int, str], Request]
 
     @property
@@ -104,6 +107,39 @@ def _openai_notice(request: Request, text: str) -> Request:
 
 def _openai_forbid_tools(request: Request) -> Request:
     return {**request, "tool_choice": "none"} if request.get("tools") else request
+
+
+def _openai_choose_tool(request: Request, choice: str) -> Request:
+    if not request.get("tools"):
+        return request
+    named: JsonDict = {"type": "function", "function": {"name": choice}}
+    return {**request, "tool_choice": choice if choice in _CHOICES else named}
+
+
+_CHOICES = {"auto": "auto", "none": "none", "required": "any"}
+"""The words of a tool choice, with those of Anthropic and Gemini. Any other choice is the name of a tool."""
+
+
+def _responses_choose_tool(request: Request, choice: str) -> Request:
+    if not request.get("tools"):
+        return request
+    named: JsonDict = {"type": "function", "name": choice}
+    return {**request, "tool_choice": choice if choice in _CHOICES else named}
+
+
+def _anthropic_choose_tool(request: Request, choice: str) -> Request:
+    if not request.get("tools"):
+        return request
+    word = _CHOICES.get(choice)
+    return {**request, "tool_choice": {"type": word} if word else {"type": "tool", "name": choice}}
+
+
+def _gemini_choose_tool(request: Request, choice: str) -> Request:
+    if not request.get("tools"):
+        return request
+    mode = _CHOICES.get(choice, "any").upper()
+    names: JsonDict = {} if choice in _CHOICES else {"allowedFunctionNames": [choice]}
+    return {**request, "toolConfig": {"functionCallingConfig": {"mode": mode, **names}}}
 
 
 def _anthropic_resume(request: Request, raw: JsonDict, results: Sequence[ToolResult]) -> Request:
@@ -254,6 +290,7 @@ DIALECTS: dict[str, Dialect] = {
             _openai_resume,
             _openai_notice,
             _openai_forbid_tools,
+            _openai_choose_tool,
             _insert_in_list("messages"),
         ),
         Dialect(
@@ -261,6 +298,7 @@ DIALECTS: dict[str, Dialect] = {
             _responses_resume,
             _responses_notice,
             _openai_forbid_tools,
+            _responses_choose_tool,
             _insert_in_list("input"),
         ),
         Dialect(
@@ -268,6 +306,7 @@ DIALECTS: dict[str, Dialect] = {
             _anthropic_resume,
             _anthropic_notice,
             _anthropic_forbid_tools,
+            _anthropic_choose_tool,
             _anthropic_insert,
         ),
         Dialect(
@@ -275,6 +314,7 @@ DIALECTS: dict[str, Dialect] = {
             _gemini_resume,
             _gemini_notice,
             _gemini_forbid_tools,
+            _gemini_choose_tool,
             _gemini_insert,
         ),
     )

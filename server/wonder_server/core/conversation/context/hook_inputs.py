@@ -75,7 +75,7 @@ def assembly_input(
         "turn_id": turn.id,
         "now": utc_text(now_ms),
         "agent": resolved.agent,
-        "persona": _persona(state, agent),
+        "persona": _persona(state, agent, turn),
         "participants": speakers.participants,
         "caller": speakers.get(caller_key(turn.caller)),
         "multi_party": several,
@@ -200,11 +200,13 @@ def _last_reset_ordinal(state: ConversationState) -> int:
     return state.conversation.reset_ordinal if state.conversation is not None else 0
 
 
-def _persona(state: ConversationState, agent: PinnedAgent) -> JsonDict:
+def _persona(state: ConversationState, agent: PinnedAgent, turn: Turn) -> JsonDict:
     """Return the agent's system message: its persona's, or the snapshot of the newest reset."""
     for kept in state.conversation.prompts if state.conversation is not None else ():
         if kept.agent_id == agent.agent_id:
-            return {"system_prompt": kept.system_prompt, "instructions": list(kept.instructions)}
+            further = turn.overrides.instructions if turn.overrides is not None else ()
+            instructions = [*kept.instructions, *further]
+            return {"system_prompt": kept.system_prompt, "instructions": instructions}
     return resolve_agent(agent).persona
 
 

@@ -12,6 +12,7 @@ from wonder_server.core.content.parts import Parts
 from wonder_server.core.conversation.model.histories.staging import AddHistory, Discard
 from wonder_server.core.conversation.model.lifecycle_inputs import LifecycleInput
 from wonder_server.core.conversation.model.values import Caller, Conversation, Quote
+from wonder_server.core.definitions.overrides import TurnOverrides
 from wonder_server.core.definitions.specs import PinnedAgent
 from wonder_server.core.errors import Fault
 from wonder_server.core.frozen import Value, field
@@ -47,6 +48,7 @@ class Send(Value, frozen=True, kw_only=True):
     `TurnWork`. ``max_waiting`` is the number of messages that may wait for the agent. ``partial_texts`` as in
     `lifecycle_inputs`, for a message that interrupts turns.
     ``root_id`` is the root run of the run that calls the agent; "" without one.
+    ``overrides`` are those of `Turn`.
     """
 
     seed: str
@@ -71,6 +73,7 @@ class Send(Value, frozen=True, kw_only=True):
     max_waiting: int = 0
     partial_texts: dict[str, str] = field(default_factory=dict)
     root_id: str = ""
+    overrides: TurnOverrides | None = None
 
 
 class Post(Value, frozen=True, kw_only=True):

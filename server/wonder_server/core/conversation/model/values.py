@@ -1,7 +1,6 @@
 """Rows of a conversation's record, as frozen values.
 
-Times are milliseconds since 1970 UTC; 0 means "not yet". A field with its default value is not stored, so a
-default never changes (`wonder_server.core.frozen`).
+Times are milliseconds since 1970 UTC; 0 means "not yet". Defaults never change (`wonder_server.core.frozen`).
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from wonder_server.core.content.parts import Parts
 from wonder_server.core.conversation.model.event_payloads import ResultExcerpt
 from wonder_server.core.conversation.model.exchange import PromptSnapshot, Summary
 from wonder_server.core.conversation.model.histories.origin import ConversationOrigin
+from wonder_server.core.definitions.overrides import TurnOverrides
 from wonder_server.core.definitions.specs import PinnedAgent
 from wonder_server.core.errors import Fault
 from wonder_server.core.frozen import Value, field
@@ -205,14 +205,13 @@ class Turn(Value, frozen=True, kw_only=True):
     (`wonder_server.core.conversation.model.usage`). ``budget`` is the caller's limit. ``trace_id`` is the
     caller's trace; "" for the turn's own (`wonder_server.core.actor.trace`). ``principal`` is the
     authenticated caller that started the turn or the work around it, as in `Scope`. ``caller`` is what that
-    caller said about itself. ``cancelled_by`` is the principal that cancelled the turn; "" if the turn was
-    not cancelled, or by an earlier version. ``itemized``: the usage counts cached and reasoning tokens, as
-    turns of earlier rules do not (`TURN_RULES`). ``waited_ms`` is the time in which the turn waited for
-    people, as far as it is known up to ``waited_until_ms``; it does not count against limits of time.
-
+    caller said about itself. ``cancelled_by`` is the principal that cancelled the turn, or "". ``itemized``:
+    the usage counts cached and reasoning tokens, as turns of earlier rules do not (`TURN_RULES`).
+    ``waited_ms`` is the time of waiting for people, known up to ``waited_until_ms``; no limit counts it.
     ``started_ms`` is the start of a turn that was queued; 0 for any other, which starts at ``created_ms``.
-    ``history_end`` is the ordinal of the last message in its history, which is newer than its own message; 0
-    for a turn whose history ends before it. ``root_id`` is the root run above the calling run, or "".
+    ``history_end`` is the ordinal of the last message in its history if that is newer than its own, else 0.
+    ``root_id`` is the root run above the calling run, or "". ``overrides`` are the settings of its message;
+    the pinned agent has those of model and instructions.
     """
 
     id: str
@@ -260,6 +259,7 @@ class Turn(Value, frozen=True, kw_only=True):
     waited_ms: int = 0
     waited_until_ms: int = 0
     root_id: str = ""
+    overrides: TurnOverrides | None = None
 
 
 class Message(Value, frozen=True, kw_only=True):

@@ -93,7 +93,8 @@ def receive(state: ConversationState, event: Send, now: int, after: After) -> De
         return (Refuse(fault=refusal),)
     if policy is ConcurrentTurns.INTERRUPT:
         return _interrupt(state, event, [*running, *queued], now, after)
-    if policy is ConcurrentTurns.STEER and not event.parts and running and not queued:
+    steers = not event.parts and event.overrides is None
+    if policy is ConcurrentTurns.STEER and steers and running and not queued:
         return _steer(state, event, running[-1], now, after)
     return _queue(state, event, len(queued), now)
 

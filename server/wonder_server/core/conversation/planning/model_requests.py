@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 from wonder_server.core.conversation.context.dialects import dialect_of, wrap_up_by_system_message
@@ -70,6 +71,8 @@ def call_model(
 
     The request forbids tools if a limit allows only this call.
     """
+    if turn.overrides is not None and not prepared.repair:
+        prepared = dataclasses.replace(prepared, body=_with_tool_choice(turn, agent, prepared.body))
     reduced, body = _within_window(state, turn, agent, prepared.body, prepared.truncation)
     if prepared.repair:
         repair = Request(turn_id=turn.id, body=body, repair=True, through=prepared.through)
@@ -77,6 +80,19 @@ def call_model(
     limited, request = _within_limits(state, turn, agent, prepared, body, now)
     dispatched = _dispatch_model(agent, request, ids, now, prepared.reports)
     return (*reduced, *limited, _continuing_message(state, dispatched))
+
+
+def _with_tool_choice(turn: Turn, agent: PinnedAgent, body: JsonDict) -> JsonDict:
+    """Return the request with the tool choice of the turn's message.
+
+    A forced call is of the first answer only: else the turn could not end.
+    """
+    choice = turn.overrides.tool_choice if turn.overrides is not None else ""
+    if not choice:
+        return body
+    if turn.moves and choice != "none":
+        choice = "auto"
+    return dialect_of(agent.profile.spec.format).choose_tool(body, choice)
 
 
 def _continuing_message(state: ConversationState, dispatched: DispatchModel) -> DispatchModel:

@@ -163,6 +163,7 @@ def new_turn(conversation: Conversation, event: Send, ids: Minter, now: int) -> 
         principal=event.principal,
         output_schema=event.output_schema,
         quote=visible_quote(conversation, event.quote),
+        overrides=event.overrides,
         itemized=event.rules >= RULES_OF_ITEMIZED_USAGE,
         root_id=event.root_id,
     )

@@ -357,6 +357,7 @@ __all__ = (
     "Turn",
     "TurnAccepted",
     "TurnIssues",
+    "TurnOverrides",
     "TurnStatus",
     "UpdateAgentRequest",
     "UpdateAgentResponse",
@@ -4126,6 +4127,12 @@ class CallAgentRequest(betterproto2.Message):
     valid answer fails with ERROR_REASON_OUTPUT_INVALID. Empty: the output schema of the agent's persona.
     """
 
+    overrides: "TurnOverrides | None" = betterproto2.field(12, betterproto2.TYPE_MESSAGE, optional=True)
+    """
+    Settings for the turn: model profile, tool choice, instructions. A repeated request must have the same. Unset:
+    none.
+    """
+
 
 default_message_pool.register_message("wonder.v1", "CallAgentRequest", CallAgentRequest)
 
@@ -5034,6 +5041,13 @@ class ConverseSend(betterproto2.Message):
     """
     False: the message is appended and no agent answers; later turns see it. `agent_id` must then be empty, and the
     conversation needs no agent. Default true.
+    """
+
+    overrides: "TurnOverrides | None" = betterproto2.field(8, betterproto2.TYPE_MESSAGE, optional=True)
+    """
+    Settings for the turn of this message: model profile, tool choice, instructions. A repeated request must have the
+    same. FIELD_INVALID with `start_turn` false. A message with settings does not steer a running turn: it waits for a
+    turn of its own. Unset: none.
     """
 
 
@@ -14059,6 +14073,11 @@ class Turn(betterproto2.Message):
     Time at which a queued turn started. Unset while it is queued, and for a turn that started at `create_time`.
     """
 
+    overrides: "TurnOverrides | None" = betterproto2.field(24, betterproto2.TYPE_MESSAGE, optional=True)
+    """
+    Settings that the message had for this turn, with its model profile as it was pinned. Unset: none.
+    """
+
 
 default_message_pool.register_message("wonder.v1", "Turn", Turn)
 
@@ -14116,6 +14135,34 @@ class TurnIssues(betterproto2.Message):
 
 
 default_message_pool.register_message("wonder.v1", "TurnIssues", TurnIssues)
+
+
+@dataclass(eq=False, repr=False)
+class TurnOverrides(betterproto2.Message):
+    """
+    Settings of one message, in effect for its whole turn and for no other.
+    """
+
+    model_profile_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+    """
+    Model profile in place of the persona's, by reference `library/name`, with its own fallbacks.
+    DEFINITION_NOT_FOUND for one that does not exist. Empty: that of the persona.
+    """
+
+    tool_choice: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+    """
+    `auto`: the model decides. `none`: it calls no tool in this turn. `required`: its first answer calls a tool. The
+    name of a tool of the agent: its first answer calls that tool; later answers are free, so that the turn can end.
+    FIELD_INVALID for a tool that the agent does not have. Empty: that of the model profile.
+    """
+
+    instructions: "list[str]" = betterproto2.field(3, betterproto2.TYPE_STRING, repeated=True)
+    """
+    Instructions after those of the persona. At most 20, of 1 to 8,192 characters, else FIELD_INVALID. Empty: none.
+    """
+
+
+default_message_pool.register_message("wonder.v1", "TurnOverrides", TurnOverrides)
 
 
 @dataclass(eq=False, repr=False)
