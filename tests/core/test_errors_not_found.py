@@ -16,8 +16,10 @@ MISSING = [reason for reason in Reason if reason.endswith("_NOT_FOUND")]
 def test_every_message_names_the_resource_and_the_next_step(reason: Reason) -> None:
     fault = not_found(reason, "x", field="f").fault
     assert (fault.reason, fault.field, fault.metadata) == (reason, "f", {"id": "x"})
-    noun = reason.removesuffix("_NOT_FOUND").lower()
-    assert re.fullmatch(rf"There is no {noun} 'x'\. List the \w+ .*(`wonder |with List).*\.", fault.message)
+    noun = reason.removesuffix("_NOT_FOUND").lower().replace("_", " ")
+    assert re.fullmatch(
+        rf"There is no {noun} 'x'\. List the [\w ]+ .*(`wonder |with List).*\.", fault.message
+    )
 
 
 @pytest.mark.parametrize("reason", MISSING)

@@ -104,3 +104,33 @@ EMPTY_ANSWERS = dict.fromkeys(
     ("WhoAmI", "ListPrincipals", "ListKeys", "ListRoleBindings", "ListAuditEntries"), ""
 )
 """Empty requests that are answered."""
+
+IDENTITY_LISTS: Mapping[str, tuple[Callable[[Any], dict[str, Any]], ...]] = {
+    "ListPrincipals": (lambda w: {}, lambda w: {"kind": PRINCIPAL_KIND_USER}),
+    "ListKeys": (lambda w: {}, lambda w: {"principal_id": w.ids["principal"]}),
+    "ListRoleBindings": (
+        lambda w: {},
+        lambda w: {"project": w.ids["project"]},
+        lambda w: {"principal_id": w.ids["principal"]},
+    ),
+    "ListAuditEntries": (
+        lambda w: {},
+        lambda w: {"method": "CreateKey"},
+        lambda w: {"resource": w.ids["principal"]},
+    ),
+}
+"""Requests for each list, as in the test of all lists."""
+
+
+async def fill_identity_lists(world: Any) -> None:
+    """Create three principals, and keys and roles of one of them."""
+    client = world.client.identity
+    for name in ("one", "two", "three"):
+        principal = {"kind": PRINCIPAL_KIND_USER, "name": name}
+        made_one = await client.CreatePrincipal(pb.CreatePrincipalRequest(principal=principal))
+        world.ids["principal"] = made_one.principal.id
+    member = {"principal_id": world.ids["principal"]}
+    for place in ({}, {"project_id": world.ids["project"]}, {"project_id": "default"}):
+        await client.CreateKey(pb.CreateKeyRequest(key=member))
+        binding = {**member, **place, "role": ROLE_VIEWER}
+        await client.CreateRoleBinding(pb.CreateRoleBindingRequest(role_binding=binding))

@@ -260,7 +260,16 @@ async def test_a_repeated_import_is_the_first(client: Client) -> None:
     assert len(await client.messages(held)) == 6
 
 
-async def test_ten_thousand_messages_are_imported_paged_searched_forked_and_continued(client: Client) -> None:
+async def test_ten_thousand_messages_are_imported_paged_searched_forked_and_continued(data: Path) -> None:
+    # A server of its own: searches in all conversations of the common one would read these messages too.
+    async with (
+        serving(data, environment={"WONDER_DEFAULT_MODEL": "offline"}) as server,
+        server.client() as client,
+    ):
+        await ten_thousand(client)
+
+
+async def ten_thousand(client: Client) -> None:
     conv = await imported(client, "assistant", talk(10_000))
     found: list[str] = []
     request = pb.ListMessagesRequest(conversation_id=conv, oldest_first=True, page_size=500)

@@ -17,6 +17,7 @@ from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from tests.e2e.client import Client
+from tests.e2e.identity_requests import IDENTITY_LISTS, fill_identity_lists
 from tests.e2e.process import serving
 from tests.e2e.scripted import Scripted
 from tests.fakes.provider import Provider, Script
@@ -78,6 +79,7 @@ async def world(provider: Provider, tmp_path_factory: pytest.TempPathFactory) ->
         await _libraries(world)
         await _documents(world)
         await _files(world)
+        await fill_identity_lists(world)
         await _memories(world)
         await _conversations(world, provider)
         await _runs(world)
@@ -328,6 +330,7 @@ LISTS: dict[str, Sequence[Asked]] = {
     ),
     "ListMemoryBlockChanges": (lambda w: {"agent_id": w.ids["agent"], "label": "notes"},),
     "ListFiles": (lambda w: {}, lambda w: {"project_id": w.ids["project"]}),
+    **IDENTITY_LISTS,
 }
 """Requests for each list, with every filter that has its own query path."""
 

@@ -20,6 +20,7 @@ from wonder_server.adapters.git.storage.command import (
     RunOptions,
     ThreadPool,
 )
+from wonder_server.adapters.git.storage.write_batches import content_id
 from wonder_server.core.errors import Reason, WonderError
 from wonder_server.ports.repositories import Change, Commit, CommitMetadata
 
@@ -149,7 +150,7 @@ async def test_random_writes_leave_the_expected_files(store: Store) -> None:
         listed = await store.repository.files("main")
         assert [file.path for file in listed] == sorted(there)
         assert {file.path: file.id for file in listed} == {
-            path: store.repository.id_of(content.encode()) for path, content in there.items()
+            path: content_id(content.encode()) for path, content in there.items()
         }
 
 
