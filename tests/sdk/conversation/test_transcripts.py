@@ -122,7 +122,9 @@ def test_the_shown_branch_of_an_export_of_chatgpt_is_read() -> None:
 def test_a_tree_that_bites_its_tail_ends() -> None:
     tree = {"current_node": "a", "mapping": {"a": node("b", "user", "x"), "b": node("a", "user", "y")}}
     [transcript] = read_transcripts(tree)
-    assert transcript.messages
+    assert [message.content for message in transcript.messages] == ["y", "x"]
+    silent = {"current_node": "a", "mapping": {"a": {"parent": "b"}, "b": {"parent": "a"}}}
+    assert not read_transcripts(silent)[0].messages
 
 
 def test_calls_without_a_text_keep_their_place() -> None:

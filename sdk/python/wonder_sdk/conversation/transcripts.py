@@ -174,7 +174,9 @@ def _from_tree(value: JsonDict) -> Transcript:
     title, at = value.get("title"), value.get("current_node")
     transcript = Transcript(title if isinstance(title, str) else "")
     branch: list[JsonDict] = []
-    while isinstance(at, str) and isinstance(nodes.get(at), dict) and len(branch) <= len(nodes):
+    seen: set[str] = set()
+    while isinstance(at, str) and isinstance(nodes.get(at), dict) and at not in seen:
+        seen.add(at)
         message = nodes[at].get("message")
         if isinstance(message, dict):
             branch.append(message)
