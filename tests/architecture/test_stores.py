@@ -74,7 +74,8 @@ def test_a_store_without_a_scope_is_no_view() -> None:
 
 def test_only_compose_names_access_scopes() -> None:
     named = ("AccessScope", "ALL_RECORDS")
-    makers = "wonder_server.ports.access", "wonder_server.services.tenancy.scopes"
+    services = "wonder_server.services.tenancy.scopes", "wonder_server.services.tenancy.tenants"
+    makers = ("wonder_server.ports.access", *services)
     users = {module_of(path) for path in files(SERVER) if any(name in text(path) for name in named)}
     assert {user for user in users if not user.startswith((*EVERYWHERE, *makers))} == set()
     assert AccessScope.__dataclass_params__.frozen  # type: ignore[attr-defined]
@@ -87,10 +88,9 @@ WORKS_AS_THE_SERVER = {
     "compose.runtime": "loops, handlers, archiving, sweeps",
     "compose.services": "upkeep of memories, the standard library",
     "compose.server": "resumption, orphaned worktrees",
-    "compose.tenancy": "projects that role bindings name",
     "actors.conversation.lifecycle": "key of the record of a merge, which the server repeats",
     "actors.conversation.deletions": "runs of a conversation whose record is damaged",
-    "actors.dispatch.agent_calls": "the budget of the calling agent; calls that nothing waits for",
+    "actors.dispatch.agent_calls": "calls that nothing waits for",
     "actors.dispatch.handlers": "runs that nothing waits for",
 }
 """Modules that name the principal of the server, and its work there."""

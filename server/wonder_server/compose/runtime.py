@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -42,12 +42,13 @@ from wonder_server.compose.services import ApplicationServices
 from wonder_server.compose.stores import Stores, StoreViews
 from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.coordinator.planner import RUN
-from wonder_server.core.identity import SERVER
+from wonder_server.core.identity import SERVER, Principal
 from wonder_server.logs import logger
 from wonder_server.ports.access import ALL_RECORDS, PerScope
 from wonder_server.ports.clock import Clock
 from wonder_server.ports.failpoints import Failpoints
 from wonder_server.ports.placement import owns_key
+from wonder_server.services.catalog.library import Library
 from wonder_server.services.memory.retention import Retention
 from wonder_server.settings import Settings
 
@@ -263,6 +264,20 @@ def _entry_access(internal: InternalAccess, views: StoreViews) -> EntryAccess:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _AgentsOfTenants:
+    """The agents of each tenant, for retention."""
+
+    library: PerScope[Library]
+    tenants: Collection[str]
+
+    def of(self, principal: Principal) -> Library:
+        return self.library.of(principal)
+
+    def tenant_ids(self) -> Collection[str]:
+        return tuple(self.tenants)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweepers:
     """The periodic sweeps: expiry of conversations, and retention of memories."""
@@ -295,8 +310,8 @@ async def open_sweepers(
         ),
         retention=Retention(
             memories=services.memory.of(SERVER),
-            agents=services.library.of(SERVER),
-            consolidation_runner=ConsolidationRuns(runtime.entry_points.of(SERVER).runs),
+            agents=_AgentsOfTenants(services.library, stores.principals.tenants),
+            consolidation_runner=ConsolidationRuns(lambda principal: runtime.entry_points.of(principal).runs),
             clock=clock,
             interval_s=interval_s,
             owns=partial(owns_key, stores.internal.placement),

@@ -23,7 +23,7 @@ from wonder_server.core.errors import WonderError
 from wonder_server.core.identity import SERVER
 from wonder_server.services.content.worktree_recovery import remove_orphaned_worktrees
 from wonder_server.services.tenancy.directory import PrincipalDirectory
-from wonder_server.services.workers import WorkerPool
+from wonder_server.services.workers import WorkerPools
 from wonder_server.settings import Settings
 
 
@@ -110,7 +110,7 @@ async def open_application(
         )
 
 
-async def _drain_workers(workers: WorkerPool, seconds: float) -> None:
+async def _drain_workers(workers: WorkerPools, seconds: float) -> None:
     """Wait until the workers have finished their assignments: some may not be executed again."""
     workers.drain(int(seconds * 1_000))
     with contextlib.suppress(TimeoutError):

@@ -18,6 +18,7 @@ from wonder_server.compose.platform import Platform
 from wonder_server.compose.stores import Stores, StoreViews
 from wonder_server.core.errors import WonderError
 from wonder_server.core.identity import SERVER
+from wonder_server.core.tenancy.resources import DEFAULT_TENANT
 from wonder_server.logs import logger
 from wonder_server.ports.access import ALL_RECORDS, PerScope
 from wonder_server.ports.clock import Clock
@@ -49,7 +50,7 @@ from wonder_server.services.memory.semantic_index import SemanticIndex
 from wonder_server.services.memory.service import MemoryService
 from wonder_server.services.object_reservations import ObjectReservations
 from wonder_server.services.tasks.executor import Executor
-from wonder_server.services.workers import WorkerPool
+from wonder_server.services.workers import WorkerPool, WorkerPools
 from wonder_server.settings import Settings
 
 _log = logger("server")
@@ -70,7 +71,7 @@ class ApplicationServices:
     memory_blocks: PerScope[MemoryBlockService]
     memory_operations: MemoryOperations
     garbage_collector: MemoryGarbageCollector
-    workers: WorkerPool
+    workers: WorkerPools
     executor: Executor
 
 
@@ -104,29 +105,31 @@ async def open_services(
         artifacts = _artifacts(stores, clients, library)
         files = await stack.enter_async_context(_open_files(settings, stores, library))
         request_files = FilledRequests(files.of(SERVER))
-        workers = WorkerPool(clock, lease_ms=settings.worker_lease_seconds * 1_000, reserved=ACTIONS)
+        workers = _worker_pools(settings, clock)
         stack.callback(workers.close)
         memory_blocks = stores.per_scope(lambda views: MemoryBlockService(views.memory_blocks, clock))
         usage_reporter = UsageReporter(directory)
 
         def action_services(views: StoreViews) -> ActionServices:
-            own_library, own_files = library.within(views.scope), files.within(views.scope)
-            own_artifacts = artifacts.within(views.scope)
+            scope = views.scope
+            own_library, own_files = library.within(scope), files.within(scope)
             return ActionServices(
                 models=_model_access(clients, usage_reporter, request_files),
-                memory=memory.memory.within(views.scope),
+                memory=memory.memory.within(scope),
                 history=AgentHistory(views.records),
-                memory_blocks=memory_blocks.within(views.scope),
+                memory_blocks=memory_blocks.within(scope),
                 network=NetworkAccess(web=clients.web, mcp=clients.mcp, policies=own_library),
                 clock=clock,
-                content=ContentAccess(own_artifacts, repositories, own_files),
+                content=ContentAccess(artifacts.within(scope), repositories, own_files),
                 execution=ExecutionAccess(
-                    sandbox=clients.sandbox, worktrees=repositories.worktrees, workers=workers
+                    sandbox=clients.sandbox,
+                    worktrees=repositories.worktrees,
+                    workers=workers.of(scope.tenant or DEFAULT_TENANT),
                 ),
             )
 
-        monotonic_s = asyncio.get_running_loop().time
-        executor = Executor(stores.per_scope(action_services), clock, monotonic_s=monotonic_s)
+        now_s = asyncio.get_running_loop().time
+        executor = Executor(stores.per_scope(action_services), clock, monotonic_s=now_s)
         yield ApplicationServices(
             library=library,
             artifacts=artifacts,
@@ -140,6 +143,11 @@ async def open_services(
             workers=workers,
             executor=executor,
         )
+
+
+def _worker_pools(settings: Settings, clock: Clock) -> WorkerPools:
+    lease_ms = settings.worker_lease_seconds * 1_000
+    return WorkerPools(lambda: WorkerPool(clock, lease_ms=lease_ms, reserved=ACTIONS))
 
 
 @asynccontextmanager

@@ -50,7 +50,7 @@ from wonder_server.ports.access import AccessScope, PerScope, ScopeOf, all_recor
 from wonder_server.ports.accounts import Accounts
 from wonder_server.ports.archives import Archives
 from wonder_server.ports.blobs import Blobs, UnreferencedObjects
-from wonder_server.ports.catalog import Catalog
+from wonder_server.ports.catalog import CatalogStore
 from wonder_server.ports.embedder import Embedder
 from wonder_server.ports.failpoints import NO_FAILPOINTS, Failpoints
 from wonder_server.ports.holds import Holds
@@ -77,6 +77,7 @@ from wonder_server.record.journals import StoredJournals
 from wonder_server.rpc.server.call_slots import ExternalBlobs
 from wonder_server.services.tenancy.directory import PrincipalDirectory
 from wonder_server.services.tenancy.scopes import PrincipalScopes
+from wonder_server.services.tenancy.tenants import TenantIndex
 from wonder_server.settings import Settings
 
 _log = logger("server")
@@ -136,7 +137,7 @@ class StoreAdapters:
 
     records: Records
     accounts: Accounts
-    catalog: Catalog
+    catalog: CatalogStore
     memories: Memories
     memory_blocks: MemoryBlocks
     internal: InternalStores
@@ -167,7 +168,7 @@ class StoreViews:
 class Stores:
     """The stores of a server. ``scope_of`` returns the access scope of a caller.
 
-    ``principals`` are those of the store of tenants, in memory.
+    ``principals`` are those of the store of tenants, in memory; ``tenants`` has what each of them owns.
     """
 
     def __init__(
@@ -175,8 +176,10 @@ class Stores:
         adapters: StoreAdapters,
         scope_of: ScopeOf = all_records,
         principals: PrincipalDirectory | None = None,
+        tenants: TenantIndex | None = None,
     ) -> None:
         self.principals = principals or PrincipalDirectory()
+        self.tenants = tenants or TenantIndex()
         self._adapters = adapters
         self._scope_of = scope_of
         self._views = PerScope(self._open_views, scope_of)
@@ -196,7 +199,8 @@ class Stores:
 
     def _open_views(self, scope: AccessScope) -> StoreViews:
         adapters = self._adapters
-        records, catalog = RecordsView(adapters.records, scope), CatalogView(adapters.catalog, scope)
+        records = RecordsView(adapters.records, scope)
+        catalog = CatalogView(adapters.catalog, scope, self.tenants.apply)
         check = AgentCheck(catalog, scope)
         return StoreViews(
             scope=scope,
@@ -239,6 +243,8 @@ async def open_stores(
         background.start("disk", watch_disk(disk_space, data, databases))
         tenancy, principals = SqliteTenancy(catalog), PrincipalDirectory()
         principals.load(await tenancy.load())
+        tenants, names = TenantIndex(), await catalog.names()
+        tenants.load(names.projects, names.libraries)
         yield Stores(
             StoreAdapters(
                 records=journals,
@@ -259,8 +265,9 @@ async def open_stores(
                     object_holds=[blobs] if isinstance(blobs, FileBlobs) else [],
                 ),
             ),
-            PrincipalScopes(principals).scope_of,
+            PrincipalScopes(principals, tenants).scope_of,
             principals,
+            tenants,
         )
 
 

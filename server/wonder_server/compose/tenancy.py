@@ -11,11 +11,11 @@ from wonder_server.compose.background import open_background
 from wonder_server.compose.services import ApplicationServices
 from wonder_server.compose.stores import Stores
 from wonder_server.core.errors import WonderError
-from wonder_server.core.identity import SERVER
+from wonder_server.core.identity import server_in
 from wonder_server.logs import logger
 from wonder_server.ports.clock import Clock
 from wonder_server.rpc.identity.servicer import IdentityServicer
-from wonder_server.services.tenancy.administration import Administration
+from wonder_server.services.tenancy.administration import Administration, ProjectLookup
 
 _log = logger("server")
 
@@ -29,9 +29,18 @@ async def open_tenancy(
 ) -> AsyncIterator[IdentityServicer]:
     """Yield the servicer, and store the last uses of keys every minute and at the end."""
     directory, store = stores.principals, stores.internal.tenancy
-    projects = stores.per_scope(lambda views: services.library.within(views.scope).projects)
-    whole = services.library.of(SERVER).projects
-    administration = Administration(store, directory, whole, clock)
+
+    def projects_of(tenant_id: str) -> ProjectLookup:
+        return services.library.of(server_in(tenant_id)).projects
+
+    async def furnish(tenant_id: str) -> None:
+        # The access scope of a tenant has its projects: the new one is in that of the next step.
+        await services.library.of(server_in(tenant_id)).ensure_default_project()
+        await services.library.of(server_in(tenant_id)).ensure_default_agent()
+
+    administration = Administration(store, directory, projects_of, furnish, clock)
+    for tenant_id in directory.tenants:
+        await furnish(tenant_id)
 
     async def store_uses() -> None:
         uses = directory.take_uses()
@@ -49,5 +58,5 @@ async def open_tenancy(
     background = open_background()
     async with background as tasks:
         tasks.start("key uses", store_uses_repeatedly())
-        yield IdentityServicer(administration, directory, store, store, projects)
+        yield IdentityServicer(administration, directory, store, store, projects_of)
     await store_uses()

@@ -44,6 +44,7 @@ class Reason(StrEnum):
     GATE_NOT_FOUND = "GATE_NOT_FOUND"
     ARTIFACT_NOT_FOUND = "ARTIFACT_NOT_FOUND"
     FILE_NOT_FOUND = "FILE_NOT_FOUND"
+    TENANT_NOT_FOUND = "TENANT_NOT_FOUND"
     PRINCIPAL_NOT_FOUND = "PRINCIPAL_NOT_FOUND"
     KEY_NOT_FOUND = "KEY_NOT_FOUND"
     ROLE_BINDING_NOT_FOUND = "ROLE_BINDING_NOT_FOUND"
@@ -189,6 +190,7 @@ _KINDS: Final[dict[Reason, tuple[str, str]]] = {
         "List the artifacts with `wonder artifact list` or ListArtifacts.",
     ),
     Reason.FILE_NOT_FOUND: ("file", "List the files with `wonder files list` or ListFiles."),
+    Reason.TENANT_NOT_FOUND: ("tenant", "List the tenants with `wonder tenants list` or ListTenants."),
     Reason.PRINCIPAL_NOT_FOUND: (
         "principal",
         "List the principals with `wonder principals list` or ListPrincipals.",

@@ -86,9 +86,14 @@ SERVER: Final = Principal(kind=PrincipalKind.SERVER, permissions=ALL)
 """The server, for work that no caller started."""
 
 
-def server_part(name: str) -> Principal:
-    """Return the principal of one part of the server, such as ``retention``."""
-    return Principal(kind=PrincipalKind.SERVER, subject=name, permissions=ALL)
+def server_in(tenant_id: str) -> Principal:
+    """Return the server for its work in a tenant."""
+    return Principal(kind=PrincipalKind.SERVER, tenant=tenant_id, permissions=ALL) if tenant_id else SERVER
+
+
+def server_part(name: str, tenant_id: str = "") -> Principal:
+    """Return the principal of one part of the server, such as ``retention``, for its work in a tenant."""
+    return Principal(kind=PrincipalKind.SERVER, subject=name, tenant=tenant_id, permissions=ALL)
 
 
 def recorded_principal(text: str) -> Principal | None:

@@ -8,7 +8,7 @@ token, and from the `Scope` of a command, the identity and place of its work.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -27,10 +27,15 @@ class AccessScope:
 
     A conversation or run belongs to its project, with all its rows and events. An agent belongs to each of
     its projects, and its memories and usage belong to the agent. A definition belongs to its library.
+
+    ``tenant`` is the id of the tenant in which names are looked up; None on a server without tenants, and for
+    the server itself. ``whole`` is the scope of everything in the tenant, None if this is it.
     """
 
     projects: frozenset[str] | None = None
     libraries: frozenset[str] | None = None
+    tenant: str | None = None
+    whole: AccessScope | None = field(default=None, compare=False, repr=False)
 
     def has_project(self, project_id: str) -> bool:
         """Return True if the scope has this project."""
@@ -39,6 +44,11 @@ class AccessScope:
     def has_any_project(self, project_ids: Iterable[str]) -> bool:
         """Return True if the scope has one of these projects."""
         return self.projects is None or not self.projects.isdisjoint(project_ids)
+
+    @property
+    def is_whole(self) -> bool:
+        """True for everything of a tenant, or of the server: new projects and libraries belong to it."""
+        return self.whole is None and (self.tenant is not None or self.projects is None)
 
     def has_library(self, library_id: str) -> bool:
         """Return True if the scope has this library."""
@@ -79,8 +89,10 @@ class PerScope(Generic[T]):
         """The last scope and its view. Nearly all calls of a server have one scope; its hash takes 0.4 µs."""
 
     def of(self, principal: Principal) -> T:
-        """Return the view for this principal. The server itself has the view of everything."""
-        return self.within(ALL_RECORDS if principal.kind is _SERVER_KIND else self._scope_of(principal))
+        """Return the view for this principal. The server itself has the view of everything, and for its work
+        in a tenant that of the tenant."""
+        is_server = principal.kind is _SERVER_KIND and not principal.tenant
+        return self.within(ALL_RECORDS if is_server else self._scope_of(principal))
 
     def within(self, scope: AccessScope) -> T:
         """Return the view for an access scope."""

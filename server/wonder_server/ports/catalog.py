@@ -132,6 +132,14 @@ class Files(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CatalogNames:
+    """The stored names of all projects and libraries, by id."""
+
+    projects: dict[str, str]
+    libraries: dict[str, str]
+
+
 class Changes(Protocol):
     """Writes, and the stored answers of requests."""
 
@@ -152,4 +160,10 @@ class Changes(Protocol):
 
 
 class Catalog(Definitions, Agents, Projects, Files, Changes, Protocol):
+    """The complete catalog, as the views of access scopes have it."""
+
+
+class CatalogStore(Catalog, Protocol):
     """The complete catalog, as one store provides it."""
+
+    async def names(self) -> CatalogNames: ...

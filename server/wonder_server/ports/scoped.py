@@ -72,8 +72,12 @@ class ScopedCatalog(Catalog, Scoped, Protocol):
     """The libraries, definitions, agents and projects in a scope.
 
     A commit raises the …_NOT_FOUND of a resource outside of the scope, and PERMISSION_DENIED for a new
-    project or library, which no scope of some has.
+    project or library, which no scope of some has. Names are those of the scope's tenant.
     """
+
+    def whole_tenant(self) -> ScopedCatalog | None:
+        """Return the view of everything in the tenant of the scope; None for the scope of everything."""
+        ...
 
 
 class ScopedMemories(Memories, Scoped, Protocol):

@@ -456,7 +456,7 @@ ELSEWHERE = {
     *("ScopedMemories.is_empty", "ScopedMemories.answered", "ScopedMemoryBlocks.known"),
     # The key of a request names the principal; the letter of a shard and a hash belong to no project.
     *("ScopedCatalog.answer", "ScopedCatalog.keep_answers", "ScopedJournals.completed_request"),
-    *("ScopedJournals.holds", "ScopedRepositories.id_of"),
+    *("ScopedJournals.holds", "ScopedRepositories.id_of", "ScopedCatalog.whole_tenant"),
     "ScopedVectors.close",  # It ends the indexes of all agents, at the end of the server.
 }
 

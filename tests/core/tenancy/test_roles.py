@@ -6,7 +6,7 @@ from itertools import combinations
 
 import pytest
 
-from wonder_server.core.access.permissions import ACT_AS, ALL, PERMISSIONS_OF, WIDENING, Role
+from wonder_server.core.access.permissions import ACT_AS, ALL, PERMISSIONS_OF, SERVER_ONLY, WIDENING, Role
 from wonder_server.core.identity import PrincipalKind
 from wonder_server.core.tenancy.resources import SERVER_TENANT, ApiKey, RoleBinding
 from wonder_server.core.tenancy.roles import Grants, grants_of, matching, unknown_scopes
@@ -94,7 +94,7 @@ def test_a_key_never_widens_and_a_binding_never_narrows(kind: PrincipalKind, lim
 def test_a_key_of_projects_has_nothing_elsewhere() -> None:
     grants = grants_of(USER, ACME, [bound(Role.ADMIN)], key(projects=("a",)))
     assert (grants.server, grants.tenant) == (frozenset(), frozenset())
-    assert grants.projects == {"a": ALL - WIDENING}
+    assert grants.projects == {"a": ALL - WIDENING - SERVER_ONLY}
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from wonder_server.rpc.executor import worker_stream as rpc
 from wonder_server.rpc.executor.servicer import ExecutorServicer, RequestLookups
 from wonder_server.services.actions import ACTIONS
 from wonder_server.services.tasks.executor import Executor
-from wonder_server.services.workers import Job, Progress, Registration, WorkerKind, WorkerPool
+from wonder_server.services.workers import Job, Progress, Registration, WorkerKind, WorkerPool, WorkerPools
 from wonder_server.services.workers.session import MAX_BACKLOG
 
 SERVICE = "wonder.v1.ExecutorService"
@@ -132,7 +132,7 @@ async def office() -> AsyncIterator[WorkerKit]:
         Executor(ForAll(SERVICES), Clock()),
         ForAll(RequestLookups(NoTasks(), FakeNameResolver(), NoTasks())),
         clock=Clock(),
-        workers=pool,
+        workers=WorkerPools(lambda: pool),
     )
     async with serving({SERVICE: servicer}) as channel:
         opened = WorkerKit(channel, pool)

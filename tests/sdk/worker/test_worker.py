@@ -22,7 +22,7 @@ from wonder_server.core.errors import WonderError as ServerError
 from wonder_server.rpc.executor.servicer import ExecutorServicer, RequestLookups
 from wonder_server.rpc.server.server import RpcServer
 from wonder_server.services.tasks.executor import Executor
-from wonder_server.services.workers import Job, Progress, WorkerPool
+from wonder_server.services.workers import Job, Progress, WorkerPool, WorkerPools
 from wonder_server.settings import Settings
 
 QUICKLY = ReconnectPolicy(initial_ms=5, max_ms=20, timeout_ms=600_000)
@@ -58,7 +58,7 @@ class WorkerKit:
             Executor(ForAll(SERVICES), Clock()),
             ForAll(RequestLookups(NoTasks(), FakeNameResolver(), NoTasks())),
             clock=Clock(),
-            workers=self.pool,
+            workers=WorkerPools(lambda: self.pool),
         )
         self._server = RpcServer(Settings(listen=self.address))
         self.address = self._server.bind()

@@ -19,6 +19,8 @@ from wonder_server.core.definitions.specs import (
     RetentionRule,
     Workflow,
 )
+from wonder_server.core.idempotency import Origin
+from wonder_server.core.identity import Principal
 from wonder_server.core.json_types import JsonObject
 from wonder_server.core.memory.records import EVERYTHING, Draft, Filter
 from wonder_server.services.memory.retention import DEFAULT_WORKFLOW, Retention
@@ -56,9 +58,9 @@ class Runs:
         self.asked: list[tuple[str, list[str], str]] = []
         self.status = "completed"
 
-    async def run(self, workflow: str, agent: PinnedAgent, input: JsonObject, request_id: str) -> str:
+    async def run(self, workflow: str, agent: PinnedAgent, input: JsonObject, origin: Origin) -> str:
         contents = [memory["content"] for memory in input["memories"]]
-        self.asked.append((workflow, contents, request_id))
+        self.asked.append((workflow, contents, origin.request_id))
         if self.status == "completed":
             ids = tuple(memory["id"] for memory in input["memories"])
             draft = Draft(type="summary", content=" ".join(contents), archives_ids=ids)
@@ -69,6 +71,12 @@ class Runs:
 class Agents:
     def __init__(self, agent: PinnedAgent) -> None:
         self.agent = agent
+
+    def of(self, _principal: Principal) -> Agents:
+        return self
+
+    def tenant_ids(self) -> list[str]:
+        return []
 
     async def agent_ids(self, project: str, limit: int) -> list[str]:
         return [self.agent.agent_id]

@@ -14,6 +14,7 @@ from wonder_server.ports.access import ALL_RECORDS
 from wonder_server.ports.tenancy import DropAccess, PutAccess, StoredTenancy
 from wonder_server.services.tenancy.directory import PrincipalDirectory, secret_digest
 from wonder_server.services.tenancy.scopes import PrincipalScopes
+from wonder_server.services.tenancy.tenants import TenantIndex
 
 ANN = StoredPrincipal(id="prin_1", tenant_id="", kind=PrincipalKind.USER, name="ann")
 KEY = ApiKey(id="ab12", tenant_id="", principal_id=ANN.id, digest=secret_digest("s3"), expires_ms=100)
@@ -82,7 +83,7 @@ def test_recorded_work_has_the_rights_that_its_principal_has_now(directory: Prin
     assert caller is not None
     recorded = recorded_principal(caller.principal.text)
     assert recorded is not None
-    scopes = PrincipalScopes(directory)
+    scopes = PrincipalScopes(directory, TenantIndex())
     assert scopes.scope_of(recorded).projects == frozenset({"proj_1"})
     directory.apply([DropAccess(MEMBER)])
     assert scopes.scope_of(recorded).projects == frozenset()
@@ -97,7 +98,7 @@ def test_a_limit_of_a_key_holds_for_the_work_after_the_key(directory: PrincipalD
     recorded = recorded_principal(caller.principal.text)
     assert recorded is not None
     put(directory, replace(limited, revoked_ms=2))
-    assert PrincipalScopes(directory).scope_of(recorded).projects == frozenset()
+    assert PrincipalScopes(directory, TenantIndex()).scope_of(recorded).projects == frozenset()
     assert "conversations.read" in directory.grants_of_recorded(recorded).anywhere
     directory.apply([DropAccess(limited)])
     assert directory.grants_of_recorded(recorded) is NOTHING
@@ -108,12 +109,12 @@ def test_an_unknown_principal_has_no_rights(directory: PrincipalDirectory, text:
     recorded = recorded_principal(text)
     assert recorded is not None
     assert directory.grants_of_recorded(recorded) is NOTHING
-    assert PrincipalScopes(directory).scope_of(recorded).libraries == frozenset()
+    assert PrincipalScopes(directory, TenantIndex()).scope_of(recorded).libraries == frozenset()
 
 
 def test_tokens_reach_everything(directory: PrincipalDirectory) -> None:
     token = Principal(kind=PrincipalKind.TOKEN, subject="ann")
-    assert PrincipalScopes(directory).scope_of(token) is ALL_RECORDS
+    assert PrincipalScopes(directory, TenantIndex()).scope_of(token) is ALL_RECORDS
 
 
 def test_uses_are_taken_once(directory: PrincipalDirectory) -> None:

@@ -28,20 +28,78 @@ class WhoAmIRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class WhoAmIResponse(_message.Message):
-    __slots__ = ("principal", "stored", "key", "role_bindings", "permissions", "project_permissions")
+    __slots__ = ("principal", "stored", "tenant", "key", "role_bindings", "permissions", "project_permissions")
     PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
     STORED_FIELD_NUMBER: _ClassVar[int]
+    TENANT_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
     ROLE_BINDINGS_FIELD_NUMBER: _ClassVar[int]
     PERMISSIONS_FIELD_NUMBER: _ClassVar[int]
     PROJECT_PERMISSIONS_FIELD_NUMBER: _ClassVar[int]
     principal: _common_pb2.Principal
     stored: _identity_pb2.StoredPrincipal
+    tenant: _identity_pb2.Tenant
     key: _identity_pb2.ApiKey
     role_bindings: _containers.RepeatedCompositeFieldContainer[_identity_pb2.RoleBinding]
     permissions: _containers.RepeatedScalarFieldContainer[str]
     project_permissions: _containers.RepeatedCompositeFieldContainer[ProjectPermissions]
-    def __init__(self, principal: _Optional[_Union[_common_pb2.Principal, _Mapping]] = ..., stored: _Optional[_Union[_identity_pb2.StoredPrincipal, _Mapping]] = ..., key: _Optional[_Union[_identity_pb2.ApiKey, _Mapping]] = ..., role_bindings: _Optional[_Iterable[_Union[_identity_pb2.RoleBinding, _Mapping]]] = ..., permissions: _Optional[_Iterable[str]] = ..., project_permissions: _Optional[_Iterable[_Union[ProjectPermissions, _Mapping]]] = ...) -> None: ...
+    def __init__(self, principal: _Optional[_Union[_common_pb2.Principal, _Mapping]] = ..., stored: _Optional[_Union[_identity_pb2.StoredPrincipal, _Mapping]] = ..., tenant: _Optional[_Union[_identity_pb2.Tenant, _Mapping]] = ..., key: _Optional[_Union[_identity_pb2.ApiKey, _Mapping]] = ..., role_bindings: _Optional[_Iterable[_Union[_identity_pb2.RoleBinding, _Mapping]]] = ..., permissions: _Optional[_Iterable[str]] = ..., project_permissions: _Optional[_Iterable[_Union[ProjectPermissions, _Mapping]]] = ...) -> None: ...
+
+class CreateTenantRequest(_message.Message):
+    __slots__ = ("tenant", "request_id")
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    tenant: _identity_pb2.Tenant
+    request_id: str
+    def __init__(self, tenant: _Optional[_Union[_identity_pb2.Tenant, _Mapping]] = ..., request_id: _Optional[str] = ...) -> None: ...
+
+class CreateTenantResponse(_message.Message):
+    __slots__ = ("tenant",)
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    tenant: _identity_pb2.Tenant
+    def __init__(self, tenant: _Optional[_Union[_identity_pb2.Tenant, _Mapping]] = ...) -> None: ...
+
+class GetTenantRequest(_message.Message):
+    __slots__ = ("tenant",)
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    tenant: str
+    def __init__(self, tenant: _Optional[str] = ...) -> None: ...
+
+class GetTenantResponse(_message.Message):
+    __slots__ = ("tenant",)
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    tenant: _identity_pb2.Tenant
+    def __init__(self, tenant: _Optional[_Union[_identity_pb2.Tenant, _Mapping]] = ...) -> None: ...
+
+class ListTenantsRequest(_message.Message):
+    __slots__ = ("page_size", "page_token")
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    page_size: int
+    page_token: str
+    def __init__(self, page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+
+class ListTenantsResponse(_message.Message):
+    __slots__ = ("tenants", "next_page_token")
+    TENANTS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    tenants: _containers.RepeatedCompositeFieldContainer[_identity_pb2.Tenant]
+    next_page_token: str
+    def __init__(self, tenants: _Optional[_Iterable[_Union[_identity_pb2.Tenant, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+
+class UpdateTenantRequest(_message.Message):
+    __slots__ = ("tenant", "request_id")
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    tenant: _identity_pb2.Tenant
+    request_id: str
+    def __init__(self, tenant: _Optional[_Union[_identity_pb2.Tenant, _Mapping]] = ..., request_id: _Optional[str] = ...) -> None: ...
+
+class UpdateTenantResponse(_message.Message):
+    __slots__ = ("tenant",)
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    tenant: _identity_pb2.Tenant
+    def __init__(self, tenant: _Optional[_Union[_identity_pb2.Tenant, _Mapping]] = ...) -> None: ...
 
 class CreatePrincipalRequest(_message.Message):
     __slots__ = ("principal", "request_id")
@@ -70,14 +128,16 @@ class GetPrincipalResponse(_message.Message):
     def __init__(self, principal: _Optional[_Union[_identity_pb2.StoredPrincipal, _Mapping]] = ...) -> None: ...
 
 class ListPrincipalsRequest(_message.Message):
-    __slots__ = ("kind", "page_size", "page_token")
+    __slots__ = ("tenant", "kind", "page_size", "page_token")
+    TENANT_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    tenant: str
     kind: _common_pb2.PrincipalKind
     page_size: int
     page_token: str
-    def __init__(self, kind: _Optional[_Union[_common_pb2.PrincipalKind, str]] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+    def __init__(self, tenant: _Optional[str] = ..., kind: _Optional[_Union[_common_pb2.PrincipalKind, str]] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
 
 class ListPrincipalsResponse(_message.Message):
     __slots__ = ("principals", "next_page_token")
@@ -134,14 +194,16 @@ class CreateKeyResponse(_message.Message):
     def __init__(self, key: _Optional[_Union[_identity_pb2.ApiKey, _Mapping]] = ..., token: _Optional[str] = ...) -> None: ...
 
 class ListKeysRequest(_message.Message):
-    __slots__ = ("principal_id", "page_size", "page_token")
+    __slots__ = ("tenant", "principal_id", "page_size", "page_token")
+    TENANT_FIELD_NUMBER: _ClassVar[int]
     PRINCIPAL_ID_FIELD_NUMBER: _ClassVar[int]
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    tenant: str
     principal_id: str
     page_size: int
     page_token: str
-    def __init__(self, principal_id: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+    def __init__(self, tenant: _Optional[str] = ..., principal_id: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
 
 class ListKeysResponse(_message.Message):
     __slots__ = ("keys", "next_page_token")
@@ -202,16 +264,18 @@ class CreateRoleBindingResponse(_message.Message):
     def __init__(self, role_binding: _Optional[_Union[_identity_pb2.RoleBinding, _Mapping]] = ...) -> None: ...
 
 class ListRoleBindingsRequest(_message.Message):
-    __slots__ = ("project", "principal_id", "page_size", "page_token")
+    __slots__ = ("tenant", "project", "principal_id", "page_size", "page_token")
+    TENANT_FIELD_NUMBER: _ClassVar[int]
     PROJECT_FIELD_NUMBER: _ClassVar[int]
     PRINCIPAL_ID_FIELD_NUMBER: _ClassVar[int]
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    tenant: str
     project: str
     principal_id: str
     page_size: int
     page_token: str
-    def __init__(self, project: _Optional[str] = ..., principal_id: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+    def __init__(self, tenant: _Optional[str] = ..., project: _Optional[str] = ..., principal_id: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
 
 class ListRoleBindingsResponse(_message.Message):
     __slots__ = ("role_bindings", "next_page_token")
@@ -234,7 +298,8 @@ class DeleteRoleBindingResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class ListAuditEntriesRequest(_message.Message):
-    __slots__ = ("principal", "method", "resource", "project_id", "outcome", "start_time", "end_time", "page_size", "page_token")
+    __slots__ = ("tenant", "principal", "method", "resource", "project_id", "outcome", "start_time", "end_time", "page_size", "page_token")
+    TENANT_FIELD_NUMBER: _ClassVar[int]
     PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
     METHOD_FIELD_NUMBER: _ClassVar[int]
     RESOURCE_FIELD_NUMBER: _ClassVar[int]
@@ -244,6 +309,7 @@ class ListAuditEntriesRequest(_message.Message):
     END_TIME_FIELD_NUMBER: _ClassVar[int]
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    tenant: str
     principal: str
     method: str
     resource: str
@@ -253,7 +319,7 @@ class ListAuditEntriesRequest(_message.Message):
     end_time: _timestamp_pb2.Timestamp
     page_size: int
     page_token: str
-    def __init__(self, principal: _Optional[str] = ..., method: _Optional[str] = ..., resource: _Optional[str] = ..., project_id: _Optional[str] = ..., outcome: _Optional[_Union[_identity_pb2.AuditOutcome, str]] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+    def __init__(self, tenant: _Optional[str] = ..., principal: _Optional[str] = ..., method: _Optional[str] = ..., resource: _Optional[str] = ..., project_id: _Optional[str] = ..., outcome: _Optional[_Union[_identity_pb2.AuditOutcome, str]] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
 
 class ListAuditEntriesResponse(_message.Message):
     __slots__ = ("entries", "next_page_token")

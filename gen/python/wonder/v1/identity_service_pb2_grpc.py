@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class IdentityServiceStub:
-    """Principals, API keys, role bindings and the audit.
+    """Tenants, principals, API keys, role bindings and the audit.
 
     Paging, `request_id` and `etag` follow the rules in the comment of LibraryService. Errors are listed without the prefix
     `ERROR_REASON_`.
@@ -42,6 +42,26 @@ class IdentityServiceStub:
                 '/wonder.v1.IdentityService/WhoAmI',
                 request_serializer=wonder_dot_v1_dot_identity__service__pb2.WhoAmIRequest.SerializeToString,
                 response_deserializer=wonder_dot_v1_dot_identity__service__pb2.WhoAmIResponse.FromString,
+                _registered_method=True)
+        self.CreateTenant = channel.unary_unary(
+                '/wonder.v1.IdentityService/CreateTenant',
+                request_serializer=wonder_dot_v1_dot_identity__service__pb2.CreateTenantRequest.SerializeToString,
+                response_deserializer=wonder_dot_v1_dot_identity__service__pb2.CreateTenantResponse.FromString,
+                _registered_method=True)
+        self.GetTenant = channel.unary_unary(
+                '/wonder.v1.IdentityService/GetTenant',
+                request_serializer=wonder_dot_v1_dot_identity__service__pb2.GetTenantRequest.SerializeToString,
+                response_deserializer=wonder_dot_v1_dot_identity__service__pb2.GetTenantResponse.FromString,
+                _registered_method=True)
+        self.ListTenants = channel.unary_unary(
+                '/wonder.v1.IdentityService/ListTenants',
+                request_serializer=wonder_dot_v1_dot_identity__service__pb2.ListTenantsRequest.SerializeToString,
+                response_deserializer=wonder_dot_v1_dot_identity__service__pb2.ListTenantsResponse.FromString,
+                _registered_method=True)
+        self.UpdateTenant = channel.unary_unary(
+                '/wonder.v1.IdentityService/UpdateTenant',
+                request_serializer=wonder_dot_v1_dot_identity__service__pb2.UpdateTenantRequest.SerializeToString,
+                response_deserializer=wonder_dot_v1_dot_identity__service__pb2.UpdateTenantResponse.FromString,
                 _registered_method=True)
         self.CreatePrincipal = channel.unary_unary(
                 '/wonder.v1.IdentityService/CreatePrincipal',
@@ -111,7 +131,7 @@ class IdentityServiceStub:
 
 
 class IdentityServiceServicer:
-    """Principals, API keys, role bindings and the audit.
+    """Tenants, principals, API keys, role bindings and the audit.
 
     Paging, `request_id` and `etag` follow the rules in the comment of LibraryService. Errors are listed without the prefix
     `ERROR_REASON_`.
@@ -124,8 +144,38 @@ class IdentityServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CreateTenant(self, request, context):
+        """Creates a tenant, with a project `default` and an agent `assistant` of its own. Errors: ALREADY_EXISTS,
+        FIELD_INVALID.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetTenant(self, request, context):
+        """Reads a tenant. Errors: TENANT_NOT_FOUND.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListTenants(self, request, context):
+        """Lists the tenants that the caller administers, newest first; the tenant `default` is the last one. Errors:
+        PAGE_TOKEN_INVALID.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UpdateTenant(self, request, context):
+        """Changes the description of a tenant. Errors: TENANT_NOT_FOUND, ETAG_MISMATCH, FIELD_INVALID.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def CreatePrincipal(self, request, context):
-        """Creates a principal. It has no roles and no keys yet. Errors: ALREADY_EXISTS, FIELD_INVALID.
+        """Creates a principal. It has no roles and no keys yet. Errors: ALREADY_EXISTS, FIELD_INVALID, TENANT_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -139,7 +189,7 @@ class IdentityServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListPrincipals(self, request, context):
-        """Lists the principals of the server. Errors: PAGE_TOKEN_INVALID.
+        """Lists the principals of a tenant. Errors: TENANT_NOT_FOUND, PAGE_TOKEN_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -170,7 +220,8 @@ class IdentityServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListKeys(self, request, context):
-        """Lists keys, newest first, without their secrets. Errors: PRINCIPAL_NOT_FOUND, PAGE_TOKEN_INVALID.
+        """Lists keys, newest first, without their secrets. Errors: PRINCIPAL_NOT_FOUND, TENANT_NOT_FOUND,
+        PAGE_TOKEN_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -201,7 +252,7 @@ class IdentityServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListRoleBindings(self, request, context):
-        """Lists role bindings. Errors: PROJECT_NOT_FOUND, PRINCIPAL_NOT_FOUND, PAGE_TOKEN_INVALID.
+        """Lists role bindings. Errors: TENANT_NOT_FOUND, PROJECT_NOT_FOUND, PRINCIPAL_NOT_FOUND, PAGE_TOKEN_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -216,7 +267,7 @@ class IdentityServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListAuditEntries(self, request, context):
-        """Lists entries of the audit. Errors: PAGE_TOKEN_INVALID.
+        """Lists entries of the audit. Errors: TENANT_NOT_FOUND, PAGE_TOKEN_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -229,6 +280,26 @@ def add_IdentityServiceServicer_to_server(servicer, server):
                     servicer.WhoAmI,
                     request_deserializer=wonder_dot_v1_dot_identity__service__pb2.WhoAmIRequest.FromString,
                     response_serializer=wonder_dot_v1_dot_identity__service__pb2.WhoAmIResponse.SerializeToString,
+            ),
+            'CreateTenant': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateTenant,
+                    request_deserializer=wonder_dot_v1_dot_identity__service__pb2.CreateTenantRequest.FromString,
+                    response_serializer=wonder_dot_v1_dot_identity__service__pb2.CreateTenantResponse.SerializeToString,
+            ),
+            'GetTenant': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetTenant,
+                    request_deserializer=wonder_dot_v1_dot_identity__service__pb2.GetTenantRequest.FromString,
+                    response_serializer=wonder_dot_v1_dot_identity__service__pb2.GetTenantResponse.SerializeToString,
+            ),
+            'ListTenants': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListTenants,
+                    request_deserializer=wonder_dot_v1_dot_identity__service__pb2.ListTenantsRequest.FromString,
+                    response_serializer=wonder_dot_v1_dot_identity__service__pb2.ListTenantsResponse.SerializeToString,
+            ),
+            'UpdateTenant': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateTenant,
+                    request_deserializer=wonder_dot_v1_dot_identity__service__pb2.UpdateTenantRequest.FromString,
+                    response_serializer=wonder_dot_v1_dot_identity__service__pb2.UpdateTenantResponse.SerializeToString,
             ),
             'CreatePrincipal': grpc.unary_unary_rpc_method_handler(
                     servicer.CreatePrincipal,
@@ -304,7 +375,7 @@ def add_IdentityServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class IdentityService:
-    """Principals, API keys, role bindings and the audit.
+    """Tenants, principals, API keys, role bindings and the audit.
 
     Paging, `request_id` and `etag` follow the rules in the comment of LibraryService. Errors are listed without the prefix
     `ERROR_REASON_`.
@@ -327,6 +398,114 @@ class IdentityService:
             '/wonder.v1.IdentityService/WhoAmI',
             wonder_dot_v1_dot_identity__service__pb2.WhoAmIRequest.SerializeToString,
             wonder_dot_v1_dot_identity__service__pb2.WhoAmIResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateTenant(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/wonder.v1.IdentityService/CreateTenant',
+            wonder_dot_v1_dot_identity__service__pb2.CreateTenantRequest.SerializeToString,
+            wonder_dot_v1_dot_identity__service__pb2.CreateTenantResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetTenant(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/wonder.v1.IdentityService/GetTenant',
+            wonder_dot_v1_dot_identity__service__pb2.GetTenantRequest.SerializeToString,
+            wonder_dot_v1_dot_identity__service__pb2.GetTenantResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListTenants(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/wonder.v1.IdentityService/ListTenants',
+            wonder_dot_v1_dot_identity__service__pb2.ListTenantsRequest.SerializeToString,
+            wonder_dot_v1_dot_identity__service__pb2.ListTenantsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateTenant(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/wonder.v1.IdentityService/UpdateTenant',
+            wonder_dot_v1_dot_identity__service__pb2.UpdateTenantRequest.SerializeToString,
+            wonder_dot_v1_dot_identity__service__pb2.UpdateTenantResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -13,7 +13,7 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class IdentityServiceStub:
-    """Principals, API keys, role bindings and the audit.
+    """Tenants, principals, API keys, role bindings and the audit.
 
     Paging, `request_id` and `etag` follow the rules in the comment of LibraryService. Errors are listed without the prefix
     `ERROR_REASON_`.
@@ -22,12 +22,24 @@ class IdentityServiceStub:
     def __init__(self, channel: _aio.Channel) -> None: ...
     WhoAmI: _aio.UnaryUnaryMultiCallable[_identity_service_pb2.WhoAmIRequest, _identity_service_pb2.WhoAmIResponse]
     """Returns the caller, its roles and its permissions. Errors: none."""
+    CreateTenant: _aio.UnaryUnaryMultiCallable[_identity_service_pb2.CreateTenantRequest, _identity_service_pb2.CreateTenantResponse]
+    """Creates a tenant, with a project `default` and an agent `assistant` of its own. Errors: ALREADY_EXISTS,
+    FIELD_INVALID.
+    """
+    GetTenant: _aio.UnaryUnaryMultiCallable[_identity_service_pb2.GetTenantRequest, _identity_service_pb2.GetTenantResponse]
+    """Reads a tenant. Errors: TENANT_NOT_FOUND."""
+    ListTenants: _aio.UnaryUnaryMultiCallable[_identity_service_pb2.ListTenantsRequest, _identity_service_pb2.ListTenantsResponse]
+    """Lists the tenants that the caller administers, newest first; the tenant `default` is the last one. Errors:
+    PAGE_TOKEN_INVALID.
+    """
+    UpdateTenant: _aio.UnaryUnaryMultiCallable[_identity_service_pb2.UpdateTenantRequest, _identity_service_pb2.UpdateTenantResponse]
+    """Changes the description of a tenant. Errors: TENANT_NOT_FOUND, ETAG_MISMATCH, FIELD_INVALID."""
     CreatePrincipal: _aio.UnaryUnaryMultiCallable[_identity_service_pb2.CreatePrincipalRequest, _identity_service_pb2.CreatePrincipalResponse]
-    """Creates a principal. It has no roles and no keys yet. Errors: ALREADY_EXISTS, FIELD_INVALID."""
+    """Creates a principal. It has no roles and no keys yet. Errors: ALREADY_EXISTS, FIELD_INVALID, TENANT_NOT_FOUND."""
     GetPrincipal: _aio.UnaryUnaryMultiCallable[_identity_service_pb2.GetPrincipalRequest, _identity_service_pb2.GetPrincipalResponse]
     """Reads a principal. Errors: PRINCIPAL_NOT_FOUND."""
     ListPrincipals: _aio.UnaryUnaryMultiCallable[_identity_service_pb2.ListPrincipalsRequest, _identity_service_pb2.ListPrincipalsResponse]
-    """Lists the principals of the server. Errors: PAGE_TOKEN_INVALID."""
+    """Lists the principals of a tenant. Errors: TENANT_NOT_FOUND, PAGE_TOKEN_INVALID."""
     UpdatePrincipal: _aio.UnaryUnaryMultiCallable[_identity_service_pb2.UpdatePrincipalRequest, _identity_service_pb2.UpdatePrincipalResponse]
     """Changes the names for people and for issuers of a principal, and disables or enables it. Errors: PRINCIPAL_NOT_FOUND,
     ETAG_MISMATCH, ALREADY_EXISTS, FIELD_MASK_UNSUPPORTED, FIELD_INVALID.
@@ -41,7 +53,9 @@ class IdentityServiceStub:
     101st valid key of a principal.
     """
     ListKeys: _aio.UnaryUnaryMultiCallable[_identity_service_pb2.ListKeysRequest, _identity_service_pb2.ListKeysResponse]
-    """Lists keys, newest first, without their secrets. Errors: PRINCIPAL_NOT_FOUND, PAGE_TOKEN_INVALID."""
+    """Lists keys, newest first, without their secrets. Errors: PRINCIPAL_NOT_FOUND, TENANT_NOT_FOUND,
+    PAGE_TOKEN_INVALID.
+    """
     RotateKey: _aio.UnaryUnaryMultiCallable[_identity_service_pb2.RotateKeyRequest, _identity_service_pb2.RotateKeyResponse]
     """Creates a key that replaces another, with the same limits. Both are valid until `grace`. A caller rotates its own keys;
     those of others need the permission `keys.write`. Errors: KEY_NOT_FOUND, FIELD_INVALID, also for a key that is no
@@ -54,16 +68,16 @@ class IdentityServiceStub:
     PERMISSION_DENIED for the role ADMIN of the server, if the caller does not have it.
     """
     ListRoleBindings: _aio.UnaryUnaryMultiCallable[_identity_service_pb2.ListRoleBindingsRequest, _identity_service_pb2.ListRoleBindingsResponse]
-    """Lists role bindings. Errors: PROJECT_NOT_FOUND, PRINCIPAL_NOT_FOUND, PAGE_TOKEN_INVALID."""
+    """Lists role bindings. Errors: TENANT_NOT_FOUND, PROJECT_NOT_FOUND, PRINCIPAL_NOT_FOUND, PAGE_TOKEN_INVALID."""
     DeleteRoleBinding: _aio.UnaryUnaryMultiCallable[_identity_service_pb2.DeleteRoleBindingRequest, _identity_service_pb2.DeleteRoleBindingResponse]
     """Takes a role away. Errors: ROLE_BINDING_NOT_FOUND; FIELD_INVALID for the last binding of the role ADMIN of the server,
     if no tokens file names another administrator.
     """
     ListAuditEntries: _aio.UnaryUnaryMultiCallable[_identity_service_pb2.ListAuditEntriesRequest, _identity_service_pb2.ListAuditEntriesResponse]
-    """Lists entries of the audit. Errors: PAGE_TOKEN_INVALID."""
+    """Lists entries of the audit. Errors: TENANT_NOT_FOUND, PAGE_TOKEN_INVALID."""
 
 class IdentityServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Principals, API keys, role bindings and the audit.
+    """Tenants, principals, API keys, role bindings and the audit.
 
     Paging, `request_id` and `etag` follow the rules in the comment of LibraryService. Errors are listed without the prefix
     `ERROR_REASON_`.
@@ -78,12 +92,48 @@ class IdentityServiceServicer(metaclass=_abc_1.ABCMeta):
         """Returns the caller, its roles and its permissions. Errors: none."""
 
     @_abc_1.abstractmethod
+    def CreateTenant(
+        self,
+        request: _identity_service_pb2.CreateTenantRequest,
+        context: _aio.ServicerContext[_identity_service_pb2.CreateTenantRequest, _abc.Awaitable[_identity_service_pb2.CreateTenantResponse]],
+    ) -> _abc.Awaitable[_identity_service_pb2.CreateTenantResponse]:
+        """Creates a tenant, with a project `default` and an agent `assistant` of its own. Errors: ALREADY_EXISTS,
+        FIELD_INVALID.
+        """
+
+    @_abc_1.abstractmethod
+    def GetTenant(
+        self,
+        request: _identity_service_pb2.GetTenantRequest,
+        context: _aio.ServicerContext[_identity_service_pb2.GetTenantRequest, _abc.Awaitable[_identity_service_pb2.GetTenantResponse]],
+    ) -> _abc.Awaitable[_identity_service_pb2.GetTenantResponse]:
+        """Reads a tenant. Errors: TENANT_NOT_FOUND."""
+
+    @_abc_1.abstractmethod
+    def ListTenants(
+        self,
+        request: _identity_service_pb2.ListTenantsRequest,
+        context: _aio.ServicerContext[_identity_service_pb2.ListTenantsRequest, _abc.Awaitable[_identity_service_pb2.ListTenantsResponse]],
+    ) -> _abc.Awaitable[_identity_service_pb2.ListTenantsResponse]:
+        """Lists the tenants that the caller administers, newest first; the tenant `default` is the last one. Errors:
+        PAGE_TOKEN_INVALID.
+        """
+
+    @_abc_1.abstractmethod
+    def UpdateTenant(
+        self,
+        request: _identity_service_pb2.UpdateTenantRequest,
+        context: _aio.ServicerContext[_identity_service_pb2.UpdateTenantRequest, _abc.Awaitable[_identity_service_pb2.UpdateTenantResponse]],
+    ) -> _abc.Awaitable[_identity_service_pb2.UpdateTenantResponse]:
+        """Changes the description of a tenant. Errors: TENANT_NOT_FOUND, ETAG_MISMATCH, FIELD_INVALID."""
+
+    @_abc_1.abstractmethod
     def CreatePrincipal(
         self,
         request: _identity_service_pb2.CreatePrincipalRequest,
         context: _aio.ServicerContext[_identity_service_pb2.CreatePrincipalRequest, _abc.Awaitable[_identity_service_pb2.CreatePrincipalResponse]],
     ) -> _abc.Awaitable[_identity_service_pb2.CreatePrincipalResponse]:
-        """Creates a principal. It has no roles and no keys yet. Errors: ALREADY_EXISTS, FIELD_INVALID."""
+        """Creates a principal. It has no roles and no keys yet. Errors: ALREADY_EXISTS, FIELD_INVALID, TENANT_NOT_FOUND."""
 
     @_abc_1.abstractmethod
     def GetPrincipal(
@@ -99,7 +149,7 @@ class IdentityServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _identity_service_pb2.ListPrincipalsRequest,
         context: _aio.ServicerContext[_identity_service_pb2.ListPrincipalsRequest, _abc.Awaitable[_identity_service_pb2.ListPrincipalsResponse]],
     ) -> _abc.Awaitable[_identity_service_pb2.ListPrincipalsResponse]:
-        """Lists the principals of the server. Errors: PAGE_TOKEN_INVALID."""
+        """Lists the principals of a tenant. Errors: TENANT_NOT_FOUND, PAGE_TOKEN_INVALID."""
 
     @_abc_1.abstractmethod
     def UpdatePrincipal(
@@ -137,7 +187,9 @@ class IdentityServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _identity_service_pb2.ListKeysRequest,
         context: _aio.ServicerContext[_identity_service_pb2.ListKeysRequest, _abc.Awaitable[_identity_service_pb2.ListKeysResponse]],
     ) -> _abc.Awaitable[_identity_service_pb2.ListKeysResponse]:
-        """Lists keys, newest first, without their secrets. Errors: PRINCIPAL_NOT_FOUND, PAGE_TOKEN_INVALID."""
+        """Lists keys, newest first, without their secrets. Errors: PRINCIPAL_NOT_FOUND, TENANT_NOT_FOUND,
+        PAGE_TOKEN_INVALID.
+        """
 
     @_abc_1.abstractmethod
     def RotateKey(
@@ -174,7 +226,7 @@ class IdentityServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _identity_service_pb2.ListRoleBindingsRequest,
         context: _aio.ServicerContext[_identity_service_pb2.ListRoleBindingsRequest, _abc.Awaitable[_identity_service_pb2.ListRoleBindingsResponse]],
     ) -> _abc.Awaitable[_identity_service_pb2.ListRoleBindingsResponse]:
-        """Lists role bindings. Errors: PROJECT_NOT_FOUND, PRINCIPAL_NOT_FOUND, PAGE_TOKEN_INVALID."""
+        """Lists role bindings. Errors: TENANT_NOT_FOUND, PROJECT_NOT_FOUND, PRINCIPAL_NOT_FOUND, PAGE_TOKEN_INVALID."""
 
     @_abc_1.abstractmethod
     def DeleteRoleBinding(
@@ -192,6 +244,6 @@ class IdentityServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _identity_service_pb2.ListAuditEntriesRequest,
         context: _aio.ServicerContext[_identity_service_pb2.ListAuditEntriesRequest, _abc.Awaitable[_identity_service_pb2.ListAuditEntriesResponse]],
     ) -> _abc.Awaitable[_identity_service_pb2.ListAuditEntriesResponse]:
-        """Lists entries of the audit. Errors: PAGE_TOKEN_INVALID."""
+        """Lists entries of the audit. Errors: TENANT_NOT_FOUND, PAGE_TOKEN_INVALID."""
 
 def add_IdentityServiceServicer_to_server(servicer: IdentityServiceServicer, server: _aio.Server) -> None: ...

@@ -619,7 +619,7 @@ class FileServiceStub:
 
 
 class IdentityServiceStub:
-    """Principals, API keys, role bindings and the audit.
+    """Tenants, principals, API keys, role bindings and the audit.
 
     Paging, `request_id` and `etag` follow the rules in the comment of LibraryService. Errors are
     listed without the prefix `ERROR_REASON_`.
@@ -634,6 +634,42 @@ class IdentityServiceStub:
             )
         )
         """Returns the caller, its roles and its permissions. Errors: none."""
+        self.create_tenant: grpc.aio.UnaryUnaryMultiCallable[
+            v1.CreateTenantRequest, v1.CreateTenantResponse
+        ] = channel.unary_unary(
+            "/wonder.v1.IdentityService/CreateTenant",
+            Encoder(v1.CreateTenantRequest),
+            v1.CreateTenantResponse.FromString,
+        )
+        """Creates a tenant, with a project `default` and an agent `assistant` of its own. Errors:
+        ALREADY_EXISTS, FIELD_INVALID.
+        """
+        self.get_tenant: grpc.aio.UnaryUnaryMultiCallable[v1.GetTenantRequest, v1.GetTenantResponse] = (
+            channel.unary_unary(
+                "/wonder.v1.IdentityService/GetTenant",
+                Encoder(v1.GetTenantRequest),
+                v1.GetTenantResponse.FromString,
+            )
+        )
+        """Reads a tenant. Errors: TENANT_NOT_FOUND."""
+        self.list_tenants: grpc.aio.UnaryUnaryMultiCallable[v1.ListTenantsRequest, v1.ListTenantsResponse] = (
+            channel.unary_unary(
+                "/wonder.v1.IdentityService/ListTenants",
+                Encoder(v1.ListTenantsRequest),
+                v1.ListTenantsResponse.FromString,
+            )
+        )
+        """Lists the tenants that the caller administers, newest first; the tenant `default` is the last
+        one. Errors: PAGE_TOKEN_INVALID.
+        """
+        self.update_tenant: grpc.aio.UnaryUnaryMultiCallable[
+            v1.UpdateTenantRequest, v1.UpdateTenantResponse
+        ] = channel.unary_unary(
+            "/wonder.v1.IdentityService/UpdateTenant",
+            Encoder(v1.UpdateTenantRequest),
+            v1.UpdateTenantResponse.FromString,
+        )
+        """Changes the description of a tenant. Errors: TENANT_NOT_FOUND, ETAG_MISMATCH, FIELD_INVALID."""
         self.create_principal: grpc.aio.UnaryUnaryMultiCallable[
             v1.CreatePrincipalRequest, v1.CreatePrincipalResponse
         ] = channel.unary_unary(
@@ -641,7 +677,9 @@ class IdentityServiceStub:
             Encoder(v1.CreatePrincipalRequest),
             v1.CreatePrincipalResponse.FromString,
         )
-        """Creates a principal. It has no roles and no keys yet. Errors: ALREADY_EXISTS, FIELD_INVALID."""
+        """Creates a principal. It has no roles and no keys yet. Errors: ALREADY_EXISTS, FIELD_INVALID,
+        TENANT_NOT_FOUND.
+        """
         self.get_principal: grpc.aio.UnaryUnaryMultiCallable[
             v1.GetPrincipalRequest, v1.GetPrincipalResponse
         ] = channel.unary_unary(
@@ -657,7 +695,7 @@ class IdentityServiceStub:
             Encoder(v1.ListPrincipalsRequest),
             v1.ListPrincipalsResponse.FromString,
         )
-        """Lists the principals of the server. Errors: PAGE_TOKEN_INVALID."""
+        """Lists the principals of a tenant. Errors: TENANT_NOT_FOUND, PAGE_TOKEN_INVALID."""
         self.update_principal: grpc.aio.UnaryUnaryMultiCallable[
             v1.UpdatePrincipalRequest, v1.UpdatePrincipalResponse
         ] = channel.unary_unary(
@@ -695,7 +733,7 @@ class IdentityServiceStub:
                 v1.ListKeysResponse.FromString,
             )
         )
-        """Lists keys, newest first, without their secrets. Errors: PRINCIPAL_NOT_FOUND,
+        """Lists keys, newest first, without their secrets. Errors: PRINCIPAL_NOT_FOUND, TENANT_NOT_FOUND,
         PAGE_TOKEN_INVALID.
         """
         self.rotate_key: grpc.aio.UnaryUnaryMultiCallable[v1.RotateKeyRequest, v1.RotateKeyResponse] = (
@@ -737,7 +775,9 @@ class IdentityServiceStub:
             Encoder(v1.ListRoleBindingsRequest),
             v1.ListRoleBindingsResponse.FromString,
         )
-        """Lists role bindings. Errors: PROJECT_NOT_FOUND, PRINCIPAL_NOT_FOUND, PAGE_TOKEN_INVALID."""
+        """Lists role bindings. Errors: TENANT_NOT_FOUND, PROJECT_NOT_FOUND, PRINCIPAL_NOT_FOUND,
+        PAGE_TOKEN_INVALID.
+        """
         self.delete_role_binding: grpc.aio.UnaryUnaryMultiCallable[
             v1.DeleteRoleBindingRequest, v1.DeleteRoleBindingResponse
         ] = channel.unary_unary(
@@ -755,7 +795,7 @@ class IdentityServiceStub:
             Encoder(v1.ListAuditEntriesRequest),
             v1.ListAuditEntriesResponse.FromString,
         )
-        """Lists entries of the audit. Errors: PAGE_TOKEN_INVALID."""
+        """Lists entries of the audit. Errors: TENANT_NOT_FOUND, PAGE_TOKEN_INVALID."""
 
 
 class LibraryServiceStub:

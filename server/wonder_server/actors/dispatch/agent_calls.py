@@ -49,7 +49,7 @@ from wonder_server.core.conversation.planning.agent_calls import answer, is_fina
 from wonder_server.core.coordinator.model.values import ExecutionStatus, NodeExecution
 from wonder_server.core.definitions.specs import PinnedAgent
 from wonder_server.core.errors import Reason, WonderError, error, not_found
-from wonder_server.core.identity import SERVER
+from wonder_server.core.identity import SERVER, Principal, server_in
 from wonder_server.core.json_types import JsonValue
 from wonder_server.core.model import Usage
 from wonder_server.logs import logger
@@ -292,7 +292,7 @@ class AgentCalls:
         if not scope.agent_id:
             return
         try:
-            projects = (await self._agents.of(SERVER).pin_agent(scope.agent_id)).project_ids
+            projects = (await self._agents.of(_server_for(scope)).pin_agent(scope.agent_id)).project_ids
         except WonderError:
             # The calling agent was deleted meanwhile; its work continues in the project where it began.
             projects = (scope.project_id,)
@@ -321,7 +321,7 @@ class AgentCalls:
         if not scope.agent_id:
             return scope.budget
         try:
-            caller = await self._agents.of(SERVER).pin_agent(scope.agent_id)
+            caller = await self._agents.of(_server_for(scope)).pin_agent(scope.agent_id)
         except WonderError:
             # The agent or its persona was deleted meanwhile; its work continues as it began.
             return scope.budget
@@ -360,6 +360,11 @@ def check_shared_project(project_ids: Collection[str], agent: PinnedAgent) -> No
             field="agent_id",
             agent_id=agent.agent_id,
         )
+
+
+def _server_for(scope: Scope) -> Principal:
+    """Return the server for work in the tenant of a scope: the caller may see less than its agent."""
+    return server_in(working_principal(scope.principal).tenant)
 
 
 def _called_by_turn(command: CallAgent) -> bool:

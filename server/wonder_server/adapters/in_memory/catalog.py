@@ -18,7 +18,14 @@ from wonder_server.core.definitions.resources import (
 from wonder_server.core.errors import Reason, WonderError, error, not_found
 from wonder_server.core.idempotency import request_id_reused
 from wonder_server.ports.blobs import UnreferencedObject
-from wonder_server.ports.catalog import ANSWER_TTL_MS, Answer, Change, DefinitionQuery, Put
+from wonder_server.ports.catalog import (
+    ANSWER_TTL_MS,
+    Answer,
+    CatalogNames,
+    Change,
+    DefinitionQuery,
+    Put,
+)
 
 N = TypeVar("N", Library, Agent, Project, File)
 
@@ -128,6 +135,12 @@ class MemoryCatalog:
             for file in _newest(self._tables.files.values(), before)
             if project_id in ("", file.project_id) and (among is None or file.project_id in among)
         ][:limit]
+
+    async def names(self) -> CatalogNames:
+        return CatalogNames(
+            projects={each.id: each.name for each in self._tables.projects.values()},
+            libraries={each.id: each.name for each in self._tables.libraries.values()},
+        )
 
     async def add_unreferenced(self, owner_id: str, keys: Sequence[str]) -> None:
         self._loose.update(dict.fromkeys(keys, owner_id))

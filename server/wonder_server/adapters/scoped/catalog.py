@@ -2,71 +2,105 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from dataclasses import replace
-from typing import assert_never
+from typing import TypeVar, assert_never
 
 from wonder_server.core.definitions.references import Reference
-from wonder_server.core.definitions.resources import Agent, Definition, File, Library, Project
+from wonder_server.core.definitions.resources import (
+    STANDARD_LIBRARY,
+    Agent,
+    Definition,
+    File,
+    Library,
+    Project,
+    Resource,
+)
 from wonder_server.core.errors import Reason, WonderError, error, not_found
+from wonder_server.core.tenancy.names import own_name, stored_library, stored_name
 from wonder_server.ports.access import AccessScope
 from wonder_server.ports.catalog import Answer, Catalog, Change, DefinitionQuery, Put
 
+R = TypeVar("R", Library, Definition, Agent, Project, File)
+
+OnCommit = Callable[[Sequence[Change]], None]
+"""Called with changes that a commit made, resources with their stored names."""
+
 
 class CatalogView:
-    """Implements the port ``ScopedCatalog``."""
+    """Implements the port ``ScopedCatalog``.
 
-    def __init__(self, catalog: Catalog, scope: AccessScope) -> None:
+    The store has one name space for all tenants. Names are those of the scope's tenant outside of the view,
+    and stored names inside (`wonder_server.core.tenancy.names`).
+    """
+
+    def __init__(
+        self, catalog: Catalog, scope: AccessScope, on_commit: OnCommit = lambda _changes: None
+    ) -> None:
         self._catalog = catalog
+        self._tenant = scope.tenant or ""
+        self._on_commit = on_commit
         self.scope = scope
 
+    def whole_tenant(self) -> CatalogView | None:
+        if self.scope.tenant is None:
+            return None
+        if self.scope.whole is None:
+            return self
+        return CatalogView(self._catalog, self.scope.whole, self._on_commit)
+
     async def library(self, key: str) -> Library | None:
-        found = await self._catalog.library(key)
+        found = await self._find(self._catalog.library, key, stored_library(self._tenant, key))
         return found if found is not None and self.scope.has_library(found.id) else None
 
-    def libraries(
-        self, after: str, limit: int, among: frozenset[str] | None = None
-    ) -> Coroutine[object, None, list[Library]]:
-        return self._catalog.libraries(after, limit, _both(among, self.scope.libraries))
+    async def libraries(self, after: str, limit: int, among: frozenset[str] | None = None) -> list[Library]:
+        after = stored_library(self._tenant, after)
+        return self._all_own(await self._catalog.libraries(after, limit, _both(among, self.scope.libraries)))
 
     async def definition(self, reference: Reference) -> Definition | None:
+        if self._tenant and reference.library:
+            reference = replace(reference, library=stored_library(self._tenant, reference.library))
         found = await self._catalog.definition(reference)
-        return found if found is not None and self.scope.has_library(found.library_id) else None
+        is_shown = found is not None and self.scope.has_library(found.library_id)
+        return self._own(found) if found is not None and is_shown else None
 
-    def definitions(self, query: DefinitionQuery) -> Coroutine[object, None, list[Definition]]:
+    async def definitions(self, query: DefinitionQuery) -> list[Definition]:
         if self.scope.libraries is not None:
             query = replace(query, libraries=_both(query.libraries, self.scope.libraries))
-        return self._catalog.definitions(query)
+        if self._tenant:
+            library, name = query.after
+            query = replace(query, after=(stored_library(self._tenant, library), name))
+        return self._all_own(await self._catalog.definitions(query))
 
     async def revisions(self, definition_id: str, before: int, limit: int) -> list[Definition]:
         found = await self._catalog.revisions(definition_id, before, limit)
-        return [each for each in found if self.scope.has_library(each.library_id)]
+        return self._all_own([each for each in found if self.scope.has_library(each.library_id)])
 
     async def agent(self, key: str) -> Agent | None:
-        found = await self._catalog.agent(key)
+        found = await self._find(self._catalog.agent, key, stored_name(self._tenant, key))
         return found if found is not None and self.scope.has_any_project(found.project_ids) else None
 
     async def agent_header(self, key: str) -> Agent | None:
         # A damaged agent has no readable projects, so only the scope of everything shows it.
         if self.scope.projects is not None and await self.agent(key) is None:
             return None
-        return await self._catalog.agent_header(key)
+        return await self._find(self._catalog.agent_header, key, stored_name(self._tenant, key))
 
-    def agents(
+    async def agents(
         self, project_id: str, before: str, limit: int, among: frozenset[str] | None = None
-    ) -> Coroutine[object, None, list[Agent]]:
+    ) -> list[Agent]:
         if project_id and not self.scope.has_project(project_id):
             among = frozenset()
-        return self._catalog.agents(project_id, before, limit, _both(among, self.scope.projects))
+        among = _both(among, self.scope.projects)
+        return self._all_own(await self._catalog.agents(project_id, before, limit, among))
 
     async def project(self, key: str) -> Project | None:
-        found = await self._catalog.project(key)
+        found = await self._find(self._catalog.project, key, stored_name(self._tenant, key))
         return found if found is not None and self.scope.has_project(found.id) else None
 
-    def projects(
-        self, before: str, limit: int, among: frozenset[str] | None = None
-    ) -> Coroutine[object, None, list[Project]]:
-        return self._catalog.projects(before, limit, _both(among, self.scope.projects))
+    async def projects(self, before: str, limit: int, among: frozenset[str] | None = None) -> list[Project]:
+        among = _both(among, self.scope.projects)
+        return self._all_own(await self._catalog.projects(before, limit, among))
 
     async def file(self, file_id: str) -> File | None:
         found = await self._catalog.file(file_id)
@@ -78,9 +112,19 @@ class CatalogView:
         return self._catalog.files(project_id, before, limit, _both(among, self.scope.projects))
 
     async def commit(self, changes: Sequence[Change], answer: Answer | None = None) -> None:
+        made = _new_ids(changes) if self.scope.is_whole else frozenset[str]()
         for change in changes:
-            await self._check(change)
-        await self._catalog.commit(changes, answer)
+            await self._check(change, made)
+        stored = [self._stored(change) for change in changes]
+        try:
+            await self._catalog.commit(stored, answer)
+        except BaseException as problem:
+            # A commit goes on when its caller is cancelled.
+            self._on_commit([each for each in stored if isinstance(each, Put)])
+            if isinstance(problem, WonderError) and self._tenant:
+                raise _in_own_words(problem, self._tenant) from None
+            raise
+        self._on_commit(stored)
 
     async def answer(self, request_id: str) -> Answer | None:
         """Return the answer. Its key names the principal, so no other finds it."""
@@ -90,28 +134,70 @@ class CatalogView:
         """Store the answers. Their keys name principals."""
         await self._catalog.keep_answers(answers)
 
-    async def _check(self, change: Change) -> None:
-        """Raise an error if the change is outside of the scope, before it or after it."""
+    async def _find(self, read: Callable[[str], Awaitable[R | None]], key: str, stored: str) -> R | None:
+        """Return what has the stored name, or else the id ``key``: no tenant finds the name of another."""
+        found = await read(stored)
+        if found is None and stored != key:
+            found = await read(key)
+            found = found if found is not None and found.id == key else None
+        return self._own(found) if found is not None else None
+
+    def _own(self, resource: R) -> R:
+        """Return a stored resource with the names that its tenant knows."""
+        if not self._tenant or isinstance(resource, File):
+            return resource
+        if isinstance(resource, Definition):
+            return replace(resource, library=own_name(resource.library))
+        return replace(resource, name=own_name(resource.name))
+
+    def _all_own(self, resources: list[R]) -> list[R]:
+        return [self._own(each) for each in resources] if self._tenant else resources
+
+    def _stored(self, change: Change) -> Change:
+        """Return the change with stored names."""
+        resource = change.resource
+        if not self._tenant or isinstance(resource, File):
+            return change
+        made: Resource
+        match resource:
+            case Definition():
+                made = replace(resource, library=stored_library(self._tenant, resource.library))
+            case Library():
+                made = replace(resource, name=stored_library(self._tenant, resource.name))
+            case _:
+                made = replace(resource, name=stored_name(self._tenant, resource.name))
+        return replace(change, resource=made)
+
+    async def _check(self, change: Change, made: Collection[str]) -> None:
+        """Raise an error if the change is outside of the scope, before it or after it. ``made`` are the ids
+        of projects and libraries that the same commit makes."""
         resource = change.resource
         match resource:
             case Library():
-                if not self.scope.has_library(resource.id):
+                self._refuse_standard(resource.name)
+                if resource.id not in made and not self.scope.has_library(resource.id):
                     raise _refused(change, Reason.LIBRARY_NOT_FOUND, resource.id)
             case Definition():
-                if not self.scope.has_library(resource.library_id):
+                self._refuse_standard(resource.library)
+                if resource.library_id not in made and not self.scope.has_library(resource.library_id):
                     raise not_found(Reason.LIBRARY_NOT_FOUND, resource.library_id, field="library_id")
             case Project():
-                if not self.scope.has_project(resource.id):
+                if resource.id not in made and not self.scope.has_project(resource.id):
                     raise _refused(change, Reason.PROJECT_NOT_FOUND, resource.id)
             case File():
                 if not self.scope.has_project(resource.project_id):
                     raise not_found(Reason.PROJECT_NOT_FOUND, resource.project_id, field="project_id")
             case Agent():
-                await self._check_agent(change, resource)
+                await self._check_agent(change, resource, made)
             case _:
                 assert_never(resource)
 
-    async def _check_agent(self, change: Change, agent: Agent) -> None:
+    def _refuse_standard(self, library: str) -> None:
+        if self._tenant and library == STANDARD_LIBRARY:
+            message = f"The library '{STANDARD_LIBRARY}' belongs to the server. Save into one of your own."
+            raise error(Reason.PERMISSION_DENIED, message, field="library")
+
+    async def _check_agent(self, change: Change, agent: Agent, made: Collection[str]) -> None:
         if self.scope.projects is None:
             return
         is_new = isinstance(change, Put) and agent.version == 1
@@ -121,8 +207,19 @@ class CatalogView:
         # An agent of several projects keeps those that the scope does not have.
         kept = frozenset(stored.project_ids) if stored is not None else frozenset[str]()
         for project_id in agent.project_ids:
-            if project_id not in kept and not self.scope.has_project(project_id):
+            if project_id not in kept and project_id not in made and not self.scope.has_project(project_id):
                 raise not_found(Reason.PROJECT_NOT_FOUND, project_id, field="agent.project_ids")
+
+
+def _new_ids(changes: Sequence[Change]) -> frozenset[str]:
+    """Return the ids of the projects and libraries that a commit makes."""
+    return frozenset(
+        change.resource.id
+        for change in changes
+        if isinstance(change, Put)
+        and isinstance(change.resource, Library | Project)
+        and change.resource.version == 1
+    )
 
 
 def _both(among: frozenset[str] | None, allowed: frozenset[str] | None) -> frozenset[str] | None:
@@ -130,6 +227,12 @@ def _both(among: frozenset[str] | None, allowed: frozenset[str] | None) -> froze
     if among is None or allowed is None:
         return allowed if among is None else among
     return among & allowed
+
+
+def _in_own_words(problem: WonderError, tenant_id: str) -> WonderError:
+    """Return the error with the tenant's own names."""
+    fault = problem.fault
+    return WonderError(replace(fault, message=fault.message.replace(stored_name(tenant_id, " ")[:-1], "")))
 
 
 def _refused(change: Change, reason: Reason, resource_id: str) -> WonderError:

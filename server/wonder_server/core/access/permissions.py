@@ -90,7 +90,13 @@ _ADMIN: Final = _DEVELOPER | {
     "projects.delete",
     "server.backup",
     "tasks.work",
+    "tenants.create",
+    "tenants.read",
+    "tenants.write",
 }
+
+SERVER_ONLY: Final = frozenset({PROJECT_LIMITS, "server.backup", "tenants.create", "tenants.write"})
+"""Permissions about the server itself, and what its network reaches: `Role.ADMIN` of a tenant has none."""
 
 PERMISSIONS_OF: Final[Mapping[Role, frozenset[str]]] = {
     Role.ADMIN: _ADMIN,
@@ -116,6 +122,9 @@ EVERYWHERE: Final = frozenset(
         "roles.write",
         "server.backup",
         "tasks.work",
+        "tenants.create",
+        "tenants.read",
+        "tenants.write",
     }
 )
 """Permissions about what belongs to no project. Who has one in single projects only does not have it."""
@@ -132,5 +141,5 @@ EXTRA: Final[Mapping[str, str]] = {
 
 A request needs it beside the permission of its method. A role that has it must have it wherever it has the
 permission of the method: it is checked without a project. So only `Role.ADMIN`, which is of a tenant or of
-the server, has one.
+the server, has one. Those of `SERVER_ONLY` are for administrators of the server.
 """

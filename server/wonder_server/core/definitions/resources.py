@@ -15,9 +15,9 @@ from wonder_server.core.budget import NO_BUDGET, Budget
 from wonder_server.core.definitions.document import DefinitionDraft
 from wonder_server.core.definitions.specs import Kind, Persona, Pin, Spec
 from wonder_server.core.json_types import JsonDict
+from wonder_server.core.tenancy.names import STANDARD_LIBRARY as STANDARD_LIBRARY
 
 DEFAULT_PROJECT = "default"
-STANDARD_LIBRARY = "wonder/std"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from typing import Final
 
 from wonder_server.core.access.permissions import Role
 from wonder_server.core.identity import PrincipalKind
@@ -30,6 +31,10 @@ class Tenant:
     created_ms: int = 0
     updated_ms: int = 0
     updated_by: str = ""
+
+
+DEFAULT: Final = Tenant(id=DEFAULT_TENANT, name=DEFAULT_TENANT_NAME)
+"""The tenant that every folder has. It is not stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

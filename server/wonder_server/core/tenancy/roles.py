@@ -7,7 +7,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from wonder_server.core.access.permissions import ACT_AS, ALL, EVERYWHERE, PERMISSIONS_OF, WIDENING, Role
+from wonder_server.core.access.permissions import (
+    ACT_AS,
+    ALL,
+    EVERYWHERE,
+    PERMISSIONS_OF,
+    SERVER_ONLY,
+    WIDENING,
+    Role,
+)
 from wonder_server.core.identity import PrincipalKind
 from wonder_server.core.tenancy.resources import SERVER_TENANT, ApiKey, RoleBinding
 
@@ -59,7 +67,7 @@ def grants_of(
         if binding.tenant_id != tenant_id:
             continue
         if not binding.project_id:
-            tenant |= held
+            tenant |= held - SERVER_ONLY
         else:
             projects[binding.project_id] = projects.get(binding.project_id, frozenset()) | held
     grants = Grants(server=frozenset(server), tenant=frozenset(tenant), projects=projects)

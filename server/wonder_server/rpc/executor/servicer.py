@@ -53,7 +53,7 @@ from wonder_server.services.actions import ACTIONS, ActionKind, ExecutionContext
 from wonder_server.services.idempotency import RecentRequests
 from wonder_server.services.paging import page
 from wonder_server.services.tasks.executor import Executor, Progress
-from wonder_server.services.workers import WorkerPool
+from wonder_server.services.workers import WorkerPools
 
 _CONTEXT_FIELDS: Final = {
     "": "context",
@@ -118,7 +118,7 @@ class ExecutorServicer:
         *,
         clock: Clock,
         local_kinds: LocalKinds | None = None,
-        workers: WorkerPool | None = None,
+        workers: WorkerPools | None = None,
     ) -> None:
         self._executor = executor
         self._lookups = lookups
@@ -175,7 +175,8 @@ class ExecutorServicer:
 
         ``unavailable`` gives the reason by name for each kind that this machine cannot execute.
         """
-        remote = self._workers.kinds() if self._workers is not None else []
+        tenant = current_principal.get().tenant
+        remote = self._workers.of(tenant).kinds() if self._workers is not None else []
         own = [
             kind_to_proto(kind, unavailable.get(kind.name, "")) for kind in self._local_kinds.kinds.values()
         ]
@@ -184,7 +185,8 @@ class ExecutorServicer:
     async def work(self, requests: RequestStream, context: CallContext) -> None:
         if self._workers is None:
             raise error(Reason.NOT_IMPLEMENTED, "This server does not accept workers.", method="Work")
-        await serve_worker(self._workers, self._own.resolver, requests, context)
+        pool = self._workers.of(current_principal.get().tenant)
+        await serve_worker(pool, self._own.resolver, requests, context)
 
     async def close(self) -> None:
         """Cancel the running executions, and wait until they have stopped."""

@@ -1,4 +1,4 @@
-"""Conversion between principals, keys, role bindings and audit entries and their messages."""
+"""Conversion between tenants, principals, keys, role bindings and audit entries and their messages."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from wonder_server.core.tenancy.resources import (
     ApiKey,
     RoleBinding,
     StoredPrincipal,
+    Tenant,
     resource_etag,
 )
 from wonder_server.rpc.shared.common_codec import enum_value, set_principal
@@ -34,6 +35,17 @@ OUTCOMES: Final[Mapping[int, AuditOutcome]] = {
 }
 
 
+def tenant_to_proto(tenant: Tenant) -> identity_pb2.Tenant:
+    """Encode a tenant."""
+    message = identity_pb2.Tenant(id=tenant.id, name=tenant.name, description=tenant.description)
+    if tenant.id:
+        message.etag = resource_etag(tenant)
+    set_timestamp(message.create_time, tenant.created_ms)
+    set_timestamp(message.update_time, tenant.updated_ms)
+    set_principal(message.updated_by, tenant.updated_by)
+    return message
+
+
 def principal_from_proto(message: identity_pb2.StoredPrincipal) -> StoredPrincipal:
     """Return the principal that a request describes. Raises FIELD_INVALID for its kind."""
     kind = KINDS.get(message.kind)
@@ -45,7 +57,7 @@ def principal_from_proto(message: identity_pb2.StoredPrincipal) -> StoredPrincip
         )
     return StoredPrincipal(
         id="",
-        tenant_id=DEFAULT_TENANT,
+        tenant_id=message.tenant_id,
         kind=kind,
         name=message.name,
         display_name=message.display_name,
@@ -85,6 +97,7 @@ def principal_to_proto(stored: StoredPrincipal) -> identity_pb2.StoredPrincipal:
     """Encode a principal."""
     message = identity_pb2.StoredPrincipal(
         id=stored.id,
+        tenant_id=stored.tenant_id,
         kind=enum_value(common_pb2.PrincipalKind, "PRINCIPAL_KIND", stored.kind.value),
         name=stored.name,
         display_name=stored.display_name,
@@ -141,7 +154,7 @@ def binding_from_proto(message: identity_pb2.RoleBinding) -> RoleBinding:
         )
     return RoleBinding(
         id="",
-        tenant_id=SERVER_TENANT if message.server else DEFAULT_TENANT,
+        tenant_id=SERVER_TENANT if message.server else message.tenant_id,
         role=role,
         project_id=message.project_id,
         principal_id=message.principal_id,
@@ -158,7 +171,9 @@ def binding_to_proto(binding: RoleBinding) -> identity_pb2.RoleBinding:
     )
     if binding.tenant_id == SERVER_TENANT:
         message.server = True
-    elif binding.project_id:
+    else:
+        message.tenant_id = binding.tenant_id
+    if binding.project_id:
         message.project_id = binding.project_id
     if binding.group:
         message.group = binding.group
@@ -173,6 +188,7 @@ def entry_to_proto(entry: AuditEntry) -> identity_pb2.AuditEntry:
     """Encode an entry of the audit."""
     message = identity_pb2.AuditEntry(
         id=entry.id,
+        tenant_id=entry.tenant_id,
         key_id=entry.key_id,
         act_as=entry.act_as,
         method=entry.method,

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from google.protobuf.message import Message
 
 from wonder.v1 import identity_service_pb2 as pb
-from wonder_server.core.definitions.resources import Project
 from wonder_server.core.errors import Reason, error
 from wonder_server.core.tenancy.audit import AuditQuery
 from wonder_server.core.tenancy.resources import (
+    DEFAULT,
+    SERVER_TENANT,
     ApiKey,
     RoleBinding,
     StoredPrincipal,
+    Tenant,
 )
-from wonder_server.ports.access import ByPrincipal
 from wonder_server.ports.tenancy import Audit, TenancyStore
 from wonder_server.rpc.identity import codec
 from wonder_server.rpc.server.authorization import require_permission
@@ -32,13 +33,16 @@ from wonder_server.services.paging import page
 from wonder_server.services.tenancy.administration import (
     DEFAULT_GRACE_MS,
     Administration,
-    CallFacts,
     ProjectLookup,
 )
+from wonder_server.services.tenancy.changes import CallFacts
 from wonder_server.services.tenancy.directory import PrincipalDirectory
 
-T = TypeVar("T", StoredPrincipal, ApiKey, RoleBinding)
+T = TypeVar("T", Tenant, StoredPrincipal, ApiKey, RoleBinding)
 M = TypeVar("M", bound=Message)
+ListRequest: TypeAlias = (
+    pb.ListTenantsRequest | pb.ListPrincipalsRequest | pb.ListKeysRequest | pb.ListRoleBindingsRequest
+)
 
 
 class IdentityServicer:
@@ -50,7 +54,7 @@ class IdentityServicer:
         directory: PrincipalDirectory,
         store: TenancyStore,
         audit: Audit,
-        projects: ByPrincipal[ProjectLookup],
+        projects: Callable[[str], ProjectLookup],
     ) -> None:
         self._administration = administration
         self._directory = directory
@@ -62,6 +66,7 @@ class IdentityServicer:
         principal, caller = current_principal.get(), current_caller.get()
         response = pb.WhoAmIResponse()
         set_principal(response.principal, principal.text)
+        response.tenant.CopyFrom(codec.tenant_to_proto(self._administration.tenant(principal.tenant)))
         if caller is None:
             response.permissions.extend(sorted(principal.permissions))
             return response
@@ -77,6 +82,40 @@ class IdentityServicer:
             response.project_permissions.add(project_id=project_id, permissions=sorted(held))
         return response
 
+    async def create_tenant(
+        self, request: pb.CreateTenantRequest, context: CallContext
+    ) -> pb.CreateTenantResponse:
+        required(request.tenant.name, "tenant.name")
+        wanted = Tenant(id="", name=request.tenant.name, description=request.tenant.description)
+        made = await self._administration.create_tenant(
+            wanted, message_origin(request), _facts("CreateTenant", context)
+        )
+        return pb.CreateTenantResponse(tenant=codec.tenant_to_proto(made))
+
+    async def get_tenant(self, request: pb.GetTenantRequest, _context: CallContext) -> pb.GetTenantResponse:
+        return pb.GetTenantResponse(tenant=codec.tenant_to_proto(self._tenant(request.tenant)))
+
+    async def list_tenants(
+        self, request: pb.ListTenantsRequest, _context: CallContext
+    ) -> pb.ListTenantsResponse:
+        reach = _reach()
+        found = [each for each in (DEFAULT, *self._directory.tenants.values()) if reach in (None, each.id)]
+        rows, token = await self._page(request, found, ["tenants"], codec.tenant_to_proto)
+        return pb.ListTenantsResponse(tenants=rows, next_page_token=token)
+
+    async def update_tenant(
+        self, request: pb.UpdateTenantRequest, context: CallContext
+    ) -> pb.UpdateTenantResponse:
+        wanted = request.tenant
+        made = await self._administration.update_tenant(
+            required(wanted.id or wanted.name, "tenant.id"),
+            wanted.description,
+            wanted.etag,
+            message_origin(request),
+            _facts("UpdateTenant", context),
+        )
+        return pb.UpdateTenantResponse(tenant=codec.tenant_to_proto(made))
+
     async def create_principal(
         self, request: pb.CreatePrincipalRequest, context: CallContext
     ) -> pb.CreatePrincipalResponse:
@@ -90,7 +129,8 @@ class IdentityServicer:
     async def get_principal(
         self, request: pb.GetPrincipalRequest, _context: CallContext
     ) -> pb.GetPrincipalResponse:
-        found = self._administration.principal(required(request.principal_id, "principal_id"))
+        principal_id = required(request.principal_id, "principal_id")
+        found = self._administration.principal(principal_id, reach=_reach())
         return pb.GetPrincipalResponse(principal=codec.principal_to_proto(found))
 
     async def list_principals(
@@ -101,12 +141,14 @@ class IdentityServicer:
             raise error(
                 Reason.FIELD_INVALID, "kind must be USER, SERVICE, WORKER or NODE, or unset.", field="kind"
             )
+        tenant_id = self._tenant(request.tenant).id
         found = [
             each
             for each in self._directory.principals.values()
-            if not each.deleted and kind in (None, each.kind)
+            if not each.deleted and kind in (None, each.kind) and each.tenant_id == tenant_id
         ]
-        rows, token = await self._page(request, found, ["principals", str(kind)], codec.principal_to_proto)
+        scope = ["principals", tenant_id, str(kind)]
+        rows, token = await self._page(request, found, scope, codec.principal_to_proto)
         return pb.ListPrincipalsResponse(principals=rows, next_page_token=token)
 
     async def update_principal(
@@ -141,15 +183,16 @@ class IdentityServicer:
 
     async def list_keys(self, request: pb.ListKeysRequest, _context: CallContext) -> pb.ListKeysResponse:
         if request.principal_id:
-            self._administration.principal(request.principal_id)
+            tenant_id = self._administration.principal(request.principal_id, reach=_reach()).tenant_id
             found = self._directory.keys_of(request.principal_id)
         else:
-            found = list(self._directory.keys.values())
+            tenant_id = self._tenant(request.tenant).id
+            found = [each for each in self._directory.keys.values() if each.tenant_id == tenant_id]
         used = await self._store.last_used([key.id for key in found])
         rows, token = await self._page(
             request,
             found,
-            ["keys", request.principal_id],
+            ["keys", tenant_id, request.principal_id],
             lambda key: codec.key_to_proto(key, used.get(key.id, 0)),
         )
         return pb.ListKeysResponse(keys=rows, next_page_token=token)
@@ -194,16 +237,22 @@ class IdentityServicer:
     async def list_role_bindings(
         self, request: pb.ListRoleBindingsRequest, _context: CallContext
     ) -> pb.ListRoleBindingsResponse:
-        project_id = request.project and (await self._project(request.project)).id
+        reach = _reach()
+        tenant_id = self._tenant(request.tenant).id
         if request.principal_id:
-            self._administration.principal(request.principal_id)
+            tenant_id = self._administration.principal(request.principal_id, reach=reach).tenant_id
+        lookup = self._projects(tenant_id)
+        project_id = request.project and (await lookup.project(request.project, field="project")).id
+        # Roles on the server are for those to see who have one.
+        tenants = (tenant_id,) if reach is not None else (tenant_id, SERVER_TENANT)
         found = [
             each
             for each in self._directory.bindings.values()
             if request.principal_id in ("", each.principal_id)
+            and each.tenant_id in tenants
             and (not project_id or each.project_id in ("", project_id))
         ]
-        scope = ["roles", project_id, request.principal_id]
+        scope = ["roles", tenant_id, project_id, request.principal_id]
         rows, token = await self._page(request, found, scope, codec.binding_to_proto)
         return pb.ListRoleBindingsResponse(role_bindings=rows, next_page_token=token)
 
@@ -225,11 +274,13 @@ class IdentityServicer:
             bounded(text, name)
         start = from_timestamp(request.start_time, "start_time")
         end = from_timestamp(request.end_time, "end_time")
-        scope = ["audit", *texts, request.outcome, start, end]
+        tenant_id = self._tenant(request.tenant).id
+        scope = ["audit", tenant_id, *texts, request.outcome, start, end]
         paging = page_request(request)
         limit = paging.limit()
         found = await self._audit.entries(
             AuditQuery(
+                tenant_id=tenant_id,
                 principal=request.principal,
                 method=request.method,
                 resource=request.resource,
@@ -244,12 +295,13 @@ class IdentityServicer:
         rows, token = await page_from_rows(found, limit, scope, lambda entry: entry.id, codec.entry_to_proto)
         return pb.ListAuditEntriesResponse(entries=rows, next_page_token=token)
 
-    async def _project(self, key: str) -> Project:
-        return await self._projects.of(current_principal.get()).project(key, field="project")
+    def _tenant(self, key: str) -> Tenant:
+        """Return a tenant that the caller administers; an empty key is its own. Raises TENANT_NOT_FOUND."""
+        return self._administration.tenant(key or current_principal.get().tenant, reach=_reach())
 
     async def _page(
         self,
-        request: pb.ListPrincipalsRequest | pb.ListKeysRequest | pb.ListRoleBindingsRequest,
+        request: ListRequest,
         found: Iterable[T],
         scope: list[str],
         encode: Callable[[T], M],
@@ -264,11 +316,26 @@ class IdentityServicer:
         return await encode_page(page(rows[: limit + 1], limit, scope, _position), encode)
 
 
-def _position(resource: StoredPrincipal | ApiKey | RoleBinding) -> str:
+def _reach() -> str | None:
+    """Return the tenant whose resources the call administers: its own, or None, every tenant, for an
+    administrator of the server."""
+    caller, principal = current_caller.get(), current_principal.get()
+    if caller is None or principal.permission in caller.grants.server:
+        return None
+    return principal.tenant
+
+
+def _position(resource: Tenant | StoredPrincipal | ApiKey | RoleBinding) -> str:
     return f"{resource.created_ms:015} {resource.id}"
 
 
 def _facts(method: str, context: CallContext) -> CallFacts:
     caller = current_caller.get()
     key_id = caller.key.id if caller is not None and caller.key is not None else ""
-    return CallFacts(method=method, key_id=key_id, peer=context.peer(), trace_id=trace_from_metadata(context))
+    return CallFacts(
+        method=method,
+        reach=_reach(),
+        key_id=key_id,
+        peer=context.peer(),
+        trace_id=trace_from_metadata(context),
+    )

@@ -48,6 +48,7 @@ STATUS: Final[dict[Reason, StatusCode]] = {
     Reason.GATE_NOT_FOUND: StatusCode.NOT_FOUND,
     Reason.ARTIFACT_NOT_FOUND: StatusCode.NOT_FOUND,
     Reason.FILE_NOT_FOUND: StatusCode.NOT_FOUND,
+    Reason.TENANT_NOT_FOUND: StatusCode.NOT_FOUND,
     Reason.PRINCIPAL_NOT_FOUND: StatusCode.NOT_FOUND,
     Reason.KEY_NOT_FOUND: StatusCode.NOT_FOUND,
     Reason.ROLE_BINDING_NOT_FOUND: StatusCode.NOT_FOUND,

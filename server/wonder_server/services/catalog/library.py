@@ -31,7 +31,11 @@ from wonder_server.services.catalog.applied import AppliedResources, ResourceCha
 from wonder_server.services.catalog.definitions import Applied, Definitions
 from wonder_server.services.catalog.files import Files
 from wonder_server.services.catalog.pinning import AddModelFacts, Pins
-from wonder_server.services.catalog.standard_library import ensure_standard
+from wonder_server.services.catalog.standard_library import (
+    ensure_default_agent,
+    ensure_default_project,
+    ensure_standard,
+)
 from wonder_server.services.catalog.tool_sources import ToolSources
 from wonder_server.services.catalog.transactions import CatalogTransactions, Stamp
 from wonder_server.services.paging import MAX_PAGE_SIZE, PageRequest
@@ -180,3 +184,11 @@ class Library:
     async def ensure_standard(self, std_dir: Path) -> None:
         """See `standard_library.ensure_standard`."""
         await ensure_standard(std_dir, self.definitions, self.agents, self.projects)
+
+    async def ensure_default_project(self) -> None:
+        """See `standard_library.ensure_default_project`."""
+        await ensure_default_project(self.projects)
+
+    async def ensure_default_agent(self) -> None:
+        """See `standard_library.ensure_default_agent`."""
+        await ensure_default_agent(self.agents)

@@ -26,17 +26,25 @@ STANDARD_PERSONA = f"{STANDARD_LIBRARY}/assistant"
 
 
 async def ensure_standard(folder: Path, definitions: Definitions, agents: Agents, projects: Projects) -> None:
-    """Apply the definitions in ``folder`` to the standard library. Create the project ``default`` and the
-    agent ``assistant`` if they do not exist. Definitions without changes keep their revision."""
+    """Apply the definitions in ``folder`` to the standard library, and create what every tenant has.
+    Definitions without changes keep their revision."""
     with _ignore_existing():
         await definitions.create_library(STANDARD_LIBRARY, STANDARD_DESCRIPTION)
     await definitions.apply(STANDARD_LIBRARY, read_folder(folder))
-    project = Project(id="", name=DEFAULT_PROJECT, description=DEFAULT_PROJECT_DESCRIPTION)
-    agent = Agent(id="", name=STANDARD_AGENT, project_ids=(), persona_id=STANDARD_PERSONA)
+    await ensure_default_project(projects)
+    await ensure_default_agent(agents)
+
+
+async def ensure_default_project(projects: Projects) -> None:
+    """Create the project ``default`` of a tenant if it does not exist."""
     with _ignore_existing():
-        await projects.create(project)
+        await projects.create(Project(id="", name=DEFAULT_PROJECT, description=DEFAULT_PROJECT_DESCRIPTION))
+
+
+async def ensure_default_agent(agents: Agents) -> None:
+    """Create the agent ``assistant`` of a tenant, in its project ``default``, if it does not exist."""
     with _ignore_existing():
-        await agents.create(agent)
+        await agents.create(Agent(id="", name=STANDARD_AGENT, project_ids=(), persona_id=STANDARD_PERSONA))
 
 
 @contextmanager

@@ -53,8 +53,8 @@ Listener = Callable[[Sequence[Change]], None]
 class CatalogTransactions:
     """The only writer of the catalog: while a plan reads, nothing else changes.
 
-    ``whole`` is the view of everything. Plans check with it that no reference breaks, since a definition can
-    be used where its author sees nothing.
+    ``whole`` is the view of everything, in the tenant of the change. Plans check with it that no reference
+    breaks, since a definition can be used where its author sees nothing.
     """
 
     def __init__(self, whole: ScopedCatalog, clock: Clock) -> None:
@@ -68,6 +68,7 @@ class CatalogTransactions:
         """Return the same writer for the changes of another access scope."""
         made = copy(self)
         made._catalog = catalog
+        made.whole = catalog.whole_tenant() or self.whole
         return made
 
     def add_listener(self, listener: Listener) -> None:

@@ -15,16 +15,20 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from typing import Final, Protocol
 
 from wonder_server.core.conversation.context.resolved_agent import extraction_profile_input
 from wonder_server.core.definitions.references import parse_reference
 from wonder_server.core.definitions.specs import PinnedAgent, RetentionAction, RetentionRule
 from wonder_server.core.errors import Reason, WonderError
+from wonder_server.core.idempotency import Origin
+from wonder_server.core.identity import server_in, server_part
 from wonder_server.core.json_types import JsonDict, JsonObject
 from wonder_server.core.memory.records import Filter, Memory
+from wonder_server.core.tenancy.resources import DEFAULT_TENANT
 from wonder_server.logs import logger
+from wonder_server.ports.access import ByPrincipal
 from wonder_server.ports.clock import Clock
 from wonder_server.ports.placement import OwnsKey, owns_everything
 from wonder_server.services.paging import MAX_PAGE_SIZE, Page, PageRequest
@@ -63,10 +67,18 @@ class Agents(Protocol):
     async def pin_persona(self, agent_id_or_name: str) -> PinnedAgent: ...
 
 
+class AgentsOfTenants(ByPrincipal[Agents], Protocol):
+    """The agents of each tenant."""
+
+    def tenant_ids(self) -> Collection[str]:
+        """Return the ids of the tenants but ``default``."""
+        ...
+
+
 class ConsolidationRunner(Protocol):
     """Starts consolidation runs and waits for them."""
 
-    async def run(self, workflow: str, agent: PinnedAgent, input: JsonObject, request_id: str) -> str:
+    async def run(self, workflow: str, agent: PinnedAgent, input: JsonObject, origin: Origin) -> str:
         """Start the workflow and return the final status of its run, or ``running`` after one minute. A
         repeated request id refers to the first run."""
         ...
@@ -79,7 +91,7 @@ class Retention:
         self,
         *,
         memories: Memories,
-        agents: Agents,
+        agents: AgentsOfTenants,
         consolidation_runner: ConsolidationRunner,
         clock: Clock,
         interval_s: float = 3600.0,
@@ -107,13 +119,19 @@ class Retention:
     async def sweep(self) -> None:
         """Apply the rules of every agent of this node. An error for one agent is logged and does not affect
         the others."""
-        for agent_id in filter(self._owns, await self._agents.agent_ids("", 1_000_000)):
-            try:
-                await self.apply(await self._agents.pin_persona(agent_id))
-            except WonderError as problem:
-                _log.warning("retention_failed", agent=agent_id, problem=str(problem))
+        swept: set[str] = set()
+        # The agents of the tenant ``default`` are those that no other tenant has.
+        for tenant_id in (*self._agents.tenant_ids(), DEFAULT_TENANT):
+            agents = self._agents.of(server_in(tenant_id))
+            agent_ids = [each for each in await agents.agent_ids("", 1_000_000) if each not in swept]
+            swept.update(agent_ids)
+            for agent_id in filter(self._owns, agent_ids):
+                try:
+                    await self._apply(await agents.pin_persona(agent_id), tenant_id)
+                except WonderError as problem:
+                    _log.warning("retention_failed", agent=agent_id, problem=str(problem))
 
-    async def apply(self, agent: PinnedAgent) -> None:
+    async def _apply(self, agent: PinnedAgent, tenant_id: str) -> None:
         """Apply the rules of an agent's persona to its memories."""
         rules = agent.persona.retention
         for position, rule in enumerate(rules):
@@ -129,7 +147,7 @@ class Retention:
             if rule.action is RetentionAction.DELETE:
                 await self._delete(agent.agent_id, wanted)
             elif rule.action is RetentionAction.CONSOLIDATE:
-                await self._consolidate(agent, rule, wanted)
+                await self._consolidate(agent, rule, wanted, tenant_id)
             if not rule.types:
                 return  # A rule without types applies to all other memories, so it is the last.
 
@@ -145,16 +163,20 @@ class Retention:
         if count:
             _log.info("memories_deleted", agent=agent_id, memories=count)
 
-    async def _consolidate(self, agent: PinnedAgent, rule: RetentionRule, wanted: Filter) -> None:
+    async def _consolidate(
+        self, agent: PinnedAgent, rule: RetentionRule, wanted: Filter, tenant_id: str
+    ) -> None:
         due = [memory async for memory in self._due(agent.agent_id, wanted)]
         due.reverse()  # Oldest first.
         workflow = _workflow(rule, agent.persona_ref)
         for group in _groups(due):
-            if len(group) < MIN_GROUP or not await self._summarize(agent, workflow, group):
+            if len(group) < MIN_GROUP or not await self._summarize(agent, workflow, group, tenant_id):
                 return
             _log.info("memories_consolidated", agent=agent.agent_id, memories=len(group))
 
-    async def _summarize(self, agent: PinnedAgent, workflow: str, memories: Sequence[Memory]) -> bool:
+    async def _summarize(
+        self, agent: PinnedAgent, workflow: str, memories: Sequence[Memory], tenant_id: str
+    ) -> bool:
         """Summarize memories with a run. Return True if the run completed."""
         input = {
             "agent_id": agent.agent_id,
@@ -163,8 +185,8 @@ class Retention:
         }
         fingerprint = hashlib.blake2b(json.dumps([workflow, input]).encode(), digest_size=16).hexdigest()
         for attempt in range(MAX_ATTEMPTS):
-            request_id = f"retention-{fingerprint}-{attempt}"
-            status = await self._consolidation_runner.run(workflow, agent, input, request_id)
+            origin = Origin(server_part("retention", tenant_id), f"retention-{fingerprint}-{attempt}")
+            status = await self._consolidation_runner.run(workflow, agent, input, origin)
             if status != "failed":
                 return status == "completed"
         _log.warning("memory_consolidation_failed", agent=agent.agent_id, workflow=workflow)

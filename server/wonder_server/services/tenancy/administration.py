@@ -1,62 +1,48 @@
-"""The use cases of principals, API keys and role bindings.
-
-Each change is one transaction with its audit entry and the answer of its request. After it, the
-`PrincipalDirectory` follows, so the next call sees the change.
-"""
+"""The use cases of tenants, principals, API keys and role bindings."""
 
 from __future__ import annotations
 
-import asyncio
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
 from typing import Final, Protocol, TypeVar
 
 from wonder_server.core.access.permissions import Role
-from wonder_server.core.definitions.parse import read_record, to_json
 from wonder_server.core.definitions.resources import Project
 from wonder_server.core.errors import Reason, error, not_found
-from wonder_server.core.idempotency import Origin, check_fingerprint, message_key
+from wonder_server.core.idempotency import Origin
 from wonder_server.core.ids import random_id
 from wonder_server.core.json_types import JsonDict
-from wonder_server.core.tenancy.audit import AuditEntry
 from wonder_server.core.tenancy.resources import (
+    DEFAULT,
     DEFAULT_TENANT,
+    DEFAULT_TENANT_NAME,
     SERVER_TENANT,
-    AccessResource,
     ApiKey,
     RoleBinding,
     StoredPrincipal,
+    Tenant,
     resource_etag,
 )
-from wonder_server.ports.catalog import Answer
 from wonder_server.ports.clock import Clock
-from wonder_server.ports.tenancy import AccessChange, DropAccess, PutAccess, TenancyStore
+from wonder_server.ports.tenancy import DropAccess, PutAccess, TenancyStore
+from wonder_server.services.tenancy.changes import AccessChanges, CallFacts, PlannedAccess
 from wonder_server.services.tenancy.directory import KEY_PREFIX, PrincipalDirectory, secret_digest
 from wonder_server.services.tenancy.requests import (
     check_binding,
     check_key,
     check_principal,
     check_rotation,
+    check_tenant,
 )
 
-R = TypeVar("R", StoredPrincipal, ApiKey, RoleBinding)
+R = TypeVar("R", Tenant, StoredPrincipal, ApiKey, RoleBinding)
 
 MAX_VALID_KEYS: Final = 100
 """Keys of one principal that are valid at the same time."""
 DEFAULT_GRACE_MS: Final = 24 * 3600 * 1000
 _SECRET_BYTES: Final = 32
 _KEY_ID_BYTES: Final = 8
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallFacts:
-    """Facts about a call that the audit keeps, beside its origin."""
-
-    method: str
-    key_id: str = ""
-    peer: str = ""
-    trace_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,45 +56,105 @@ class MadeKey:
 
 
 class ProjectLookup(Protocol):
-    """Projects by id or name."""
+    """Projects of a tenant, by id or name."""
 
     async def project(self, key: str, *, field: str = "project_id") -> Project:
         """Return a project. Raises PROJECT_NOT_FOUND."""
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class _Planned:
-    """A result, the changes that make it, and what the audit says about them."""
-
-    result: AccessResource
-    changes: Sequence[AccessChange]
-    project_id: str = ""
-    details: JsonDict = field(default_factory=dict)
-
-
 class Administration:
-    """The only writer of principals, keys and role bindings."""
+    """The use cases, over `AccessChanges`.
+
+    ``projects_of`` returns the projects of a tenant, and ``furnish`` makes what every tenant has.
+    """
 
     def __init__(
-        self, store: TenancyStore, directory: PrincipalDirectory, projects: ProjectLookup, clock: Clock
+        self,
+        store: TenancyStore,
+        directory: PrincipalDirectory,
+        projects_of: Callable[[str], ProjectLookup],
+        furnish: Callable[[str], Awaitable[None]],
+        clock: Clock,
     ) -> None:
-        self._store = store
+        self._changes = AccessChanges(store, directory, clock)
         self._directory = directory
-        self._projects = projects
-        self._clock = clock
-        self._lock = asyncio.Lock()
+        self._projects_of = projects_of
+        self._furnish = furnish
+
+    async def create_tenant(self, wanted: Tenant, origin: Origin, call: CallFacts) -> Tenant:
+        """Create a tenant with its own standard project. Raises FIELD_INVALID, ALREADY_EXISTS."""
+        check_tenant(wanted)
+
+        async def plan(now: int) -> PlannedAccess:
+            if wanted.name == DEFAULT_TENANT_NAME:
+                raise error(
+                    Reason.ALREADY_EXISTS,
+                    f"The tenant '{wanted.name}' already exists. Choose another name.",
+                    field="tenant.name",
+                )
+            made = replace(
+                wanted,
+                id=random_id("tnt", now),
+                version=1,
+                created_ms=now,
+                updated_ms=now,
+                updated_by=origin.principal.text,
+            )
+            return PlannedAccess(made, [PutAccess(made)], details={"name": made.name})
+
+        made = await self._changes.execute(Tenant, plan, origin, call)
+        await self._furnish(made.id)
+        return made
+
+    async def update_tenant(
+        self, key: str, description: str, etag: str, origin: Origin, call: CallFacts
+    ) -> Tenant:
+        """Save the description of a tenant. Raises TENANT_NOT_FOUND, ETAG_MISMATCH, FIELD_INVALID."""
+
+        async def plan(now: int) -> PlannedAccess:
+            stored = self.tenant(key, "tenant.id", call.reach)
+            if not stored.id:
+                raise error(
+                    Reason.FIELD_INVALID, "The tenant 'default' cannot be changed.", field="tenant.id"
+                )
+            _check_etag(stored, etag)
+            made = replace(
+                stored,
+                description=description,
+                version=stored.version + 1,
+                updated_ms=now,
+                updated_by=origin.principal.text,
+            )
+            check_tenant(made)
+            return PlannedAccess(made, [PutAccess(made)])
+
+        return await self._changes.execute(Tenant, plan, origin, call)
+
+    def tenant(self, key: str, field: str = "tenant", reach: str | None = None) -> Tenant:
+        """Return the tenant with this id or name; empty is the tenant ``default``. ``reach`` is the only
+        tenant that the caller administers, None for every tenant. Raises TENANT_NOT_FOUND."""
+        known = self._directory.tenants
+        found = known.get(key) or next((each for each in known.values() if each.name == key), None)
+        if found is None and key in (DEFAULT_TENANT, DEFAULT_TENANT_NAME):
+            found = DEFAULT
+        if found is None or reach not in (None, found.id):
+            raise not_found(Reason.TENANT_NOT_FOUND, key, field=field)
+        return found
 
     async def create_principal(
         self, wanted: StoredPrincipal, origin: Origin, call: CallFacts
     ) -> StoredPrincipal:
-        """Create a principal. Id, version and times of ``wanted`` are ignored. Raises FIELD_INVALID,
-        ALREADY_EXISTS."""
+        """Create a principal in the tenant with the id or name ``wanted.tenant_id``. Its id, version and
+        times are ignored. Raises TENANT_NOT_FOUND, FIELD_INVALID, ALREADY_EXISTS."""
         check_principal(wanted)
 
-        async def plan(now: int) -> _Planned:
+        async def plan(now: int) -> PlannedAccess:
+            key = wanted.tenant_id or origin.principal.tenant
+            tenant = self.tenant(key, "principal.tenant_id", call.reach)
             made = replace(
                 wanted,
+                tenant_id=tenant.id,
                 id=random_id("prin", now),
                 version=1,
                 created_ms=now,
@@ -116,9 +162,9 @@ class Administration:
                 updated_by=origin.principal.text,
             )
             details: JsonDict = {"kind": str(made.kind), "name": made.name}
-            return _Planned(made, [PutAccess(made)], details=details)
+            return PlannedAccess(made, [PutAccess(made)], details=details)
 
-        return await self._execute(StoredPrincipal, plan, origin, call)
+        return await self._changes.execute(StoredPrincipal, plan, origin, call)
 
     async def update_principal(
         self,
@@ -131,8 +177,8 @@ class Administration:
         """Save the principal that ``edit`` returns for the stored one. Raises PRINCIPAL_NOT_FOUND,
         ETAG_MISMATCH, FIELD_INVALID, ALREADY_EXISTS."""
 
-        async def plan(now: int) -> _Planned:
-            stored = self.principal(principal_id)
+        async def plan(now: int) -> PlannedAccess:
+            stored = self._changeable(principal_id, call)
             _check_etag(stored, etag)
             edited = edit(stored)
             check_principal(edited)
@@ -144,16 +190,16 @@ class Administration:
                 updated_ms=now,
                 updated_by=origin.principal.text,
             )
-            return _Planned(made, [PutAccess(made)], details={"disabled": bool(disabled_ms)})
+            return PlannedAccess(made, [PutAccess(made)], details={"disabled": bool(disabled_ms)})
 
-        return await self._execute(StoredPrincipal, plan, origin, call)
+        return await self._changes.execute(StoredPrincipal, plan, origin, call)
 
     async def delete_principal(self, principal_id: str, etag: str, origin: Origin, call: CallFacts) -> None:
         """Delete a principal, its keys and its role bindings; its name stays taken. Raises
         PRINCIPAL_NOT_FOUND, ETAG_MISMATCH, FIELD_INVALID for the last administrator."""
 
-        async def plan(now: int) -> _Planned:
-            stored = self.principal(principal_id)
+        async def plan(now: int) -> PlannedAccess:
+            stored = self._changeable(principal_id, call)
             _check_etag(stored, etag)
             by = origin.principal.text
             made = replace(
@@ -171,15 +217,27 @@ class Administration:
             ]
             dropped = [DropAccess(each) for each in self._directory.bindings_of(principal_id)]
             details: JsonDict = {"keys": len(revoked), "roles": len(dropped)}
-            return _Planned(made, [PutAccess(made), *revoked, *dropped], details=details)
+            return PlannedAccess(made, [PutAccess(made), *revoked, *dropped], details=details)
 
-        await self._execute(StoredPrincipal, plan, origin, call)
+        await self._changes.execute(StoredPrincipal, plan, origin, call)
 
-    def principal(self, principal_id: str, field: str = "principal_id") -> StoredPrincipal:
-        """Return a principal. Raises PRINCIPAL_NOT_FOUND."""
+    def principal(
+        self, principal_id: str, field: str = "principal_id", reach: str | None = None
+    ) -> StoredPrincipal:
+        """Return a principal of the tenant ``reach``, None for every tenant. Raises PRINCIPAL_NOT_FOUND."""
         found = self._directory.principals.get(principal_id)
-        if found is None or found.deleted:
+        if found is None or found.deleted or reach not in (None, found.tenant_id):
             raise not_found(Reason.PRINCIPAL_NOT_FOUND, principal_id, field=field)
+        return found
+
+    def _changeable(self, principal_id: str, call: CallFacts, field: str = "principal_id") -> StoredPrincipal:
+        """Return a principal that the caller may change. Who administers a tenant does not change those who
+        administer the server, or it could act as one. Raises PRINCIPAL_NOT_FOUND, PERMISSION_DENIED."""
+        found = self.principal(principal_id, field, call.reach)
+        roles = self._directory.bindings_of(found.id)
+        if call.reach is not None and any(each.tenant_id == SERVER_TENANT for each in roles):
+            message = f"'{found.name}' administers the server: only another such administrator changes it."
+            raise error(Reason.PERMISSION_DENIED, message, field=field)
         return found
 
     async def create_key(self, wanted: ApiKey, origin: Origin, call: CallFacts) -> MadeKey:
@@ -187,12 +245,13 @@ class Administration:
         PRINCIPAL_NOT_FOUND, PROJECT_NOT_FOUND, FIELD_INVALID, LIMIT_EXCEEDED."""
         token = ""
 
-        async def plan(now: int) -> _Planned:
+        async def plan(now: int) -> PlannedAccess:
             nonlocal token
-            owner = self.principal(wanted.principal_id, "key.principal_id")
+            owner = self._changeable(wanted.principal_id, call, "key.principal_id")
             check_key(wanted, now)
+            lookup = self._projects_of(owner.tenant_id)
             projects = [
-                (await self._projects.project(each, field=f"key.project_ids[{index}]")).id
+                (await lookup.project(each, field=f"key.project_ids[{index}]")).id
                 for index, each in enumerate(wanted.project_ids)
             ]
             self._check_key_count(owner.id, now)
@@ -200,9 +259,9 @@ class Administration:
                 replace(wanted, tenant_id=owner.tenant_id, project_ids=tuple(projects)), now, origin
             )
             details: JsonDict = {"principal": owner.name, "label": made.label, "scopes": list(made.scopes)}
-            return _Planned(made, [PutAccess(made)], details=details)
+            return PlannedAccess(made, [PutAccess(made)], details=details)
 
-        made = await self._execute(ApiKey, plan, origin, call)
+        made = await self._changes.execute(ApiKey, plan, origin, call)
         return MadeKey(key=self._directory.keys.get(made.id, made), token=token)
 
     async def rotate_key(
@@ -212,9 +271,9 @@ class Administration:
         lives as long as the old one did. Raises KEY_NOT_FOUND, FIELD_INVALID."""
         token = ""
 
-        async def plan(now: int) -> _Planned:
+        async def plan(now: int) -> PlannedAccess:
             nonlocal token
-            old = self.key(key_id)
+            old = self._changeable_key(key_id, call)
             check_rotation(old, grace_ms, now)
             lifetime = old.expires_ms - old.created_ms if old.expires_ms else 0
             expires = expires_ms or (now + lifetime if lifetime else 0)
@@ -229,46 +288,50 @@ class Administration:
                 updated_ms=now,
                 updated_by=origin.principal.text,
             )
-            return _Planned(made, [PutAccess(made), PutAccess(ended)], details={"replaces": old.id})
+            return PlannedAccess(made, [PutAccess(made), PutAccess(ended)], details={"replaces": old.id})
 
-        made = await self._execute(ApiKey, plan, origin, call)
+        made = await self._changes.execute(ApiKey, plan, origin, call)
         replaced = next((k for k in self._directory.keys.values() if k.replaced_by == made.id), None)
         return MadeKey(key=self._directory.keys.get(made.id, made), token=token, replaced=replaced)
 
     async def revoke_key(self, key_id: str, origin: Origin, call: CallFacts) -> ApiKey:
         """Revoke a key for good. A revoked key stays as it is. Raises KEY_NOT_FOUND."""
 
-        async def plan(now: int) -> _Planned:
-            stored = self.key(key_id)
+        async def plan(now: int) -> PlannedAccess:
+            stored = self._changeable_key(key_id, call)
             if stored.revoked_ms:
-                return _Planned(stored, [])
+                return PlannedAccess(stored, [])
             made = _revoked(stored, now, origin.principal.text)
-            return _Planned(made, [PutAccess(made)], details={"label": made.label})
+            return PlannedAccess(made, [PutAccess(made)], details={"label": made.label})
 
-        return await self._execute(ApiKey, plan, origin, call)
+        return await self._changes.execute(ApiKey, plan, origin, call)
 
-    def key(self, key_id: str) -> ApiKey:
-        """Return a key. Raises KEY_NOT_FOUND."""
+    def _changeable_key(self, key_id: str, call: CallFacts) -> ApiKey:
+        """Return a key that the caller may change: its own, or one of a principal that it may change. Raises
+        KEY_NOT_FOUND, PERMISSION_DENIED."""
         found = self._directory.keys.get(key_id)
-        if found is None:
+        if found is None or call.reach not in (None, found.tenant_id):
             raise not_found(Reason.KEY_NOT_FOUND, key_id, field="key_id")
+        owner = self._directory.principals.get(found.principal_id)
+        if found.id != call.key_id and owner is not None and not owner.deleted:
+            self._changeable(owner.id, call, "key_id")
         return found
 
     async def create_binding(self, wanted: RoleBinding, origin: Origin, call: CallFacts) -> RoleBinding:
-        """Give a role. ``tenant_id`` is `SERVER_TENANT` for the role of administrators. Raises FIELD_INVALID,
-        PRINCIPAL_NOT_FOUND, PROJECT_NOT_FOUND, ALREADY_EXISTS."""
+        """Give a role. ``tenant_id`` is `SERVER_TENANT` for the role of administrators, or the id or name of
+        a tenant. Raises FIELD_INVALID, PERMISSION_DENIED, TENANT_NOT_FOUND, PRINCIPAL_NOT_FOUND,
+        PROJECT_NOT_FOUND, ALREADY_EXISTS."""
         check_binding(wanted)
 
-        async def plan(now: int) -> _Planned:
-            member = wanted.group
-            if wanted.principal_id:
-                member = self.principal(wanted.principal_id, "role_binding.principal_id").name
-            project_id = (
-                wanted.project_id
-                and (await self._projects.project(wanted.project_id, field="role_binding.project_id")).id
-            )
+        async def plan(now: int) -> PlannedAccess:
+            member, tenant_id = self._member(wanted, origin.principal.tenant, call)
+            project_id = ""
+            if wanted.project_id:
+                lookup = self._projects_of(tenant_id)
+                project_id = (await lookup.project(wanted.project_id, field="role_binding.project_id")).id
             made = replace(
                 wanted,
+                tenant_id=tenant_id,
                 id=random_id("role", now),
                 project_id=project_id,
                 version=1,
@@ -276,21 +339,42 @@ class Administration:
                 updated_by=origin.principal.text,
             )
             details: JsonDict = {"role": str(made.role), "member": member}
-            return _Planned(made, [PutAccess(made)], project_id, details)
+            return PlannedAccess(made, [PutAccess(made)], project_id, details)
 
-        return await self._execute(RoleBinding, plan, origin, call)
+        return await self._changes.execute(RoleBinding, plan, origin, call)
 
     async def delete_binding(self, binding_id: str, origin: Origin, call: CallFacts) -> None:
         """Take a role away. Raises ROLE_BINDING_NOT_FOUND."""
 
-        async def plan(_now: int) -> _Planned:
+        async def plan(_now: int) -> PlannedAccess:
             found = self._directory.bindings.get(binding_id)
-            if found is None:
+            if found is None or call.reach not in (None, found.tenant_id):
                 raise not_found(Reason.ROLE_BINDING_NOT_FOUND, binding_id, field="role_binding_id")
             details: JsonDict = {"role": str(found.role), "member": found.principal_id or found.group}
-            return _Planned(found, [DropAccess(found)], found.project_id, details)
+            return PlannedAccess(found, [DropAccess(found)], found.project_id, details)
 
-        await self._execute(RoleBinding, plan, origin, call)
+        await self._changes.execute(RoleBinding, plan, origin, call)
+
+    def _member(self, wanted: RoleBinding, own: str, call: CallFacts) -> tuple[str, str]:
+        """Return the name of the member of a role binding, and the tenant where the role holds. ``own`` is
+        the tenant of the caller."""
+        if wanted.tenant_id == SERVER_TENANT:
+            if call.reach is not None:
+                message = "Only an administrator of the server gives roles on the server."
+                raise error(Reason.PERMISSION_DENIED, message, field="role_binding.place")
+            if not wanted.principal_id:
+                return wanted.group, SERVER_TENANT
+            return self.principal(wanted.principal_id, "role_binding.principal_id").name, SERVER_TENANT
+        if not wanted.principal_id:
+            key = wanted.tenant_id or own
+            return wanted.group, self.tenant(key, "role_binding.tenant_id", call.reach).id
+        member = self.principal(wanted.principal_id, "role_binding.principal_id", call.reach)
+        if wanted.tenant_id:
+            tenant = self.tenant(wanted.tenant_id, "role_binding.tenant_id", call.reach)
+            if tenant.id != member.tenant_id:
+                message = f"'{member.name}' belongs to another tenant: its roles hold there."
+                raise error(Reason.FIELD_INVALID, message, field="role_binding.tenant_id")
+        return member.name, member.tenant_id
 
     def administrators(self) -> list[StoredPrincipal]:
         """Return the active principals that administer the server."""
@@ -311,45 +395,6 @@ class Administration:
                 field="key.principal_id",
                 limit=str(MAX_VALID_KEYS),
             )
-
-    async def _execute(
-        self,
-        shape: type[R],
-        plan: Callable[[int], Awaitable[_Planned]],
-        origin: Origin,
-        call: CallFacts,
-    ) -> R:
-        """Execute a change once: a repeated request gets the first result. Goes on if the caller leaves."""
-        return await asyncio.shield(asyncio.ensure_future(self._execute_locked(shape, plan, origin, call)))
-
-    async def _execute_locked(
-        self,
-        shape: type[R],
-        plan: Callable[[int], Awaitable[_Planned]],
-        origin: Origin,
-        call: CallFacts,
-    ) -> R:
-        async with self._lock:
-            key = message_key(origin)
-            if key is not None and (earlier := await self._store.answer(key.qualified_id)) is not None:
-                check_fingerprint(earlier.fingerprint, key)
-                return read_record(shape, earlier.result)
-            now = self._clock.now_ms()
-            planned = await plan(now)
-            assert isinstance(planned.result, shape)
-            answer = None
-            if key is not None:
-                answer = Answer(
-                    request_id=key.qualified_id,
-                    fingerprint=key.fingerprint,
-                    result=to_json(planned.result),
-                    created_ms=now,
-                )
-            if planned.changes or answer is not None:
-                entries = [_entry(planned, origin, call, now)] if planned.changes else []
-                await self._store.commit(planned.changes, entries, answer)
-            self._directory.apply(planned.changes)
-            return planned.result
 
 
 def _made_key(wanted: ApiKey, now: int, origin: Origin) -> tuple[ApiKey, str]:
@@ -375,27 +420,11 @@ def _revoked(key: ApiKey, now: int, by: str) -> ApiKey:
     return replace(key, revoked_ms=now, version=key.version + 1, updated_ms=now, updated_by=by)
 
 
-def _entry(planned: _Planned, origin: Origin, call: CallFacts, now: int) -> AuditEntry:
-    return AuditEntry(
-        id=random_id("aud", now),
-        at_ms=now,
-        tenant_id=origin.principal.tenant or DEFAULT_TENANT,
-        principal=origin.principal.text,
-        method=call.method,
-        resource=planned.result.id,
-        project_id=planned.project_id,
-        key_id=call.key_id,
-        request_id=origin.request_id,
-        peer=call.peer,
-        trace_id=call.trace_id,
-        details=planned.details,
-    )
-
-
-def _check_etag(resource: StoredPrincipal, expected: str) -> None:
+def _check_etag(resource: Tenant | StoredPrincipal, expected: str) -> None:
     if expected and expected != resource_etag(resource):
+        noun = "tenant" if isinstance(resource, Tenant) else "principal"
         raise error(
             Reason.ETAG_MISMATCH,
-            f"The etag is '{expected[:100]}', but the principal has changed. Read it again, then retry.",
+            f"The etag is '{expected[:100]}', but the {noun} has changed. Read it again, then retry.",
             field="etag",
         )

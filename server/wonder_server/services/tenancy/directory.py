@@ -19,6 +19,7 @@ from wonder_server.core.tenancy.resources import (
     ApiKey,
     RoleBinding,
     StoredPrincipal,
+    Tenant,
 )
 from wonder_server.core.tenancy.roles import NOTHING, Grants, grants_of
 from wonder_server.ports.tenancy import AccessChange, PutAccess, StoredTenancy
@@ -56,6 +57,8 @@ class PrincipalDirectory:
         self.version = 0
         self.on_changed: Callable[[], object] = lambda: None
         """Called after each change, to end the calls of what was revoked."""
+        self.tenants: dict[str, Tenant] = {}
+        """The tenants but ``default``."""
         self.principals: dict[str, StoredPrincipal] = {}
         self.keys: dict[str, ApiKey] = {}
         self.bindings: dict[str, RoleBinding] = {}
@@ -68,7 +71,12 @@ class PrincipalDirectory:
 
     def load(self, stored: StoredTenancy) -> None:
         """Add everything that the store holds."""
-        everything: list[AccessResource] = [*stored.principals, *stored.keys, *stored.bindings]
+        everything: list[AccessResource] = [
+            *stored.tenants,
+            *stored.principals,
+            *stored.keys,
+            *stored.bindings,
+        ]
         for resource in everything:
             self._put(resource)
         self._changed()
@@ -151,6 +159,8 @@ class PrincipalDirectory:
 
     def _put(self, resource: AccessResource) -> None:
         match resource:
+            case Tenant():
+                self.tenants[resource.id] = resource
             case StoredPrincipal():
                 self.principals[resource.id] = resource
                 self._by_name[resource.tenant_id, resource.kind, resource.name] = resource.id
@@ -160,19 +170,20 @@ class PrincipalDirectory:
             case RoleBinding():
                 self.bindings[resource.id] = resource
                 self._bindings_of[_member(resource)].add(resource.id)
-            case _:
-                pass
 
     def _drop(self, resource: AccessResource) -> None:
         match resource:
+            case Tenant():
+                self.tenants.pop(resource.id, None)
             case ApiKey():
                 self.keys.pop(resource.id, None)
                 self._keys_of[resource.principal_id].discard(resource.id)
             case RoleBinding():
                 self.bindings.pop(resource.id, None)
                 self._bindings_of[_member(resource)].discard(resource.id)
-            case _:
-                pass
+            case StoredPrincipal():
+                self.principals.pop(resource.id, None)
+                self._by_name.pop((resource.tenant_id, resource.kind, resource.name), None)
 
     def _changed(self) -> None:
         self.version += 1

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from wonder_server.core.access.permissions import Role
+from wonder_server.core.definitions.document import MAX_DESCRIPTION_BYTES
+from wonder_server.core.definitions.references import NAME_RULE, is_definition_name
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.identity import STORED_KINDS
-from wonder_server.core.tenancy.resources import SERVER_TENANT, ApiKey, RoleBinding, StoredPrincipal
+from wonder_server.core.tenancy.resources import SERVER_TENANT, ApiKey, RoleBinding, StoredPrincipal, Tenant
 from wonder_server.core.tenancy.roles import unknown_scopes
 
 MAX_NAME_BYTES: Final = 255
@@ -15,6 +17,18 @@ MAX_EXTERNAL_BYTES: Final = 1024
 MAX_LIMITS: Final = 100
 """Scopes, and projects, of one key."""
 MAX_GRACE_MS: Final = 90 * 24 * 3600 * 1000
+
+
+def check_tenant(wanted: Tenant) -> None:
+    """Raise FIELD_INVALID for a tenant that cannot be stored."""
+    if not is_definition_name(wanted.name):
+        name = wanted.name[:100]
+        raise _invalid("tenant.name", f"'{name}' is not a valid name of a tenant. Use {NAME_RULE}.")
+    size = len(wanted.description.encode("utf-8", "surrogatepass"))
+    if size > MAX_DESCRIPTION_BYTES:
+        raise _invalid(
+            "tenant.description", f"The description has {size} bytes; the maximum is {MAX_DESCRIPTION_BYTES}."
+        )
 
 
 def check_principal(wanted: StoredPrincipal) -> None:
@@ -59,8 +73,9 @@ def check_binding(wanted: RoleBinding) -> None:
         raise _invalid("role_binding.member", "Give a principal_id or a group.")
     _check_text("role_binding.group", wanted.group, MAX_NAME_BYTES)
     on_server = wanted.tenant_id == SERVER_TENANT
-    if wanted.role is Role.ADMIN and not on_server:
-        raise _invalid("role_binding.place", "The role ADMIN holds on the server: set server to true.")
+    if wanted.role is Role.ADMIN and wanted.project_id:
+        message = "The role ADMIN holds in a tenant or on the server, not in a project."
+        raise _invalid("role_binding.place", message)
     if wanted.role is not Role.ADMIN and on_server:
         raise _invalid("role_binding.place", "Only the role ADMIN holds on the server.")
 

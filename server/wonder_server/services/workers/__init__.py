@@ -15,6 +15,7 @@ from wonder_server.services.workers.messages import (
     WorkerMessage,
 )
 from wonder_server.services.workers.pool import WorkerPool
+from wonder_server.services.workers.pools import WorkerPools
 from wonder_server.services.workers.registration import check_registration
 from wonder_server.services.workers.session import WorkerSession
 
@@ -30,6 +31,7 @@ __all__ = [
     "WorkerKind",
     "WorkerMessage",
     "WorkerPool",
+    "WorkerPools",
     "WorkerSession",
     "check_registration",
 ]

@@ -25,7 +25,14 @@ from wonder_server.core.definitions.resources import (
 )
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.idempotency import request_id_reused
-from wonder_server.ports.catalog import ANSWER_TTL_MS, Answer, Change, DefinitionQuery, Put
+from wonder_server.ports.catalog import (
+    ANSWER_TTL_MS,
+    Answer,
+    CatalogNames,
+    Change,
+    DefinitionQuery,
+    Put,
+)
 
 R = TypeVar("R", Library, Definition, Agent, Project, File)
 
@@ -258,6 +265,15 @@ class SqliteCatalog:
             "among": _json_list(among),
         }
         return await self._many(File, _FILES, parameters)
+
+    async def names(self) -> CatalogNames:
+        def read(connection: sqlite3.Connection) -> CatalogNames:
+            return CatalogNames(
+                projects=dict(connection.execute("SELECT id, name FROM projects")),
+                libraries=dict(connection.execute("SELECT id, name FROM libraries")),
+            )
+
+        return await self._database.read(read)
 
     async def commit(self, changes: Sequence[Change], answer: Answer | None = None) -> None:
         def write(connection: sqlite3.Connection) -> None:

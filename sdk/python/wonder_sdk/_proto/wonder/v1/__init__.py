@@ -84,6 +84,8 @@ __all__ = (
     "CreateProjectResponse",
     "CreateRoleBindingRequest",
     "CreateRoleBindingResponse",
+    "CreateTenantRequest",
+    "CreateTenantResponse",
     "Decision",
     "Definition",
     "DefinitionChange",
@@ -162,6 +164,8 @@ __all__ = (
     "GetProjectResponse",
     "GetRunRequest",
     "GetRunResponse",
+    "GetTenantRequest",
+    "GetTenantResponse",
     "GetTurnRequest",
     "GetTurnResponse",
     "HistoryMessage",
@@ -219,6 +223,8 @@ __all__ = (
     "ListRoleBindingsResponse",
     "ListRunsRequest",
     "ListRunsResponse",
+    "ListTenantsRequest",
+    "ListTenantsResponse",
     "ListTurnsRequest",
     "ListTurnsResponse",
     "Memory",
@@ -341,6 +347,7 @@ __all__ = (
     "TargetType",
     "TaskResult",
     "TaskSpec",
+    "Tenant",
     "Token",
     "TokenStatus",
     "ToolCall",
@@ -369,6 +376,8 @@ __all__ = (
     "UpdatePrincipalResponse",
     "UpdateProjectRequest",
     "UpdateProjectResponse",
+    "UpdateTenantRequest",
+    "UpdateTenantResponse",
     "UploadFileRequest",
     "UploadFileResponse",
     "UploadFileStart",
@@ -1013,6 +1022,12 @@ class ErrorReason(betterproto2.Enum):
     with `wonder files list` or ListFiles." {id} NOT_FOUND.
     """
 
+    TENANT_NOT_FOUND = 32
+    """
+    The tenant does not exist. "There is no tenant 'acme'. List the tenants with `wonder tenants list` or ListTenants."
+    {id} NOT_FOUND.
+    """
+
     PRINCIPAL_NOT_FOUND = 33
     """
     The principal does not exist. "There is no principal 'prin_01J9…'. List the principals with `wonder principals list` or
@@ -1286,6 +1301,7 @@ class ErrorReason(betterproto2.Enum):
             29: "ERROR_REASON_GATE_NOT_FOUND",
             30: "ERROR_REASON_ARTIFACT_NOT_FOUND",
             31: "ERROR_REASON_FILE_NOT_FOUND",
+            32: "ERROR_REASON_TENANT_NOT_FOUND",
             33: "ERROR_REASON_PRINCIPAL_NOT_FOUND",
             34: "ERROR_REASON_KEY_NOT_FOUND",
             35: "ERROR_REASON_ROLE_BINDING_NOT_FOUND",
@@ -1354,6 +1370,7 @@ class ErrorReason(betterproto2.Enum):
             "ERROR_REASON_GATE_NOT_FOUND": 29,
             "ERROR_REASON_ARTIFACT_NOT_FOUND": 30,
             "ERROR_REASON_FILE_NOT_FOUND": 31,
+            "ERROR_REASON_TENANT_NOT_FOUND": 32,
             "ERROR_REASON_PRINCIPAL_NOT_FOUND": 33,
             "ERROR_REASON_KEY_NOT_FOUND": 34,
             "ERROR_REASON_ROLE_BINDING_NOT_FOUND": 35,
@@ -2427,7 +2444,7 @@ class Role(betterproto2.Enum):
 
     ADMIN = 1
     """
-    Everything on the server.
+    Everything in a tenant, but for what concerns the server itself; on the server, everything.
     """
 
     DEVELOPER = 2
@@ -3767,6 +3784,11 @@ class AuditEntry(betterproto2.Message):
     )
     """
     Time.
+    """
+
+    tenant_id: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
+    """
+    Id of the tenant that the entry concerns. Empty for the tenant `default`.
     """
 
     principal: "Principal | None" = betterproto2.field(4, betterproto2.TYPE_MESSAGE, optional=True)
@@ -5410,6 +5432,41 @@ class CreateRoleBindingResponse(betterproto2.Message):
 
 
 default_message_pool.register_message("wonder.v1", "CreateRoleBindingResponse", CreateRoleBindingResponse)
+
+
+@dataclass(eq=False, repr=False)
+class CreateTenantRequest(betterproto2.Message):
+    """
+    Request of CreateTenant.
+    """
+
+    tenant: "Tenant | None" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, optional=True)
+    """
+    Tenant to create. `name` is required.
+    """
+
+    request_id: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+    """
+    Id of this request, chosen by the client, at most 128 bytes. It makes the call idempotent. Empty: not idempotent.
+    """
+
+
+default_message_pool.register_message("wonder.v1", "CreateTenantRequest", CreateTenantRequest)
+
+
+@dataclass(eq=False, repr=False)
+class CreateTenantResponse(betterproto2.Message):
+    """
+    Response of CreateTenant.
+    """
+
+    tenant: "Tenant | None" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, optional=True)
+    """
+    The tenant.
+    """
+
+
+default_message_pool.register_message("wonder.v1", "CreateTenantResponse", CreateTenantResponse)
 
 
 @dataclass(eq=False, repr=False)
@@ -7551,6 +7608,36 @@ default_message_pool.register_message("wonder.v1", "GetRunResponse", GetRunRespo
 
 
 @dataclass(eq=False, repr=False)
+class GetTenantRequest(betterproto2.Message):
+    """
+    Request of GetTenant.
+    """
+
+    tenant: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+    """
+    Id or name of the tenant. Empty: that of the caller.
+    """
+
+
+default_message_pool.register_message("wonder.v1", "GetTenantRequest", GetTenantRequest)
+
+
+@dataclass(eq=False, repr=False)
+class GetTenantResponse(betterproto2.Message):
+    """
+    Response of GetTenant.
+    """
+
+    tenant: "Tenant | None" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, optional=True)
+    """
+    The tenant.
+    """
+
+
+default_message_pool.register_message("wonder.v1", "GetTenantResponse", GetTenantResponse)
+
+
+@dataclass(eq=False, repr=False)
 class GetTurnRequest(betterproto2.Message):
     """
     Request of GetTurn.
@@ -8106,6 +8193,11 @@ class ListAuditEntriesRequest(betterproto2.Message):
     Request of ListAuditEntries.
     """
 
+    tenant: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+    """
+    Id or name of the tenant. Empty: that of the caller.
+    """
+
     principal: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
     Text of a principal, such as `user:ann`. Empty: every caller.
@@ -8560,6 +8652,11 @@ class ListKeysRequest(betterproto2.Message):
     Request of ListKeys.
     """
 
+    tenant: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+    """
+    Id or name of the tenant. Empty: that of the caller.
+    """
+
     principal_id: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
     Id of the principal. Empty: all.
@@ -8915,6 +9012,11 @@ class ListPrincipalsRequest(betterproto2.Message):
     Request of ListPrincipals.
     """
 
+    tenant: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+    """
+    Id or name of the tenant. Empty: that of the caller.
+    """
+
     kind: "PrincipalKind" = betterproto2.field(
         2, betterproto2.TYPE_ENUM, default_factory=lambda: PrincipalKind(0)
     )
@@ -9047,6 +9149,11 @@ class ListRoleBindingsRequest(betterproto2.Message):
     Request of ListRoleBindings.
     """
 
+    tenant: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+    """
+    Id or name of the tenant. Empty: that of the caller.
+    """
+
     project: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
     Id or name of a project: its bindings, and those that hold everywhere. Empty: all.
@@ -9175,6 +9282,46 @@ class ListRunsResponse(betterproto2.Message):
 
 
 default_message_pool.register_message("wonder.v1", "ListRunsResponse", ListRunsResponse)
+
+
+@dataclass(eq=False, repr=False)
+class ListTenantsRequest(betterproto2.Message):
+    """
+    Request of ListTenants.
+    """
+
+    page_size: "int" = betterproto2.field(1, betterproto2.TYPE_INT32)
+    """
+    Maximum number of items, 1 to 500. 0: 50.
+    """
+
+    page_token: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+    """
+    `next_page_token` of the previous page. Empty: the first page.
+    """
+
+
+default_message_pool.register_message("wonder.v1", "ListTenantsRequest", ListTenantsRequest)
+
+
+@dataclass(eq=False, repr=False)
+class ListTenantsResponse(betterproto2.Message):
+    """
+    Response of ListTenants.
+    """
+
+    tenants: "list[Tenant]" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, repeated=True)
+    """
+    The items, newest first.
+    """
+
+    next_page_token: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+    """
+    Token of the next page. Empty on the last page.
+    """
+
+
+default_message_pool.register_message("wonder.v1", "ListTenantsResponse", ListTenantsResponse)
 
 
 @dataclass(eq=False, repr=False)
@@ -11713,7 +11860,7 @@ class RoleBinding(betterproto2.Message):
     A role of a principal or of a group.
 
     Oneofs:
-        - place: Place where the role holds. Unset: every project, for every role but ADMIN.
+        - place: Place where the role holds. Unset: the tenant of the member, in every project.
         - member: Member that has the role. Required.
     """
 
@@ -11734,7 +11881,7 @@ class RoleBinding(betterproto2.Message):
 
     server: "bool | None" = betterproto2.field(4, betterproto2.TYPE_BOOL, optional=True, group="place")
     """
-    True: the whole server. For the role ADMIN, which holds nowhere else.
+    True: the whole server, with the administration of all tenants. For the role ADMIN only.
     """
 
     principal_id: "str | None" = betterproto2.field(
@@ -11747,6 +11894,12 @@ class RoleBinding(betterproto2.Message):
     group: "str | None" = betterproto2.field(6, betterproto2.TYPE_STRING, optional=True, group="member")
     """
     Name of a group, as tokens of an issuer say it. At most 255 bytes.
+    """
+
+    tenant_id: "str" = betterproto2.field(7, betterproto2.TYPE_STRING)
+    """
+    Id of the tenant where it holds; a request may give the name. Empty in a request: the tenant of the principal, or
+    that of the caller for a group. Empty in an answer: the tenant `default`, or the server.
     """
 
     create_time: "datetime.datetime | None" = betterproto2.field(
@@ -12875,6 +13028,12 @@ class StoredPrincipal(betterproto2.Message):
     Id, `prin_…`. Set by the server.
     """
 
+    tenant_id: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+    """
+    Id of its tenant; a request may give the name. Empty in a request: that of the caller. Empty in an answer: the
+    tenant `default`. Cannot be changed.
+    """
+
     kind: "PrincipalKind" = betterproto2.field(
         3, betterproto2.TYPE_ENUM, default_factory=lambda: PrincipalKind(0)
     )
@@ -12884,7 +13043,7 @@ class StoredPrincipal(betterproto2.Message):
 
     name: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
     """
-    Name, unique among the principals of its kind, deleted ones included: 1 to 255 bytes without control
+    Name, unique among the principals of its kind and tenant, deleted ones included: 1 to 255 bytes without control
     characters. Messages of a user carry it as `user_id`, and records name it. Required. Cannot be changed.
     """
 
@@ -13411,6 +13570,57 @@ class TaskSpec(betterproto2.Message):
 
 
 default_message_pool.register_message("wonder.v1", "TaskSpec", TaskSpec)
+
+
+@dataclass(eq=False, repr=False)
+class Tenant(betterproto2.Message):
+    """
+    An organisation on the server. Projects and libraries belong to one, and with them everything else; principals too.
+    What belongs to another tenant does not exist for a caller.
+    """
+
+    id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+    """
+    Id, `tnt_…`. Empty for the tenant `default`, which every server has. Set by the server.
+    """
+
+    name: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+    """
+    Name, unique on the server: 1 to 100 characters of `a-z 0-9 _ - .`, starting with a letter. Required. Cannot be
+    changed.
+    """
+
+    description: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
+    """
+    Description, for people. At most 4,096 bytes.
+    """
+
+    create_time: "datetime.datetime | None" = betterproto2.field(
+        4, betterproto2.TYPE_MESSAGE, unwrap=lambda: __google__protobuf__.Timestamp, optional=True
+    )
+    """
+    Time of creation. Set by the server. Unset for the tenant `default`.
+    """
+
+    update_time: "datetime.datetime | None" = betterproto2.field(
+        5, betterproto2.TYPE_MESSAGE, unwrap=lambda: __google__protobuf__.Timestamp, optional=True
+    )
+    """
+    Time of the last change. Set by the server. Unset for the tenant `default`.
+    """
+
+    etag: "str" = betterproto2.field(6, betterproto2.TYPE_STRING)
+    """
+    Etag. It differs after every change. Set by the server.
+    """
+
+    updated_by: "Principal | None" = betterproto2.field(7, betterproto2.TYPE_MESSAGE, optional=True)
+    """
+    Authenticated caller that made the last change. Set by the server.
+    """
+
+
+default_message_pool.register_message("wonder.v1", "Tenant", Tenant)
 
 
 @dataclass(eq=False, repr=False)
@@ -14401,6 +14611,42 @@ default_message_pool.register_message("wonder.v1", "UpdateProjectResponse", Upda
 
 
 @dataclass(eq=False, repr=False)
+class UpdateTenantRequest(betterproto2.Message):
+    """
+    Request of UpdateTenant.
+    """
+
+    tenant: "Tenant | None" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, optional=True)
+    """
+    Tenant with its id or its name, and the new description. With an etag, the change fails if it is not the current
+    one.
+    """
+
+    request_id: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+    """
+    Id of this request, chosen by the client, at most 128 bytes. It makes the call idempotent. Empty: not idempotent.
+    """
+
+
+default_message_pool.register_message("wonder.v1", "UpdateTenantRequest", UpdateTenantRequest)
+
+
+@dataclass(eq=False, repr=False)
+class UpdateTenantResponse(betterproto2.Message):
+    """
+    Response of UpdateTenant.
+    """
+
+    tenant: "Tenant | None" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, optional=True)
+    """
+    The tenant after the change.
+    """
+
+
+default_message_pool.register_message("wonder.v1", "UpdateTenantResponse", UpdateTenantResponse)
+
+
+@dataclass(eq=False, repr=False)
 class UploadFileRequest(betterproto2.Message):
     """
     Message of UploadFile.
@@ -14706,6 +14952,11 @@ class WhoAmIResponse(betterproto2.Message):
     stored: "StoredPrincipal | None" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, optional=True)
     """
     Its stored principal. Unset for a token of the tokens file, and on a server without authentication.
+    """
+
+    tenant: "Tenant | None" = betterproto2.field(3, betterproto2.TYPE_MESSAGE, optional=True)
+    """
+    Its tenant.
     """
 
     key: "ApiKey | None" = betterproto2.field(4, betterproto2.TYPE_MESSAGE, optional=True)
