@@ -18,6 +18,13 @@ async def made(house: Any, method: str, **details: str) -> str:
     return str(found[-1].resource) if found else "of_nothing"
 
 
+async def update_tenant(house: Any, caller: Any, who: str) -> Any:
+    tenant = {"id": await made(house, "CreateTenant", name="ann"), "description": who}
+    return await caller.identity.UpdateTenant(
+        pb.UpdateTenantRequest(request_id="r-UpdateTenant", tenant=tenant)
+    )
+
+
 async def update_principal(house: Any, caller: Any, who: str) -> Any:
     principal = {"id": await made(house, "CreatePrincipal", name="ann"), "display_name": who}
     return await caller.identity.UpdatePrincipal(
@@ -65,6 +72,10 @@ async def delete_principal(house: Any, caller: Any, who: str) -> Any:
 
 
 IDENTITY_REQUESTS: Mapping[str, Callable[[Any, Any, str], Any]] = {
+    "CreateTenant": lambda h, c, who: c.identity.CreateTenant(
+        pb.CreateTenantRequest(request_id="r-CreateTenant", tenant={"name": who})
+    ),
+    "UpdateTenant": update_tenant,
     "CreatePrincipal": lambda h, c, who: c.identity.CreatePrincipal(
         pb.CreatePrincipalRequest(
             request_id="r-CreatePrincipal", principal={"kind": PRINCIPAL_KIND_USER, "name": who}
@@ -81,6 +92,8 @@ IDENTITY_REQUESTS: Mapping[str, Callable[[Any, Any, str], Any]] = {
 """A request of each method that takes a ``request_id``, in an order in which each finds what it works on."""
 
 OF_NOTHING: Mapping[str, dict[str, Any]] = {
+    "CreateTenant": {"tenant": {"name": "spare"}, "request_id": "spare tenant"},
+    "UpdateTenant": {"tenant": {"id": "tnt_0"}},
     "CreatePrincipal": {"principal": {"kind": PRINCIPAL_KIND_USER, "name": "spare"}, "request_id": "spare"},
     "GetPrincipal": {"principal_id": "prin_0"},
     "UpdatePrincipal": {"principal": {"id": "prin_0"}},
@@ -93,6 +106,7 @@ OF_NOTHING: Mapping[str, dict[str, Any]] = {
 }
 """Good requests, most of which name what does not exist."""
 OF_NOTHING_ANSWERS: Mapping[str, str] = {
+    "UpdateTenant": "TENANT_NOT_FOUND",
     **dict.fromkeys(
         ("GetPrincipal", "UpdatePrincipal", "DeletePrincipal", "CreateKey"), "PRINCIPAL_NOT_FOUND"
     ),
@@ -101,11 +115,21 @@ OF_NOTHING_ANSWERS: Mapping[str, str] = {
     "DeleteRoleBinding": "ROLE_BINDING_NOT_FOUND",
 }
 EMPTY_ANSWERS = dict.fromkeys(
-    ("WhoAmI", "ListPrincipals", "ListKeys", "ListRoleBindings", "ListAuditEntries"), ""
+    (
+        "WhoAmI",
+        "GetTenant",
+        "ListTenants",
+        "ListPrincipals",
+        "ListKeys",
+        "ListRoleBindings",
+        "ListAuditEntries",
+    ),
+    "",
 )
 """Empty requests that are answered."""
 
 IDENTITY_LISTS: Mapping[str, tuple[Callable[[Any], dict[str, Any]], ...]] = {
+    "ListTenants": (lambda w: {},),
     "ListPrincipals": (lambda w: {}, lambda w: {"kind": PRINCIPAL_KIND_USER}),
     "ListKeys": (lambda w: {}, lambda w: {"principal_id": w.ids["principal"]}),
     "ListRoleBindings": (
@@ -123,8 +147,10 @@ IDENTITY_LISTS: Mapping[str, tuple[Callable[[Any], dict[str, Any]], ...]] = {
 
 
 async def fill_identity_lists(world: Any) -> None:
-    """Create three principals, and keys and roles of one of them."""
+    """Create tenants and principals, and keys and roles of one principal."""
     client = world.client.identity
+    for name in ("first", "second"):
+        await client.CreateTenant(pb.CreateTenantRequest(tenant={"name": name}))
     for name in ("one", "two", "three"):
         principal = {"kind": PRINCIPAL_KIND_USER, "name": name}
         made_one = await client.CreatePrincipal(pb.CreatePrincipalRequest(principal=principal))

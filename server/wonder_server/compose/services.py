@@ -110,7 +110,7 @@ async def open_services(
         memory_blocks = stores.per_scope(lambda views: MemoryBlockService(views.memory_blocks, clock))
         usage_reporter = UsageReporter(directory)
 
-        def action_services(views: StoreViews) -> ActionServices:
+        def services(views: StoreViews) -> ActionServices:
             scope = views.scope
             own_library, own_files = library.within(scope), files.within(scope)
             return ActionServices(
@@ -128,8 +128,7 @@ async def open_services(
                 ),
             )
 
-        now_s = asyncio.get_running_loop().time
-        executor = Executor(stores.per_scope(action_services), clock, monotonic_s=now_s)
+        executor = Executor(stores.per_scope(services), clock, monotonic_s=asyncio.get_running_loop().time)
         yield ApplicationServices(
             library=library,
             artifacts=artifacts,

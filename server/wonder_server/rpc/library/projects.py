@@ -95,10 +95,11 @@ class ProjectMethods(LibraryMethods):
         self, request: pb.DeleteProjectRequest, _context: CallContext
     ) -> pb.DeleteProjectResponse:
         key = required(request.project_id, "project_id")
-        known = await self._own.library.projects.find(key)
-        await self._own.library.projects.delete(key, etag=request.etag, origin=message_origin(request))
+        own = self._own  # The scope after the deletion does not have the project.
+        known = await own.library.projects.find(key)
+        await own.library.projects.delete(key, etag=request.etag, origin=message_origin(request))
         if known is not None:
-            await self._own.artifacts.delete_project(known.id)
+            await own.artifacts.delete_project(known.id)
             if self._repositories is not None:
                 await self._repositories.worktrees.delete_project_work(known.id)
         return pb.DeleteProjectResponse()

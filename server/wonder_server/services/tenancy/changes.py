@@ -122,6 +122,7 @@ def _entry(planned: PlannedAccess, origin: Origin, call: CallFacts, now: int) ->
 
 def _tenant_of(resource: AccessResource, origin: Origin) -> str:
     """Return the tenant whose administrators read the audit of a change."""
-    if isinstance(resource, Tenant):
-        return resource.id
-    return origin.principal.tenant if resource.tenant_id == SERVER_TENANT else resource.tenant_id
+    # Tenants, and roles on the server, are for those who administer the server.
+    if isinstance(resource, Tenant) or resource.tenant_id == SERVER_TENANT:
+        return origin.principal.tenant
+    return resource.tenant_id
