@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from importlib.metadata import entry_points
 
 from wonder_sdk.cli import health, version
-from wonder_sdk.cli.access import audit, keys, principals, roles, whoami
+from wonder_sdk.cli.access import audit, keys, principals, roles, tenants, whoami
 from wonder_sdk.cli.conversation import (
     chat,
     conversations,
@@ -132,6 +132,7 @@ def build_parser() -> Parser:
         preview,
         post,
         whoami,
+        tenants,
         principals,
         keys,
         roles,

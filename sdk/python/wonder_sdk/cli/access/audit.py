@@ -7,7 +7,7 @@ import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from wonder_sdk.cli.access.names import timespan, word
+from wonder_sdk.cli.access.names import add_tenant, timespan, word
 from wonder_sdk.cli.access.refusals import explained
 from wonder_sdk.cli.shared import connection, listing
 from wonder_sdk.cli.shared.terminal import Terminal
@@ -32,6 +32,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    add_tenant(parser)
     parser.add_argument("--since", default="", metavar="TIME", help="Only of the last 7d, 12h or 30m.")
     parser.add_argument("--principal", default="", metavar="NAME", help="Only by this caller: user:ann.")
     parser.add_argument("--method", default="", metavar="NAME", help="Only this method, such as CreateKey.")
@@ -45,6 +46,7 @@ def run(arguments: argparse.Namespace, client: sync.Client) -> int:
     from wonder_sdk import v1
 
     request = v1.ListAuditEntriesRequest(
+        tenant=arguments.tenant,
         principal=arguments.principal,
         method=arguments.method,
         resource=arguments.resource,

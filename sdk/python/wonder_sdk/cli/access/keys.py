@@ -7,7 +7,7 @@ import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from wonder_sdk.cli.access.names import described, principal_id, principals, timespan
+from wonder_sdk.cli.access.names import add_tenant, described, principal_id, principals, timespan
 from wonder_sdk.cli.access.refusals import explained
 from wonder_sdk.cli.shared import connection, deletion, listing
 from wonder_sdk.cli.shared.parser import add_examples
@@ -43,8 +43,10 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
     listed = connection.add_verb(verbs, "list", "List keys, without their secrets.", explained(run_list))
+    add_tenant(listed)
     listed.add_argument("principal", nargs="?", default="", metavar="PRINCIPAL", help="Only those of it.")
     create = connection.add_verb(verbs, "create", "Create a key and print it.", explained(run_create))
+    add_tenant(create)
     create.add_argument("principal", metavar="PRINCIPAL", help="Name, kind:name or id of the principal.")
     create.add_argument("--label", default="", metavar="TEXT", help="Store a note, such as 'laptop'.")
     create.add_argument(
@@ -79,9 +81,10 @@ def run_list(arguments: argparse.Namespace, client: sync.Client) -> int:
     """Print one line for each key: id, principal, label, state, limits, last use."""
     from wonder_sdk import v1
 
-    owner = principal_id(client, arguments.principal) if arguments.principal else ""
-    names = {each.id: described(each) for each in principals(client)}
-    request = v1.ListKeysRequest(principal_id=owner, page_size=500)
+    tenant = arguments.tenant
+    owner = principal_id(client, arguments.principal, tenant) if arguments.principal else ""
+    names = {each.id: described(each) for each in principals(client, tenant)}
+    request = v1.ListKeysRequest(tenant=tenant, principal_id=owner, page_size=500)
     rows = []
     for page in listing.pages(client.identity.list_keys, request):
         for key in page.keys:
@@ -101,7 +104,7 @@ def run_create(arguments: argparse.Namespace, client: sync.Client) -> int:
     from wonder_sdk import v1
 
     wanted = v1.ApiKey(
-        principal_id=principal_id(client, arguments.principal),
+        principal_id=principal_id(client, arguments.principal, arguments.tenant),
         label=arguments.label,
         scopes=arguments.scope,
         project_ids=arguments.project,

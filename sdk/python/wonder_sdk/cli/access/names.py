@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 from collections.abc import Iterator
 from datetime import timedelta
@@ -21,19 +22,27 @@ class NotAName(Exception):
     """An argument that names nothing. The message is a sentence for the user."""
 
 
-def principals(client: sync.Client) -> Iterator[v1.StoredPrincipal]:
-    """Yield all principals."""
+def add_tenant(verb: argparse.ArgumentParser) -> None:
+    """Add the option ``--tenant``, for administrators of the server."""
+    verb.add_argument(
+        "--tenant", default="", metavar="NAME", help="Name or id of a tenant (default: that of the caller)."
+    )
+
+
+def principals(client: sync.Client, tenant: str = "") -> Iterator[v1.StoredPrincipal]:
+    """Yield all principals of a tenant, empty for that of the caller."""
     from wonder_sdk import v1
 
-    for page in listing.pages(client.identity.list_principals, v1.ListPrincipalsRequest(page_size=500)):
+    request = v1.ListPrincipalsRequest(tenant=tenant, page_size=500)
+    for page in listing.pages(client.identity.list_principals, request):
         yield from page.principals
 
 
-def principal_id(client: sync.Client, name: str) -> str:
+def principal_id(client: sync.Client, name: str, tenant: str = "") -> str:
     """Return the id that ``name`` means: an id, ``kind:name``, or a name that one principal has."""
     if name.startswith("prin_"):
         return name
-    found = [each for each in principals(client) if name in (each.name, described(each))]
+    found = [each for each in principals(client, tenant) if name in (each.name, described(each))]
     if len(found) == 1:
         return str(found[0].id)
     if not found:

@@ -6,7 +6,7 @@ import argparse
 from functools import partial
 from typing import TYPE_CHECKING
 
-from wonder_sdk.cli.access.names import KINDS, described, principal_id, principals, word
+from wonder_sdk.cli.access.names import KINDS, add_tenant, described, principal_id, principals, word
 from wonder_sdk.cli.access.refusals import explained
 from wonder_sdk.cli.shared import connection, deletion, listing
 from wonder_sdk.cli.shared.parser import add_examples
@@ -41,8 +41,9 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
-    connection.add_verb(verbs, "list", "List the principals.", run_list)
+    add_tenant(connection.add_verb(verbs, "list", "List the principals.", run_list))
     create = connection.add_verb(verbs, "create", "Create a principal.", run_create)
+    add_tenant(create)
     create.add_argument("kind", choices=KINDS, help="Kind of the principal.")
     create.add_argument("name", help="Name, unique in its kind.")
     create.add_argument("--display-name", default="", metavar="TEXT", help="Store a name for people.")
@@ -56,11 +57,11 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     add_examples(verbs, _EXAMPLES)
 
 
-def run_list(_arguments: argparse.Namespace, client: sync.Client) -> int:
+def run_list(arguments: argparse.Namespace, client: sync.Client) -> int:
     """Print one line for each principal: kind and name, id, name for people, state."""
     rows = (
         (described(each), each.id, each.display_name, "disabled" if each.disabled else "")
-        for each in principals(client)
+        for each in principals(client, arguments.tenant)
     )
     listing.show(Terminal(), rows, nothing="there are no principals", headings=("NAME", "ID", "", ""))
     return 0
@@ -72,6 +73,7 @@ def run_create(arguments: argparse.Namespace, client: sync.Client) -> int:
     kind = v1.PrincipalKind[arguments.kind.upper()]
     wanted = v1.StoredPrincipal(
         kind=kind,
+        tenant_id=arguments.tenant,
         name=arguments.name,
         display_name=arguments.display_name,
         external_id=arguments.external_id,
@@ -93,7 +95,7 @@ def run_delete(arguments: argparse.Namespace, client: sync.Client) -> int:
     """Delete the principal after confirmation; see `deletion.refusal`."""
     from wonder_sdk import v1
 
-    found = _get(client, arguments.principal)
+    found = _get(client, arguments)
     if code := deletion.refusal(arguments, f"{described(found)}, its keys and its roles"):
         return code
     client.identity.delete_principal(v1.DeletePrincipalRequest(principal_id=found.id, etag=found.etag))
@@ -105,7 +107,7 @@ def _set_disabled(arguments: argparse.Namespace, client: sync.Client, *, disable
     from wonder_sdk import v1
     from wonder_sdk._proto.google import protobuf
 
-    found = _get(client, arguments.principal)
+    found = _get(client, arguments)
     change = v1.StoredPrincipal(id=found.id, etag=found.etag, disabled=disabled)
     mask = protobuf.FieldMask(paths=["disabled"])
     client.identity.update_principal(v1.UpdatePrincipalRequest(principal=change, update_mask=mask))
@@ -113,15 +115,17 @@ def _set_disabled(arguments: argparse.Namespace, client: sync.Client, *, disable
     return 0
 
 
-def _get(client: sync.Client, name: str) -> v1.StoredPrincipal:
+def _get(client: sync.Client, arguments: argparse.Namespace) -> v1.StoredPrincipal:
     from wonder_sdk import v1
 
-    request = v1.GetPrincipalRequest(principal_id=principal_id(client, name))
+    found_id = principal_id(client, arguments.principal, arguments.tenant)
+    request = v1.GetPrincipalRequest(principal_id=found_id)
     found: v1.StoredPrincipal = client.identity.get_principal(request).principal
     return found
 
 
 def _add_principal(verb: argparse.ArgumentParser) -> None:
+    add_tenant(verb)
     verb.add_argument("principal", metavar="PRINCIPAL", help="Name, kind:name or id of the principal.")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from wonder_sdk.cli.access.names import ROLES, described, principal_id, principals, word
+from wonder_sdk.cli.access.names import ROLES, add_tenant, described, principal_id, principals, word
 from wonder_sdk.cli.access.refusals import explained
 from wonder_sdk.cli.shared import connection, listing
 from wonder_sdk.cli.shared.parser import add_examples
@@ -22,6 +22,8 @@ examples:
       Let ann talk, run and remember in a project.
   wonder roles give ann admin
       Make ann an administrator of the server.
+  wonder roles give chief admin --tenant acme
+      Make chief an administrator of a tenant.
   wonder roles give --group engineers developer --project shop
       Give a role to a group of an issuer of tokens.
   wonder roles take ann member --project shop
@@ -33,13 +35,14 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = subparsers.add_parser(
         "roles",
         help="Give, take and list roles.",
-        description="Manage roles: admin of the server; developer, member, viewer, worker, everywhere or in "
-        "a project.",
+        description="Manage roles: admin of the server or of a tenant; developer, member, viewer, worker, "
+        "everywhere or in a project.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
     listed = connection.add_verb(verbs, "list", "List the roles.", run_list)
+    add_tenant(listed)
     listed.add_argument("--project", default="", metavar="NAME", help="Only of this project, and everywhere.")
     for name, text, command in (
         ("give", "Give a role.", run_give),
@@ -49,6 +52,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         verb.add_argument(
             "principal", nargs="?", default="", metavar="PRINCIPAL", help="Name, kind:name or id; or --group."
         )
+        add_tenant(verb)
         verb.add_argument("role", choices=ROLES, help="The role.")
         verb.add_argument("--project", default="", metavar="NAME", help="In a project (default: everywhere).")
         verb.add_argument("--group", default="", metavar="NAME", help="A group instead of a principal.")
@@ -57,15 +61,15 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run_list(arguments: argparse.Namespace, client: sync.Client) -> int:
     """Print one line for each role: member, role, place, id."""
-    names = {each.id: described(each) for each in principals(client)}
+    names = {each.id: described(each) for each in principals(client, arguments.tenant)}
     rows = [
         (
             f"group {each.group}" if each.group else names.get(each.principal_id or "", ""),
             word(each.role),
-            each.project_id or "everywhere",
+            "the server" if each.server else each.project_id or "everywhere",
             each.id,
         )
-        for each in _bindings(client, arguments.project)
+        for each in _bindings(client, arguments)
     ]
     listing.show(Terminal(), rows, nothing="there are no roles", headings=("MEMBER", "ROLE", "IN", "ID"))
     return 0
@@ -77,7 +81,7 @@ def run_give(arguments: argparse.Namespace, client: sync.Client) -> int:
     wanted = _wanted(arguments, client)
     made = client.identity.create_role_binding(v1.CreateRoleBindingRequest(role_binding=wanted)).role_binding
     member = arguments.principal or f"group {arguments.group}"
-    place = f"in {made.project_id}" if made.project_id else "everywhere"
+    place = f"in {made.project_id}" if made.project_id else "of the server" if made.server else "everywhere"
     Terminal().line(f"{member} is {arguments.role} {place} ({made.id})")
     return 0
 
@@ -91,8 +95,8 @@ def run_take(arguments: argparse.Namespace, client: sync.Client) -> int:
     if arguments.project:
         request = v1.GetProjectRequest(project_id=arguments.project)
         project_id = client.library.get_project(request).project.id
-    for each in _bindings(client, arguments.project):
-        same_place = each.project_id == project_id
+    for each in _bindings(client, arguments):
+        same_place = each.project_id == project_id and bool(each.server) == bool(wanted.server)
         same_member = (each.principal_id, each.group) == (wanted.principal_id, wanted.group)
         if same_place and same_member and each.role == wanted.role:
             client.identity.delete_role_binding(v1.DeleteRoleBindingRequest(role_binding_id=each.id))
@@ -109,17 +113,19 @@ def _wanted(arguments: argparse.Namespace, client: sync.Client) -> v1.RoleBindin
     if arguments.group:
         wanted.group = arguments.group
     else:
-        wanted.principal_id = principal_id(client, arguments.principal)
-    if arguments.role == "admin":
+        wanted.principal_id = principal_id(client, arguments.principal, arguments.tenant)
+    if arguments.tenant:
+        wanted.tenant_id = arguments.tenant
+    if arguments.role == "admin" and not arguments.tenant:
         wanted.server = True
     elif arguments.project:
         wanted.project_id = arguments.project
     return wanted
 
 
-def _bindings(client: sync.Client, project: str) -> list[v1.RoleBinding]:
+def _bindings(client: sync.Client, arguments: argparse.Namespace) -> list[v1.RoleBinding]:
     from wonder_sdk import v1
 
-    request = v1.ListRoleBindingsRequest(project=project, page_size=500)
+    request = v1.ListRoleBindingsRequest(tenant=arguments.tenant, project=arguments.project, page_size=500)
     pages = listing.pages(client.identity.list_role_bindings, request)
     return [each for page in pages for each in page.role_bindings]

@@ -40,11 +40,15 @@ def run(_arguments: argparse.Namespace, client: sync.Client) -> int:
     kind = word(principal.kind) if principal is not None else "anonymous"
     name = f":{principal.subject}" if principal is not None and principal.subject else ""
     terminal.line(f"{kind}{name}", "bold")
+    if found.tenant is not None and found.tenant.id:
+        terminal.line(f"tenant {found.tenant.name} ({found.tenant.id})")
     if found.key is not None:
         until = f", until {listing.local(found.key.expire_time)}" if found.key.expire_time else ""
         terminal.line(f"key {found.key.id} {found.key.label}{until}".rstrip())
     for each in found.role_bindings:
-        place = f"in {each.project_id}" if each.project_id else "everywhere"
+        place = (
+            f"in {each.project_id}" if each.project_id else "of the server" if each.server else "everywhere"
+        )
         group = f" (group {each.group})" if each.group else ""
         terminal.line(f"role {word(each.role)} {place}{group}")
     if found.permissions:
