@@ -29,6 +29,7 @@ from wonder_server.data_folder import DataFolder, DataFolderError
 from wonder_server.logs import logger
 from wonder_server.rpc.server.server import RpcServer
 from wonder_server.services.tenancy.directory import PrincipalDirectory
+from wonder_server.services.tenancy.logins import Logins
 from wonder_server.settings import Settings, unknown_variables
 
 _log = logger("server")
@@ -40,6 +41,10 @@ class App(Protocol):
     @property
     def servicers(self) -> Mapping[str, object]:
         """Servicers by full service name, ``wonder.v1.MemoryService``."""
+
+    @property
+    def logins(self) -> Logins | None:
+        """Callers with tokens of issuers."""
 
     @property
     def principals(self) -> PrincipalDirectory:
@@ -93,7 +98,7 @@ async def _serving(
             # A port in use is refused before anything is recovered.
             address = server.bind()
             app = await _open(stack, open_app(settings), folder)
-            await server.start(app.servicers, app.disk_full_error, app.principals)
+            await server.start(app.servicers, app.disk_full_error, app.principals, app.logins)
             folder.publish_address(address)
         except BaseException:
             # A bound server must be stopped while its event loop runs.

@@ -37,6 +37,7 @@ class RecordingApp:
     def __init__(self, *, fails: str = "", problem: Exception | None = None) -> None:
         self.servicers: dict[str, object] = {}
         self.principals = PrincipalDirectory()
+        self.logins = None
         self.calls: list[str] = []
         self._fails = fails
         self._problem = problem
@@ -265,6 +266,7 @@ began = time.monotonic()
 class App:
     servicers = {}
     principals = None
+    logins = None
 
     def disk_full_error(self):
         return None

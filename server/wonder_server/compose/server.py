@@ -23,6 +23,7 @@ from wonder_server.core.errors import WonderError
 from wonder_server.core.identity import SERVER
 from wonder_server.services.content.worktree_recovery import remove_orphaned_worktrees
 from wonder_server.services.tenancy.directory import PrincipalDirectory
+from wonder_server.services.tenancy.logins import Logins
 from wonder_server.services.workers import WorkerPools
 from wonder_server.settings import Settings
 
@@ -37,6 +38,8 @@ class Application:
     services: ApplicationServices
     runtime: Runtime
     sweepers: Sweepers
+    logins: Logins | None
+    """Callers with tokens of issuers; None if the settings name no issuer."""
 
     @property
     def principals(self) -> PrincipalDirectory:
@@ -89,7 +92,9 @@ async def open_application(
         runtime = await stack.enter_async_context(
             open_runtime(settings, platform, stores, clients, services, directory)
         )
-        identity = await stack.enter_async_context(open_tenancy(stores, services, clock))
+        tenancy = await stack.enter_async_context(
+            open_tenancy(settings, stores, services, clients.web, clock)
+        )
         servicers = await stack.enter_async_context(
             open_servicers(settings, clock, stores, clients, services, runtime)
         )
@@ -102,11 +107,12 @@ async def open_application(
         background.start("preload", asyncio.to_thread(clients.preload))
         sweepers = await stack.enter_async_context(open_sweepers(settings, clock, stores, services, runtime))
         yield Application(
-            servicers={**servicers, "wonder.v1.IdentityService": identity},
+            servicers={**servicers, "wonder.v1.IdentityService": tenancy.servicer},
             stores=stores,
             services=services,
             runtime=runtime,
             sweepers=sweepers,
+            logins=tenancy.logins,
         )
 
 

@@ -13,6 +13,8 @@ from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from wonder_server.core.tenancy.issuers import Issuer
+from wonder_server.settings.issuers import ISSUERS
 from wonder_server.settings.kinds import (
     ADDRESS,
     BUCKET,
@@ -118,6 +120,12 @@ class Settings:
         Group.SECURITY, None, PATH,
         "Tokens file with one 'token name' a line. With it, every call except health requires a bearer "
         "token.",
+    )  # fmt: skip
+    issuers: tuple[Issuer, ...] = _setting(
+        Group.SECURITY, (), ISSUERS,
+        "Issuers of tokens (OpenID Connect) whose users may call: a list of {issuer, audiences, jwks_url, "
+        "jwks_file, algorithms, tenant, name_claim, groups_claim, leeway_seconds}, or tables [[issuers]] in "
+        "the config file. They turn authentication on. docs/operating.md describes each.",
     )  # fmt: skip
     act_as: str = _setting(
         Group.SECURITY, "", TEXT,
@@ -403,7 +411,7 @@ class Settings:
     @property
     def has_auth(self) -> bool:
         """Return True if every call needs a token or a key."""
-        return self.require_auth or self.auth_tokens_file is not None
+        return self.require_auth or self.auth_tokens_file is not None or bool(self.issuers)
 
     @property
     def media_types(self) -> frozenset[str]:

@@ -55,7 +55,7 @@ class Tenant(_message.Message):
     def __init__(self, id: _Optional[str] = ..., name: _Optional[str] = ..., description: _Optional[str] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., update_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., etag: _Optional[str] = ..., updated_by: _Optional[_Union[_common_pb2.Principal, _Mapping]] = ...) -> None: ...
 
 class StoredPrincipal(_message.Message):
-    __slots__ = ("id", "tenant_id", "kind", "name", "display_name", "external_id", "disabled", "create_time", "update_time", "etag", "updated_by")
+    __slots__ = ("id", "tenant_id", "kind", "name", "display_name", "external_id", "disabled", "create_time", "update_time", "etag", "updated_by", "groups")
     ID_FIELD_NUMBER: _ClassVar[int]
     TENANT_ID_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
@@ -67,6 +67,7 @@ class StoredPrincipal(_message.Message):
     UPDATE_TIME_FIELD_NUMBER: _ClassVar[int]
     ETAG_FIELD_NUMBER: _ClassVar[int]
     UPDATED_BY_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
     id: str
     tenant_id: str
     kind: _common_pb2.PrincipalKind
@@ -78,7 +79,8 @@ class StoredPrincipal(_message.Message):
     update_time: _timestamp_pb2.Timestamp
     etag: str
     updated_by: _common_pb2.Principal
-    def __init__(self, id: _Optional[str] = ..., tenant_id: _Optional[str] = ..., kind: _Optional[_Union[_common_pb2.PrincipalKind, str]] = ..., name: _Optional[str] = ..., display_name: _Optional[str] = ..., external_id: _Optional[str] = ..., disabled: _Optional[bool] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., update_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., etag: _Optional[str] = ..., updated_by: _Optional[_Union[_common_pb2.Principal, _Mapping]] = ...) -> None: ...
+    groups: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, id: _Optional[str] = ..., tenant_id: _Optional[str] = ..., kind: _Optional[_Union[_common_pb2.PrincipalKind, str]] = ..., name: _Optional[str] = ..., display_name: _Optional[str] = ..., external_id: _Optional[str] = ..., disabled: _Optional[bool] = ..., create_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., update_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., etag: _Optional[str] = ..., updated_by: _Optional[_Union[_common_pb2.Principal, _Mapping]] = ..., groups: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ApiKey(_message.Message):
     __slots__ = ("id", "principal_id", "label", "scopes", "project_ids", "expire_time", "revoke_time", "last_use_time", "replaced_by", "create_time", "etag", "updated_by")

@@ -41,8 +41,9 @@ DEFAULT: Final = Tenant(id=DEFAULT_TENANT, name=DEFAULT_TENANT_NAME)
 class StoredPrincipal:
     """A principal of a tenant. Its name is unique in its tenant and kind, and is never used again, since
     records name it. ``external`` is the name by which an issuer or a certificate knows it, "" for none:
-    ``iss sub`` of a token, or the URI of a certificate. While ``disabled_ms`` is set, its calls are rejected,
-    and the work that it started ends at its next step. ``deleted`` keeps the name only."""
+    ``iss sub`` of a token, or the URI of a certificate. ``groups`` are those of the newest token, which was
+    made at ``groups_ms``. While ``disabled_ms`` is set, its calls are rejected, and the work that it
+    started ends at its next step. ``deleted`` keeps the name only."""
 
     id: str
     tenant_id: str
@@ -50,6 +51,8 @@ class StoredPrincipal:
     name: str
     display_name: str = ""
     external: str = ""
+    groups: tuple[str, ...] = ()
+    groups_ms: int = 0
     disabled_ms: int = 0
     deleted: bool = False
     version: int = 1

@@ -102,6 +102,7 @@ def principal_to_proto(stored: StoredPrincipal) -> identity_pb2.StoredPrincipal:
         name=stored.name,
         display_name=stored.display_name,
         external_id=stored.external,
+        groups=stored.groups,
         disabled=bool(stored.disabled_ms),
         etag=resource_etag(stored),
     )

@@ -30,6 +30,7 @@ from wonder_server.rpc.server.error_codes import to_rpc_status
 from wonder_server.rpc.server.rejection_log import RejectionLog
 from wonder_server.rpc.shared.principal import current_caller, current_principal
 from wonder_server.services.tenancy.directory import KEY_PREFIX, Caller, PrincipalDirectory
+from wonder_server.services.tenancy.logins import Logins
 from wonder_server.settings import SettingsError
 
 MIN_TOKEN_LENGTH: Final = 16
@@ -167,6 +168,8 @@ class Authentication(aio.ServerInterceptor):
     ) -> None:
         self.principals = PrincipalDirectory()
         """The stored principals, with their keys."""
+        self.logins: Logins | None = None
+        """Callers with tokens of issuers; None if the settings name no issuer."""
         self._tokens = tokens
         self._grants = grants
         self._rejections = rejections
@@ -180,9 +183,8 @@ class Authentication(aio.ServerInterceptor):
 
     def authenticate(self, header: str) -> Credential:
         """Set the principal of the call from its ``authorization`` header. Raises UNAUTHENTICATED."""
-        scheme, _, token = header.strip().partition(" ")
-        token = token.strip()
-        if scheme.lower() == "bearer" and len(token) <= MAX_TOKEN_LENGTH:
+        token = _bearer(header)
+        if token:
             if token.startswith(KEY_PREFIX):
                 caller = self.principals.caller_of_key(token, self._now_ms())
                 if caller is not None:
@@ -199,6 +201,19 @@ class Authentication(aio.ServerInterceptor):
             "The call has no valid token. Send one in the metadata 'authorization: Bearer <token>'.",
         )
 
+    async def _login(self, header: str) -> Credential | None:
+        """Set the principal of a call with a token of an issuer: three parts with dots between them. Return
+        None for any other, and for one that is not valid."""
+        token = _bearer(header)
+        if self.logins is None or token.count(".") != 2:
+            return None
+        caller = await self.logins.caller_of(token, self._now_ms())
+        if caller is None:
+            return None
+        current_principal.set(caller.principal)
+        current_caller.set(caller)
+        return Credential(b"", caller.principal.subject, caller)
+
     async def intercept_service(
         self,
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
@@ -211,8 +226,9 @@ class Authentication(aio.ServerInterceptor):
         headers = [value for key, value in metadata if key == "authorization"]
         # Two headers are ambiguous.
         header = headers[0] if len(headers) == 1 else ""
+        header = header if isinstance(header, str) else ""
         try:
-            credential.set(self.authenticate(header if isinstance(header, str) else ""))
+            credential.set(await self._login(header) or self.authenticate(header))
         except WonderError as problem:
             return _rejecting_handler(
                 handler, problem, partial(self._log_rejection, str(handler_call_details.method))
@@ -221,6 +237,13 @@ class Authentication(aio.ServerInterceptor):
 
     def _log_rejection(self, method: str, peer: str) -> None:
         self._rejections.record(Reason.UNAUTHENTICATED, rpc=method.lstrip("/"), peer=peer)
+
+
+def _bearer(header: str) -> str:
+    """Return the token of an ``authorization`` header; "" if there is none, or one that is too long."""
+    scheme, _, token = header.strip().partition(" ")
+    token = token.strip()
+    return token if scheme.lower() == "bearer" and len(token) <= MAX_TOKEN_LENGTH else ""
 
 
 def _rejecting_handler(handler: Any, problem: WonderError, on_rejected: Callable[[str], None]) -> Any:

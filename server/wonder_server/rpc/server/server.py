@@ -30,6 +30,7 @@ from wonder_server.rpc.server.event_pipe import drained_event_pipes
 from wonder_server.rpc.server.reflection import Reflection
 from wonder_server.rpc.server.rejection_log import RejectionLog
 from wonder_server.services.tenancy.directory import PrincipalDirectory
+from wonder_server.services.tenancy.logins import Logins
 from wonder_server.settings import Settings, SettingsError
 from wonder_server.settings.kinds import split_address
 
@@ -119,16 +120,18 @@ class RpcServer:
         servicers: Mapping[str, object],
         storage_full: Callable[[], WonderError | None] = lambda: None,
         principals: PrincipalDirectory | None = None,
+        logins: Logins | None = None,
     ) -> None:
         """Start serving, and report SERVING on the health service.
 
         ``servicers`` maps full service names (``wonder.v1.MemoryService``) to servicers; see `call_pipeline`.
         ``storage_full`` returns the error for calls that write while the disk is full, else None.
-        ``principals`` are the stored ones.
+        ``principals`` are the stored ones, and ``logins`` finds those with tokens of issuers.
         """
         if self._authentication is not None and principals is not None:
             self._authentication.principals = principals
             principals.on_changed = self._end_revoked
+            self._authentication.logins = logins
         pipeline = CallPipeline(
             self._limits,
             self._admission,
@@ -206,6 +209,8 @@ def _options(max_request_bytes: int, max_concurrent_rpcs: int) -> list[tuple[str
         # By default gRPC closes connections whose pings are less than five minutes apart.
         ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
         ("grpc.keepalive_permit_without_calls", 1),
+        # A token of an issuer with many groups is longer than the 8 KiB of the default.
+        ("grpc.max_metadata_size", 24 << 10),
         # Twice the allowed size, so that `CallPipeline` rejects the request with a reason; gRPC gives none.
         ("grpc.max_receive_message_length", 2 * max_request_bytes),
     ]

@@ -24,8 +24,7 @@ from wonder_server.core.tenancy.resources import (
     Tenant,
     resource_etag,
 )
-from wonder_server.ports.clock import Clock
-from wonder_server.ports.tenancy import DropAccess, PutAccess, TenancyStore
+from wonder_server.ports.tenancy import DropAccess, PutAccess
 from wonder_server.services.tenancy.changes import AccessChanges, CallFacts, PlannedAccess
 from wonder_server.services.tenancy.directory import KEY_PREFIX, PrincipalDirectory, secret_digest
 from wonder_server.services.tenancy.requests import (
@@ -71,13 +70,12 @@ class Administration:
 
     def __init__(
         self,
-        store: TenancyStore,
+        changes: AccessChanges,
         directory: PrincipalDirectory,
         projects_of: Callable[[str], ProjectLookup],
         furnish: Callable[[str], Awaitable[None]],
-        clock: Clock,
     ) -> None:
-        self._changes = AccessChanges(store, directory, clock)
+        self._changes = changes
         self._directory = directory
         self._projects_of = projects_of
         self._furnish = furnish

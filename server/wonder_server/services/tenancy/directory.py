@@ -9,12 +9,15 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections import defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from wonder_server.core.access.permissions import WHO_AM_I
 from wonder_server.core.identity import Principal, PrincipalKind
 from wonder_server.core.tenancy.resources import (
+    DEFAULT_TENANT,
+    SERVER_TENANT,
     AccessResource,
     ApiKey,
     RoleBinding,
@@ -25,6 +28,7 @@ from wonder_server.core.tenancy.roles import NOTHING, Grants, grants_of
 from wonder_server.ports.tenancy import AccessChange, PutAccess, StoredTenancy
 
 KEY_PREFIX: Final = "wk_"
+_MAX_CALLERS: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,8 @@ class Caller:
     stored: StoredPrincipal | None = None
     key: ApiKey | None = None
     bindings: Sequence[RoleBinding] = ()
+    expires_ms: int = 0
+    """Time from which the caller's token is not valid; 0 for a key, which says it itself."""
     _narrowed: dict[str, Principal] = field(default_factory=dict)
 
     def narrowed(self, permission: str) -> Principal:
@@ -65,6 +71,7 @@ class PrincipalDirectory:
         self._keys_of: defaultdict[str, set[str]] = defaultdict(set)
         self._bindings_of: defaultdict[str, set[str]] = defaultdict(set)
         """Ids of bindings by principal, and by group with a leading space."""
+        self._by_external: dict[str, str] = {}
         self._by_name: dict[tuple[str, PrincipalKind, str], str] = {}
         self._callers: dict[str, Caller] = {}
         self._uses: dict[str, int] = {}
@@ -94,11 +101,30 @@ class PrincipalDirectory:
         """Return the keys of a principal, revoked ones too."""
         return [self.keys[each] for each in sorted(self._keys_of.get(principal_id, ()))]
 
-    def bindings_of(self, principal_id: str, groups: Collection[str] = ()) -> list[RoleBinding]:
-        """Return the role bindings of a principal and of its groups, in the order of ids."""
-        members = principal_id, *(f" {group}" for group in groups)
-        found = {each for member in members for each in self._bindings_of.get(member, ())}
-        return [self.bindings[each] for each in sorted(found)]
+    def bindings_of(self, principal_id: str) -> list[RoleBinding]:
+        """Return the role bindings of a principal itself, in the order of ids."""
+        return [self.bindings[each] for each in sorted(self._bindings_of.get(principal_id, ()))]
+
+    def has_name(self, tenant_id: str, kind: PrincipalKind, name: str) -> bool:
+        """Return True if a principal has or had this name."""
+        return (tenant_id, kind, name) in self._by_name
+
+    def principal_of_external(self, external: str) -> StoredPrincipal | None:
+        """Return the principal that an issuer knows by this name."""
+        found = self._by_external.get(external)
+        return self.principals[found] if found is not None else None
+
+    def caller_of_login(self, stored: StoredPrincipal, expires_ms: int) -> Caller | None:
+        """Return the caller with a token of an issuer; None if its principal is disabled or deleted."""
+        if not stored.is_active:
+            return None
+        place = f"{stored.id} {expires_ms}"
+        known = self._callers.get(place)
+        if known is None:
+            if len(self._callers) >= _MAX_CALLERS:
+                self._callers.clear()
+            known = self._callers[place] = replace(self._made(stored, None), expires_ms=expires_ms)
+        return known
 
     def caller_of_key(self, token: str, now_ms: int) -> Caller | None:
         """Return the caller with a key, ``wk_<id>_<secret>``; None unless it is valid now."""
@@ -113,8 +139,12 @@ class PrincipalDirectory:
         return self._caller(key)
 
     def is_still_valid(self, caller: Caller, now_ms: int) -> bool:
-        """Return True if a call with a key would be served now with the same permissions."""
-        key = self.keys.get(caller.key.id) if caller.key is not None else None
+        """Return True if a call with the same key or token would be served now with the same permissions."""
+        if caller.key is None:
+            stored = self.principals.get(caller.stored.id) if caller.stored is not None else None
+            now = self.caller_of_login(stored, caller.expires_ms) if stored is not None else None
+            return now is not None and now_ms < caller.expires_ms and now.grants == caller.grants
+        key = self.keys.get(caller.key.id)
         if key is None or not key.is_valid(now_ms):
             return False
         now = self._caller(key)
@@ -127,16 +157,15 @@ class PrincipalDirectory:
 
     def grants_of_recorded(self, principal: Principal) -> Grants:
         """Return the permissions of a principal that a record names, now: nothing if it is disabled, deleted
-        or unknown. A key that limits them does so after its end too. A record names no groups."""
+        or unknown. A key that limits them does so after its end too. Groups are those of its last token."""
         stored_id = self._by_name.get((principal.tenant, principal.kind, principal.subject))
         stored = self.principals[stored_id] if stored_id is not None else None
         if stored is None or not stored.is_active:
             return NOTHING
         if principal.limited_by and principal.limited_by not in self.keys:
             return NOTHING
-        return grants_of(
-            stored.kind, stored.tenant_id, self.bindings_of(stored.id), self.keys.get(principal.limited_by)
-        )
+        key = self.keys.get(principal.limited_by)
+        return grants_of(stored.kind, stored.tenant_id, self._bindings_for(stored), key)
 
     def _caller(self, key: ApiKey) -> Caller | None:
         known = self._callers.get(key.id)
@@ -145,24 +174,43 @@ class PrincipalDirectory:
         stored = self.principals.get(key.principal_id)
         if stored is None or not stored.is_active:
             return None
-        bindings = self.bindings_of(stored.id)
+        made = self._callers[key.id] = self._made(stored, key)
+        return made
+
+    def _made(self, stored: StoredPrincipal, key: ApiKey | None) -> Caller:
+        bindings = self._bindings_for(stored)
         grants = grants_of(stored.kind, stored.tenant_id, bindings, key)
+        is_limited = key is not None and (key.scopes or key.project_ids)
         principal = Principal(
             kind=stored.kind,
             subject=stored.name,
             tenant=stored.tenant_id,
-            limited_by=key.id if key.scopes or key.project_ids else "",
-            permissions=grants.anywhere,
+            limited_by=key.id if key is not None and is_limited else "",
+            # Who it is may be asked without any role.
+            permissions=grants.anywhere | {WHO_AM_I},
         )
-        made = self._callers[key.id] = Caller(principal, grants, stored, key, bindings)
-        return made
+        return Caller(principal, grants, stored, key, bindings)
+
+    def _bindings_for(self, stored: StoredPrincipal) -> list[RoleBinding]:
+        """Return the role bindings of a principal and of its groups. The issuer of another tenant than
+        ``default`` says nothing about roles on the server."""
+        of_groups = [
+            self.bindings[each] for name in stored.groups for each in self._bindings_of.get(f" {name}", ())
+        ]
+        if stored.tenant_id != DEFAULT_TENANT:
+            of_groups = [each for each in of_groups if each.tenant_id != SERVER_TENANT]
+        found = {each.id: each for each in (*self.bindings_of(stored.id), *of_groups)}
+        return [found[each] for each in sorted(found)]
 
     def _put(self, resource: AccessResource) -> None:
         match resource:
             case Tenant():
                 self.tenants[resource.id] = resource
             case StoredPrincipal():
+                self._forget_external(resource.id)
                 self.principals[resource.id] = resource
+                if resource.external:
+                    self._by_external[resource.external] = resource.id
                 self._by_name[resource.tenant_id, resource.kind, resource.name] = resource.id
             case ApiKey():
                 self.keys[resource.id] = resource
@@ -182,8 +230,14 @@ class PrincipalDirectory:
                 self.bindings.pop(resource.id, None)
                 self._bindings_of[_member(resource)].discard(resource.id)
             case StoredPrincipal():
+                self._forget_external(resource.id)
                 self.principals.pop(resource.id, None)
                 self._by_name.pop((resource.tenant_id, resource.kind, resource.name), None)
+
+    def _forget_external(self, principal_id: str) -> None:
+        known = self.principals.get(principal_id)
+        if known is not None:
+            self._by_external.pop(known.external, None)
 
     def _changed(self) -> None:
         self.version += 1

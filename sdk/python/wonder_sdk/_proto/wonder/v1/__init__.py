@@ -13088,6 +13088,12 @@ class StoredPrincipal(betterproto2.Message):
     Authenticated caller that made the last change. Set by the server.
     """
 
+    groups: "list[str]" = betterproto2.field(12, betterproto2.TYPE_STRING, repeated=True)
+    """
+    Groups that the newest token of its issuer named; they have roles of their own. Set by the server. Empty for a
+    principal of no issuer.
+    """
+
 
 default_message_pool.register_message("wonder.v1", "StoredPrincipal", StoredPrincipal)
 

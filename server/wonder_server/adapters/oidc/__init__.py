@@ -1,0 +1,1 @@
+"""Issuers of tokens by OpenID Connect: their keys, and the verification of JSON Web Tokens."""
