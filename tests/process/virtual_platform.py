@@ -238,6 +238,9 @@ class NoArchives:
 
     version = 1
 
+    async def registered(self) -> list[object]:
+        return []
+
 
 class NoWorkspaces:
     """Worktrees of a server without repositories."""
