@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Final, Protocol
 
-from wonder_server.core.content.answer_images import AnswerImage
+from wonder_server.core.content.answer_images import AnswerImage, StoredImage
 from wonder_server.core.content.media_types import part_type
 from wonder_server.core.content.parts import ContentPart
 from wonder_server.core.definitions.resources import File
 from wonder_server.core.definitions.specs import ModelProfile
-from wonder_server.core.errors import Reason, error
+from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.json_types import JsonDict
 
 
@@ -53,6 +53,22 @@ class RequestFiles(Protocol):
         LIMIT_EXCEEDED, PROJECT_NOT_FOUND and STORAGE_UNAVAILABLE.
         """
         ...
+
+
+async def store_images(
+    files: RequestFiles, project_id: str, principal: str, key: str, images: Sequence[AnswerImage]
+) -> list[StoredImage]:
+    """Store the images of an answer, as `RequestFiles.store_image` does; of others return the reason.
+
+    No image fails the call: the answer is paid for, and a repeated call would make another one.
+    """
+    stored = list[StoredImage]()
+    for image in images:
+        try:
+            stored.append(await files.store_image(project_id, principal, key, image))
+        except WonderError as problem:
+            stored.append(problem.fault.message)
+    return stored
 
 
 class NoFiles:

@@ -14,7 +14,6 @@ from wonder_server.actors.usage.budget_enforcement import AgentBudgets
 from wonder_server.core.actor.commands import CallModel
 from wonder_server.core.content.answer_images import (
     AnswerImage,
-    StoredImage,
     answer_parts,
     file_of,
     stand_ins_of,
@@ -33,7 +32,7 @@ from wonder_server.core.ids import random_hex
 from wonder_server.core.json_types import JsonDict
 from wonder_server.core.model import Meter, ModelResult
 from wonder_server.core.request_formats import FALLBACK, FORMATS
-from wonder_server.ports.files import NoFiles, RequestFiles
+from wonder_server.ports.files import NoFiles, RequestFiles, store_images
 from wonder_server.ports.model import ArgumentsDelta, Finished, Model, ReasoningDelta, TextDelta, UsageUpdate
 from wonder_server.ports.prices import Prices
 
@@ -167,19 +166,12 @@ class ModelCalls:
     ) -> None:
         """Store the images of an answer, so that its record has references in their places.
 
-        An image that cannot be stored is described in the text, with the reason: the answer is paid for, and
-        a repeated call would make another one.
+        An image that cannot be stored is described in the text, with the reason.
         """
-        stored = list[StoredImage]()
-        for image in answer.images:
-            try:
-                part: StoredImage = await self._files.store_image(
-                    command.project_id, command.principal, command.message_id, image
-                )
-            except WonderError as problem:
-                part = problem.fault.message
-            stored.append(part)
         images = answer.images
+        stored = await store_images(
+            self._files, command.project_id, command.principal, command.message_id, images
+        )
         files = [file_of(image, part) for image, part in zip(images, stored, strict=True)]
         stand_ins = stand_ins_of(files)
         if stand_ins:

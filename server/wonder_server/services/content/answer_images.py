@@ -41,6 +41,7 @@ async def store_image(
         yield content
 
     # An answer that is made again after a crash has another image, and with it another request id.
+    project_id = await files.project_id(project_id)
     origin = Origin(working_principal(principal), f"answer-image/{key}/{sha256}", "answer-image")
     name = replace(image, data="", media_type=media_type).name
     new = NewFile(project_id=project_id, name=name, media_type=media_type)

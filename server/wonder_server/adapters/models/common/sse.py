@@ -12,11 +12,13 @@ import msgspec
 
 from wonder_server.adapters.models.common import provider_errors
 from wonder_server.adapters.models.common.tool_arguments import clean_text
+from wonder_server.core.content.answer_images import MAX_IMAGES_BYTES
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.json_types import JsonValue
 
-MAX_EVENT_BYTES = 16 * 1024 * 1024
-"""Maximum size of an event. Providers' events are smaller; a faulty provider could fill the memory."""
+MAX_EVENT_BYTES = MAX_IMAGES_BYTES + (2 << 20)
+"""Maximum size of an event: the images of an answer in base64, and 2 MiB for all else. A faulty provider
+could fill the memory."""
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 

@@ -6,11 +6,13 @@ executor retries transient faults after 500 ms, 1 s and 2 s (feature I3)."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import cast
 
+from wonder_server.core.content.answer_images import AnswerImage, file_of, stand_ins_of, with_stand_ins
+from wonder_server.core.content.parts import ContentPart, neutral_part
 from wonder_server.core.conversation.context.output_requests import with_output_schema
 from wonder_server.core.conversation.planning.output_checks import read_answer
 from wonder_server.core.definitions.parse import read_record
@@ -19,6 +21,7 @@ from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.json_types import JsonDict
 from wonder_server.core.model import NO_USAGE, Meter, ModelResult, Usage, explained
 from wonder_server.core.schema.output_schemas import check_output_schema
+from wonder_server.ports.files import store_images
 from wonder_server.ports.model import Chunk, Finished, TextDelta, UsageUpdate
 from wonder_server.services.actions.contract.kind import ActionCall, ActionKind
 
@@ -31,15 +34,16 @@ async def _run(call: ActionCall) -> JsonDict:
         await usage_reporter.report_start(call.context)
     try:
         async with asyncio.timeout(profile.timeout_ms / 1000) as deadline:
-            result = await _answer(call, profile, request)
+            finished = await _answer(call, profile, request)
     except TimeoutError:
         if not deadline.expired():
             raise
         raise error(
             Reason.TIMEOUT, f"The model did not finish within {profile.timeout_ms} ms.", transient=True
         ) from None
-    answer = _as_json(await _report_cost(call, profile, result))
-    return answer | _output(schema, result) if schema else answer
+    result = await _report_cost(call, profile, finished.result)
+    output = _output(schema, result) if schema else {}
+    return _as_json(result) | output | await _stored(call, result.text, finished.images)
 
 
 def _request(call: ActionCall, profile: ModelProfile) -> tuple[JsonDict, JsonDict]:
@@ -63,6 +67,20 @@ async def _check_price(call: ActionCall, profile: ModelProfile) -> None:
     refusal = await prices.refusal(profile)
     if refusal is not None:
         raise WonderError(refusal)
+
+
+async def _stored(call: ActionCall, text: str, images: Sequence[AnswerImage]) -> JsonDict:
+    """Store the images of the answer in the project of the task. Return them as parts of messages, and the
+    text with the reason for each that is not stored; nothing without images."""
+    if not images:
+        return {}
+    context = call.context
+    stored = await store_images(
+        call.services.models.files, context.project_id, context.principal, context.key, images
+    )
+    stand_ins = stand_ins_of([file_of(image, part) for image, part in zip(images, stored, strict=True)])
+    files = [neutral_part(part) for part in stored if isinstance(part, ContentPart)]
+    return {"text": with_stand_ins(text, stand_ins), "files": files}
 
 
 def _output(schema: JsonDict, result: ModelResult) -> JsonDict:
@@ -105,7 +123,7 @@ def _profile(call: ActionCall) -> ModelProfile:
     )
 
 
-async def _answer(call: ActionCall, profile: ModelProfile, request: JsonDict) -> ModelResult:
+async def _answer(call: ActionCall, profile: ModelProfile, request: JsonDict) -> Finished:
     meter = Meter()
     try:
         async with call.services.models.files.filled(call.context.project_id, profile, request) as sent:
@@ -122,7 +140,7 @@ async def _answer(call: ActionCall, profile: ModelProfile, request: JsonDict) ->
         raise
 
 
-async def _read(call: ActionCall, profile: ModelProfile, request: JsonDict, meter: Meter) -> ModelResult:
+async def _read(call: ActionCall, profile: ModelProfile, request: JsonDict, meter: Meter) -> Finished:
     chunks = call.services.models.model.stream(profile, request)
     # Closing the stream closes the upstream request at once, after an error, a timeout or a cancel.
     async with aclosing(cast("AsyncGenerator[Chunk]", chunks)):
@@ -132,7 +150,7 @@ async def _read(call: ActionCall, profile: ModelProfile, request: JsonDict, mete
             elif isinstance(chunk, UsageUpdate):
                 meter.set_usage(chunk.usage, chunk.character_count)
             elif isinstance(chunk, Finished):
-                return chunk.result
+                return chunk
     raise error(Reason.MODEL_FAILED, "The model's answer ended without a final chunk.", transient=True)
 
 
@@ -220,6 +238,13 @@ LLM = ActionKind(
             },
             "stop_reason": {"enum": ["end", "tool_calls", "length", "refusal", "other"]},
             "model": {"type": "string"},
+            "files": {
+                "type": "array",
+                "description": "If the answer has images: those that are stored as files of the project, "
+                "each {type, file_id, media_type, name, size_bytes}. A tool's result with them shows them to "
+                "the model. `text` says in words why another is not stored.",
+                "items": {"type": "object"},
+            },
             "output": {
                 "type": ["object", "null"],
                 "description": "With output_schema: the answer, or null if it is not valid.",
