@@ -13,10 +13,11 @@ from wonder_server.actors.access import ActorAccess
 from wonder_server.actors.conversation.conversations import Conversations, SendRequest, SendResult
 from wonder_server.adapters.in_memory.journal import MemoryShards
 from wonder_server.core import ids
+from wonder_server.core.conversation.model.exchange import Quote
 from wonder_server.core.conversation.model.inputs import ModelAnswered
 from wonder_server.core.conversation.model.speakers import QUOTE_CHARS
 from wonder_server.core.conversation.model.state import RECENT_TURNS
-from wonder_server.core.conversation.model.values import Conversation, Participant, Quote, TurnStatus
+from wonder_server.core.conversation.model.values import Conversation, Participant, TurnStatus
 from wonder_server.core.conversation.planning.start_turn import MAX_ACTIVE_TURNS
 from wonder_server.core.definitions.specs import PinnedAgent
 from wonder_server.core.errors import Reason, WonderError, error
@@ -305,7 +306,7 @@ async def test_a_reply_quotes_a_message_that_is_no_longer_in_memory() -> None:
     assert (received["reply_to"], received["reply_to_speaker"]) == ("Which day?", speaker)
     # A restart builds the same input from the record of the turn.
     stored = await stage.conversations.lookup.turn(sent.turn_id)
-    assert stored.quote == Quote(kind="user", author="mia", text="Which day?", turn_ordinal=1)
+    assert stored.quote == Quote(kind="user", author="mia", text="Which day?", turn_ordinal=1, line_bytes=37)
 
 
 async def test_a_quote_is_the_beginning_of_a_long_message() -> None:

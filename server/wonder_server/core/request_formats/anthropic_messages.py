@@ -20,7 +20,6 @@ from wonder_server.core.request_formats.neutral import (
     files_of,
     is_empty,
     plain_message,
-    raw_message,
     text_block,
     text_message,
 )
@@ -311,9 +310,9 @@ def write_messages(messages: Sequence[JsonObject]) -> list[JsonDict]:
             results.append(_written_result(message))
             continue
         results = []
-        raw = text_message(message) or raw_message(message, FORMAT.name)
-        if raw is not None:
-            written.append(raw)
+        text = text_message(message)
+        if text is not None:
+            written.append(text)
         elif calls := calls_of(message):
             written.append(
                 {"role": ASSISTANT, "content": [*_text_blocks(message), *map(_written_call, calls)]}

@@ -19,7 +19,6 @@ from wonder_server.core.request_formats.neutral import (
     files_of,
     is_empty,
     is_parts,
-    raw_message,
     text_of,
     write_parts,
 )
@@ -218,24 +217,19 @@ def ask_output(request: Request, parameters: JsonObject, schema: JsonDict) -> Re
 def write_messages(messages: Sequence[JsonObject]) -> list[JsonDict]:
     """Return messages in the neutral form as contents: the results of one answer are one content.
 
-    A result has an id only if the model gave one to its call. The API rejects empty texts.
+    Calls and results have no ids, since the server made those of a model that gave none. The API rejects
+    empty texts.
     """
     contents: list[JsonDict] = []
     results: list[JsonValue] = []
-    ids: set[JsonValue] = set()
     for message in messages:
         if message.get("role") == TOOL:
             if not results:
                 contents.append({"role": USER, "parts": results})
-            results.append(_written_result(message, ids))
+            results.append(_written_result(message))
             continue
-        results, ids = [], set()
-        raw = raw_message(message, FORMAT.name)
-        if raw is not None:
-            contents.append(raw)
-            calls = [part["functionCall"] for part in objects(raw.get("parts")) if "functionCall" in part]
-            ids = {call["id"] for call in objects(calls) if isinstance(call.get("id"), str)}
-        elif not is_empty(message):
+        results = []
+        if not is_empty(message):
             calls = [
                 {"functionCall": {"name": call["name"], "args": arguments_of(call)}}
                 for call in calls_of(message)
@@ -288,12 +282,10 @@ def files_content(parts: Sequence[JsonDict]) -> Content:
     return {"role": USER, "parts": [{"text": FILES_NOTE}, *parts]}
 
 
-def _written_result(message: JsonObject, ids: set[JsonValue]) -> Part:
-    call_id = message.get("tool_call_id")
+def _written_result(message: JsonObject) -> Part:
     key = "error" if message.get("is_error") is True else "output"
     response = {"name": message.get("name", ""), "response": {key: message.get("content")}}
-    response = with_files(response, files_of(message))
-    return {"functionResponse": {"id": call_id, **response} if call_id in ids else response}
+    return {"functionResponse": with_files(response, files_of(message))}
 
 
 def write_file(content: FileContent) -> JsonDict:

@@ -11,8 +11,6 @@ A message is ``{role, content}`` with further members:
 ``reply``           of a user: a line before the text that says what it answers
 ``turn_id``         the turn that the message is from; not written
 ``tool_calls``      of an assistant: ``[{id, name, arguments}]``
-``raw`` ``format``  of an assistant: the provider's own message and its request format. It is written as it is
-                    if the request has this format; else the message is built from the other members.
 ``tool_call_id``    of a tool: the id of the call. Results follow the message with their calls.
 ``name``            of a tool: the name of the called tool
 ``files``           of a tool: image and file parts of the result, which are shown beside the text
@@ -45,13 +43,7 @@ _OF_TURN: Final = frozenset({"role", "content", "turn_id"})
 _TEXTUAL: Final = frozenset({"role", "content", "speaker", "turn_id"})
 _TEXT_PART: Final = frozenset({"type", "text"})
 _OWN: Final = frozenset({"speaker", "reply", "turn_id", "raw", "format", "is_error"})
-"""Members that no format has."""
-
-
-def raw_message(message: JsonObject, format_name: str) -> JsonDict | None:
-    """Return the provider's own message of an assistant if it is in this format; None if there is none."""
-    raw = message.get("raw")
-    return raw if isinstance(raw, dict) and message.get("format") == format_name else None
+"""Members that no format has. Assemblies of earlier builds had ``raw`` and ``format``."""
 
 
 def content_of(message: JsonObject) -> JsonValue:

@@ -21,7 +21,6 @@ from wonder_server.core.request_formats.neutral import (
     files_of,
     is_empty,
     plain_message,
-    raw_message,
     text_block,
     text_message,
 )
@@ -221,9 +220,6 @@ def files_message(parts: Sequence[JsonDict]) -> JsonDict:
 
 
 def _written(message: JsonObject) -> JsonDict:
-    raw = raw_message(message, FORMAT.name)
-    if raw is not None:
-        return raw
     if message.get("role") == TOOL:
         content = FORMAT.write_result(message.get("content"), files_of(message))
         return {"role": TOOL, "tool_call_id": message.get("tool_call_id"), "content": content}

@@ -20,7 +20,6 @@ from wonder_server.core.request_formats.neutral import (
     files_of,
     is_empty,
     plain_message,
-    raw_message,
     text_message,
 )
 from wonder_server.core.request_formats.openai_chat import MAX_DESCRIPTION, MAX_TOOLS, NAME, is_plain_text
@@ -192,10 +191,7 @@ def write_messages(messages: Sequence[JsonObject]) -> list[JsonDict]:
         if text is not None:
             items.append(text)
             continue
-        raw = raw_message(message, FORMAT.name)
-        if raw is not None:
-            items += objects(raw.get("output"))
-        elif message.get("role") == TOOL:
+        if message.get("role") == TOOL:
             call_id = message.get("tool_call_id")
             output = FORMAT.write_result(message.get("content"), files_of(message))
             items.append({"type": _OUTPUT, "call_id": call_id, "output": output})

@@ -19,10 +19,10 @@ from tests.replacing import replace
 from wonder_server.core.actor.commands import RunWorkflow
 from wonder_server.core.conversation.context.history import HISTORY_BYTES
 from wonder_server.core.conversation.model.decisions import DispatchWorkflow, ReduceContext
-from wonder_server.core.conversation.model.exchange import exchanges_bytes
+from wonder_server.core.conversation.model.exchange import Quote, exchanges_bytes
 from wonder_server.core.conversation.model.lifecycle_inputs import Reset
 from wonder_server.core.conversation.model.state import EXCHANGES_BYTES, RECENT_TURNS
-from wonder_server.core.conversation.model.values import OperationKind, Quote, TurnStatus
+from wonder_server.core.conversation.model.values import OperationKind, TurnStatus
 from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.definitions.specs import ContextWindow, PinnedAgent
 from wonder_server.core.json_types import JsonDict, JsonValue

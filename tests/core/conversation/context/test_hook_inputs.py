@@ -26,8 +26,9 @@ from wonder_server.core.conversation.context.hook_inputs import assembly_input
 from wonder_server.core.conversation.context.resolved_agent import resolve_agent
 from wonder_server.core.conversation.model import inputs
 from wonder_server.core.conversation.model.decisions import AppendMessage, Decision, DispatchWorkflow
+from wonder_server.core.conversation.model.exchange import Quote
 from wonder_server.core.conversation.model.lifecycle_inputs import Join, Leave, Reset
-from wonder_server.core.conversation.model.values import Caller, OperationKind, Participant, Quote, TurnStatus
+from wonder_server.core.conversation.model.values import Caller, OperationKind, Participant, TurnStatus
 from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.conversation.planning.summarization import history_truncation
 from wonder_server.core.definitions.specs import ContextWindow, PinnedAgent, WindowStrategy

@@ -13,6 +13,7 @@ from wonder_server.core.conversation.context.transcript import (
     exchanges_of,
     transcript_of,
 )
+from wonder_server.core.conversation.model.exchange import Quote
 from wonder_server.core.conversation.model.speakers import speakers_of
 from wonder_server.core.conversation.model.values import (
     Caller,
@@ -20,7 +21,6 @@ from wonder_server.core.conversation.model.values import (
     Message,
     Move,
     Participant,
-    Quote,
     Role,
     ToolErrorCode,
     ToolResult,

@@ -96,7 +96,7 @@ def past_turns(
 
 
 def _past_turn(turn: Turn, messages: Sequence[Message], exchanges: tuple[Exchange, ...]) -> PastTurn:
-    size = exchanges_bytes(exchanges)
+    size = exchanges_bytes(exchanges) + (turn.quote.line_bytes if turn.quote is not None else 0)
     tokens = sum([content_tokens(message.content, message.parts) + PER_MESSAGE for message in messages])
     tokens += size // BYTES_PER_TOKEN + PER_MESSAGE * sum([1 + len(each.results) for each in exchanges])
     size += sum([byte_size(message.content) for message in messages])

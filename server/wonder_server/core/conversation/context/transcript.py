@@ -14,13 +14,12 @@ from typing import Final
 from wonder_server.core.content.labels import clean
 from wonder_server.core.content.parts import neutral_content
 from wonder_server.core.conversation.context.dialects import result_files, result_text
-from wonder_server.core.conversation.model.exchange import Exchange
+from wonder_server.core.conversation.model.exchange import REPLY_CHARS, Exchange, Quote
 from wonder_server.core.conversation.model.speakers import AGENT, Key, Speakers, author_key, author_name
 from wonder_server.core.conversation.model.values import (
     Invocation,
     Message,
     Move,
-    Quote,
     Role,
     ToolResult,
     Turn,
@@ -38,8 +37,6 @@ NO_RESULT_YET: Final = "(No result yet: this call is still running.)"
 MAX_ARGUMENT_LEVELS: Final = 20
 """Maximum number of levels in the arguments of a call; deeper parts are JSON text. Expressions return at most
 32 levels. A request of Gemini has 7 around the arguments, and its assembly up to 3 around the request."""
-REPLY_CHARS: Final = 160
-"""Maximum number of characters that an earlier reply quotes of its message."""
 RULES_OF_REPLIES: Final = 4
 """Version of `TURN_RULES` from which on replies in the history say what they answer."""
 

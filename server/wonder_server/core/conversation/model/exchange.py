@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from wonder_server.core.frozen import Value
 from wonder_server.core.json_types import JsonDict
@@ -49,3 +50,24 @@ class PromptSnapshot(Value, frozen=True, kw_only=True):
     agent_id: str
     system_prompt: str
     instructions: tuple[str, ...] = ()
+
+
+REPLY_CHARS: Final = 160
+"""Maximum number of characters of its message that an earlier reply quotes."""
+
+
+class Quote(Value, frozen=True, kw_only=True):
+    """The message that a turn's message replies to, as it was when the turn started.
+
+    ``kind``, ``author`` and ``name`` are the speaker's; the name only if the author is an agent. ``text`` is
+    the beginning of the content. ``turn_ordinal`` is the ordinal of the quoted message's turn. ``line_bytes``
+    is the estimated size of the line with which later requests begin the reply; 0 in quotes of earlier
+    builds, whose histories did not count it.
+    """
+
+    kind: str
+    author: str
+    name: str = ""
+    text: str
+    turn_ordinal: int
+    line_bytes: int = 0

@@ -9,9 +9,10 @@ from wonder_server.core.actor.commands import Parent
 from wonder_server.core.actor.gates import Gate, ResolveGate
 from wonder_server.core.budget import Budget
 from wonder_server.core.content.parts import Parts
+from wonder_server.core.conversation.model.exchange import Quote
 from wonder_server.core.conversation.model.histories.staging import AddHistory, Discard
 from wonder_server.core.conversation.model.lifecycle_inputs import LifecycleInput
-from wonder_server.core.conversation.model.values import Caller, Conversation, Quote
+from wonder_server.core.conversation.model.values import Caller, Conversation
 from wonder_server.core.definitions.overrides import TurnOverrides
 from wonder_server.core.definitions.specs import PinnedAgent
 from wonder_server.core.errors import Fault

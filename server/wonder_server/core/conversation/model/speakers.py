@@ -19,9 +19,11 @@ from typing import Final
 
 from wonder_server.core.content.labels import clean
 from wonder_server.core.content.parts import readable
-from wonder_server.core.conversation.model.values import Caller, Message, Participant, Quote, Role, Turn
+from wonder_server.core.conversation.model.exchange import REPLY_CHARS, Quote
+from wonder_server.core.conversation.model.values import Caller, Message, Participant, Role, Turn
 from wonder_server.core.identity_cache import cache_by_identity
 from wonder_server.core.json_types import JsonDict
+from wonder_server.core.token_estimates import byte_size
 
 USER: Final = "user"
 AGENT: Final = "agent"
@@ -114,12 +116,15 @@ QUOTE_CHARS: Final = 2000
 def quote_of(message: Message, turn: Turn) -> Quote:
     """Return the quote of a message of ``turn``."""
     kind, author = author_key(message, turn)
+    name, text = author_name(message, turn), readable(message.content, message.parts)[:QUOTE_CHARS]
+    line = f'[in reply to {kind} {_shown_name(author, name)}: "{clean(text, REPLY_CHARS)}"]\n'
     return Quote(
         kind=kind,
         author=author,
-        name=author_name(message, turn),
-        text=readable(message.content, message.parts)[:QUOTE_CHARS],
+        name=name,
+        text=text,
         turn_ordinal=turn.ordinal,
+        line_bytes=byte_size(line),
     )
 
 

@@ -12,7 +12,7 @@ from wonder_server.core.actor.gates import Gate
 from wonder_server.core.budget import NO_BUDGET, Budget
 from wonder_server.core.content.parts import Parts
 from wonder_server.core.conversation.model.event_payloads import ResultExcerpt
-from wonder_server.core.conversation.model.exchange import PromptSnapshot, Summary
+from wonder_server.core.conversation.model.exchange import PromptSnapshot, Quote, Summary
 from wonder_server.core.conversation.model.histories.origin import ConversationOrigin
 from wonder_server.core.definitions.overrides import TurnOverrides
 from wonder_server.core.definitions.specs import PinnedAgent
@@ -173,20 +173,6 @@ class Caller(Value, frozen=True, kw_only=True):
     run_id: str = ""
     agent_id: str = ""
     turn_id: str = ""
-
-
-class Quote(Value, frozen=True, kw_only=True):
-    """The message that a turn's message replies to, as it was when the turn started.
-
-    ``kind``, ``author`` and ``name`` are the speaker's; the name only if the author is an agent. ``text`` is
-    the beginning of the content. ``turn_ordinal`` is the ordinal of the quoted message's turn.
-    """
-
-    kind: str
-    author: str
-    name: str = ""
-    text: str
-    turn_ordinal: int
 
 
 class Turn(Value, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ from wonder_server.core.conversation.model.decisions import (
     RefuseCall,
     StartTurn,
 )
+from wonder_server.core.conversation.model.exchange import Quote
 from wonder_server.core.conversation.model.inputs import Post, Send
 from wonder_server.core.conversation.model.lifecycle_decisions import AddParticipant
 from wonder_server.core.conversation.model.operations import Decisions
@@ -22,7 +23,6 @@ from wonder_server.core.conversation.model.values import (
     Conversation,
     Message,
     Participant,
-    Quote,
     Role,
     Turn,
     TurnStatus,
