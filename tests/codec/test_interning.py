@@ -225,7 +225,9 @@ def test_nested_frozen_values_resolve_to_the_same_values(values: list[Outer]) ->
         name, body = resolved_body(session.tagged(value), session.parts)
         assert (name, build(body, Outer)) == ("Outer", value)
         assert build(resolved_body(session.text(value), session.parts), Outer) == value
-        assert build(decode(session.plain_text(value)), Outer) == value
+        plain = session.plain_text(value)
+        body = resolved_body(plain, session.parts) if plain[0] == "\t" else decode(plain)
+        assert build(body, Outer) == value
 
 
 def test_long_texts_of_frozen_values_are_shared() -> None:

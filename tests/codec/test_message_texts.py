@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.codec.test_interning import Box, Stored, parts_of
 from wonder_server.codec.interning import (
+    PLAIN_MAX_BYTES,
     Interner,
     InternSession,
     build,
@@ -24,6 +25,7 @@ from wonder_server.codec.message_texts import (
     MAX_TOTAL_BYTES,
     MIN_BYTES,
     NO_TEXTS,
+    PARTS_MARK,
     MessageTexts,
     with_texts,
 )
@@ -86,10 +88,30 @@ def test_a_value_with_references_resolves_to_the_same_value(value: Any) -> None:
 @given(value=VALUES, other=STRINGS)
 def test_a_value_of_a_table_without_parts_is_read_as_it_was(value: Any, other: str) -> None:
     box = Box(value=value, other=other)
-    data = session().plain_text(box).encode()
+    referring = session()
+    data = referring.plain_text(box).encode()
+    if data[:1] == PARTS_MARK:
+        stored = Stored(parts_of(referring), MESSAGES)
+        assert len(encode(box)) > PLAIN_MAX_BYTES
+        assert build(resolve(decode(data), stored), Box) == box
+        return
+    assert len(data) <= PLAIN_MAX_BYTES + len(MARK)
     if data[:1] == MARK:
         data = with_texts(data, MESSAGES.__getitem__)
     assert read(data, Box) == box
+
+
+def test_a_long_text_of_a_table_without_parts_is_stored_once() -> None:
+    """User data that looks like a reference or a mark stays data."""
+    result = {"content": "r" * PLAIN_MAX_BYTES, "$": "0" * 32, "$m": 1, "said": REFERRED[0]}
+    referring = session()
+    move, event = Box(value={"result": result}, other="\t"), Box(value=[result], other=" ")
+    texts = [referring.plain_text(each) for each in (move, event)]
+    parts = parts_of(referring)
+    assert sum(part.count(b"r" * 100) > 0 for part in parts.values()) == 1
+    for text, box in zip(texts, (move, event), strict=True):
+        assert text.encode()[:1] == PARTS_MARK and len(text) < 1000
+        assert build(resolve(decode(text), Stored(parts, MESSAGES)), Box) == box
 
 
 @pytest.mark.parametrize("message", REFERRED)

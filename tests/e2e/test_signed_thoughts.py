@@ -1,4 +1,4 @@
-"""What a provider signed in an answer with a tool call comes back to it byte for byte after kill -9: Gemini's
+"""Signed parts of an answer with a tool call come back to the provider byte for byte after kill -9: Gemini's
 thought signatures, Anthropic's signed and redacted thinking, reasoning items of OpenAI's responses.
 
 The server is killed between the call and the second request, and again during the second request.
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 SIGNATURE = "EqQBCgIYAhIkM+/=Zm9v\u2028ŁódźQ==" + "Ab9/+" * 400
 """Longer than a line, with characters that an encoder may write in another way."""
 REDACTED = "gAAAAABn+/==" * 50
-THOUGHT = "First:  weigh \"tea\"\n\n\tand coffee — ½ each.\\u00e9 \U0001f375 "
+THOUGHT = 'First:  weigh "tea"\n\n\tand coffee — ½ each.\\u00e9 \U0001f375 '
 ARGUMENTS = '{"text": "Łódź \\u00e9 1.0"}'
 POST = "post_quick"
 TOOLS = """

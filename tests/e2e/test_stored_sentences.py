@@ -10,10 +10,15 @@ from typing import Any
 
 import pytest
 
+from tests.e2e.background import call
 from tests.e2e.client import Client
 from tests.e2e.journals import assert_replays
 from tests.e2e.process import serving
+from tests.e2e.scripted import Scripted
+from tests.e2e.test_artifacts import write
+from tests.e2e.test_large_results import TOOLS, environment
 from tests.e2e.test_lost_stores import wonder
+from tests.fakes.provider import Provider, Script
 from wonder.v1 import conversation_service_pb2 as pb
 from wonder.v1 import coordinator_service_pb2 as runs
 from wonder_server.codec.packing import unpack
@@ -51,6 +56,12 @@ def tables_with(data: Path, text: str) -> list[str]:
     """Return the tables of the stored values that contain the first words of a text."""
     words = text.partition(",")[0].encode()
     return [table for table, value in stored(data) if words in value]
+
+
+RESULT = "\n".join(f"{number:06d} of a long file that a tool read" for number in range(5_000))
+"""About 200 KB."""
+PLACES = 2
+"""The result itself, and its text in requests to the model."""
 
 
 async def shown(client: Client, conversation_id: str) -> list[Any]:
@@ -94,4 +105,27 @@ async def test_a_sentence_stands_on_disk_at_most_three_times(tmp_path: Path) -> 
         assert len(tables_with(data, sentence)) <= MOST, tables_with(data, sentence)
     await assert_replays(data)
     code, said = await wonder("check", str(data))
+    assert code == 0, said
+
+
+@pytest.mark.parametrize("bound", [16 * 1024, 400_000])
+async def test_a_large_result_of_a_tool_is_stored_once(bound: int, data: Path, provider: Provider) -> None:
+    """The journal, the move and two events refer to it; `PLACES` if the model gets the whole result."""
+    more = {"WONDER_MAX_TOOL_RESULT_BYTES": str(bound)}
+    async with serving(data, environment=environment(provider, **more)) as server, server.client() as client:
+        scripted = Scripted(client, provider, "openai")
+        reads = Script(calls=(call("read_document", path="long.txt"),))
+        agent = await scripted.agent(reads, Script(text="Long."), tools=TOOLS)
+        await write(client, "long.txt", RESULT)
+        conv = await client.open(agent)
+        await client.turn(conv, "Read it.")
+        await client.turn(conv, "Thanks.")
+        before = await shown(client, conv), await client.moves("", conv)
+    middle = RESULT.splitlines()[2_500]
+    found = tables_with(data, middle)
+    assert found == ["parts"] * (1 if bound < len(RESULT) else PLACES), found
+    async with serving(data, environment=environment(provider, **more)) as server, server.client() as client:
+        assert (await shown(client, conv), await client.moves("", conv)) == before
+    assert str(before[0]).count(middle) >= 2 and str(before[1]).count(middle) == 1
+    code, said = await wonder("check", str(data), "--quiet")
     assert code == 0, said

@@ -41,6 +41,7 @@ from wonder_server.codec.message_texts import (
     MESSAGE_REFERENCE,
     MIN_BYTES,
     NO_TEXTS,
+    PARTS_MARK,
     MessageTexts,
 )
 from wonder_server.codec.stored_names import tag_of
@@ -48,6 +49,9 @@ from wonder_server.codec.stored_names import tag_of
 INLINE_MAX_BYTES: Final = 1536
 """Shorter lists and objects stay inline in a frozen value. Its texts stay inline if the whole value is
 shorter."""
+PLAIN_MAX_BYTES: Final = 4096
+"""Maximum size of a value of a table without parts. A larger one has parts too, and a mark that says so: the
+result of a tool stands in the journal, in its move and in two events."""
 MIN_OBJECT_BYTES: Final = 160
 """Members of an interned list or object become parts from this size in bytes. Frozen values never do, because
 no two are equal."""
@@ -175,10 +179,10 @@ class InternSession:
         return text
 
     def plain_text(self, value: StoredValue) -> str:
-        """Encode a frozen value as JSON without parts and without escaped keys.
+        """Encode a frozen value as JSON without parts and without escaped keys, unless it is large.
 
         JSON that refers to messages begins with `MARK`. A value with keys of user data that look like a
-        reference does not refer to messages.
+        reference does not refer to messages. A large value is encoded as `text` and begins with `PARTS_MARK`.
         """
         known = self._plain_texts.get(id(value))
         if known is not None:
@@ -187,7 +191,7 @@ class InternSession:
         if MESSAGE_REFERENCE not in data:
             short = self._refer(data, self.messages)
             data = data if short is data else MARK + short
-        text = data.decode()
+        text = data.decode() if len(data) <= PLAIN_MAX_BYTES else PARTS_MARK.decode() + self.text(value)
         self._plain_texts[id(value)] = value, text
         return text
 

@@ -31,6 +31,9 @@ MARK: Final = b" "
 """First byte of a value with references in a table whose values have no other references. JSON from the
 encoder never begins with it."""
 
+PARTS_MARK: Final = b"\t"
+"""First byte of a value with parts in such a table (see `codec.interning`)."""
+
 _TEXT: Final = re.compile(rb':"(?=[^"]{%d})([^"]*+)"' % MIN_BYTES)
 """A string after a colon with at least `MIN_BYTES`, in JSON without escaped quotation marks.
 

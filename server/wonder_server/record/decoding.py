@@ -12,7 +12,14 @@ import msgspec
 from wonder_server.codec.fields import StoredValue
 from wonder_server.codec.interning import build, decode, part_name, read, resolve
 from wonder_server.codec.journal_rows import JournalLine, begins_archived, read_row
-from wonder_server.codec.message_texts import MARK, MAX_TEXTS, NO_TEXTS, MessageTexts, with_texts
+from wonder_server.codec.message_texts import (
+    MARK,
+    MAX_TEXTS,
+    NO_TEXTS,
+    PARTS_MARK,
+    MessageTexts,
+    with_texts,
+)
 from wonder_server.codec.packing import unpack, unpacked_size
 from wonder_server.codec.seals import Seals
 from wonder_server.codec.stored_names import classes_by_tag, event_name, stored_event, stored_path
@@ -163,6 +170,11 @@ class PartReader:
         self._known: dict[str, StoredValue] = {}
         self._unresolved: set[str] = set()
         """The known parts that may have references. They are resolved when they are first used."""
+        self._below: dict[str, set[str]] = {}
+        """The parts that a known part refers to."""
+        self._totals: dict[str, int] = {}
+        """The sizes of parts with those below them."""
+        self._sizes: dict[str, int] = {}
         self._messages: dict[int, str] = {}
         self.size = 0
         """Total bytes of the parts and messages read."""
@@ -194,9 +206,13 @@ class PartReader:
     def decoded(self, data: bytes) -> StoredValue:
         """Return the JSON in ``data`` with all references resolved.
 
-        Parts refer to parts, like trees in git. Each level of them is read with one statement.
+        Parts refer to parts, like trees in git. Each level of them is read with one statement. A value with
+        `PARTS_MARK` counts all its parts, those that are known too: a client gets them with each value.
         """
-        missing = self._missing(data)
+        wanted = _references(data)
+        missing = wanted - self._known.keys()
+        if data[:1] == PARTS_MARK:
+            self.size += sum(map(self._total, wanted - missing))
         while missing:
             below: set[str] = set()
             found = self._read(sorted(missing))
@@ -205,10 +221,12 @@ class PartReader:
                 if content is None or part_name(content) != digest:
                     self.seals.raise_damaged("parts", (self.actor_id, digest))
                 self._known[digest] = decode(content)
+                self._sizes[digest] = len(content)
                 if _may_refer(content):
                     self._unresolved.add(digest)
                 self.size += len(content)
-                below |= self._missing(content)
+                self._below[digest] = _references(content)
+                below |= self._below[digest]
             missing = below - self._known.keys()
         # Most values have neither references nor keys with a dollar sign, and need no walk.
         return resolve(decode(data), self) if _may_refer(data) else decode(data)
@@ -219,14 +237,21 @@ class PartReader:
             found |= dict(self.reads.parts(self.actor_id, digests[start : start + _MAX_PARTS]))
         return found
 
-    def _missing(self, data: bytes) -> set[str]:
-        """Return the references in JSON to parts that are not known.
+    def _total(self, digest: str) -> int:
+        """Return the size of a known part with all parts below it."""
+        if digest not in self._totals:
+            self._totals[digest] = self._sizes[digest] + sum(map(self._total, self._below[digest]))
+        return self._totals[digest]
 
-        Text cannot look like a reference, since JSON escapes its quotation marks.
-        """
-        if b'{"$":"' not in data:
-            return set()
-        return {digest.decode() for digest in _REFERENCE.findall(data)} - self._known.keys()
+
+def _references(data: bytes) -> set[str]:
+    """Return the parts that JSON refers to.
+
+    Text cannot look like a reference, since JSON escapes its quotation marks.
+    """
+    if b'{"$":"' not in data:
+        return set()
+    return {digest.decode() for digest in _REFERENCE.findall(data)}
 
 
 def _may_refer(data: bytes) -> bool:
@@ -267,17 +292,15 @@ def _unpacked_part(stored: object) -> bytes | None:
 def row_value(table: str, row: StoredRow, part: PartReader, row_type: type) -> StoredValue:
     """Decode the value of a row with the columns `codec.tables.READ_ROW` and its position.
 
-    Tables without interning are decoded directly: a ``$`` in them is user data, unless `MARK` comes first.
+    Tables without interning are decoded directly: a ``$`` in them is user data, unless a mark comes first.
     """
     *key, data, found, position = row
     stored = part.seals.check(table, tuple(key), data, found, position)
     try:
         data = unpack(stored)
-        return (
-            build(part.decoded(data), row_type)
-            if table in INTERNED_TABLES
-            else read(_with_texts(data, part), row_type)
-        )
+        if table in INTERNED_TABLES or data[:1] == PARTS_MARK:
+            return build(part.decoded(data), row_type)
+        return read(_with_texts(data, part), row_type)
     except _UNREADABLE:
         part.seals.raise_damaged(table, tuple(key))
 
@@ -296,9 +319,8 @@ def event(parts: PartReader, row: StoredRow, planner: Planner) -> Event:
         name = event_name(stored)
         cls = planner.event_types[name.replace(".", "_")]
         data = unpack(packed)
-        value = (
-            build(parts.decoded(data), cls) if planner.kind == "run" else read(_with_texts(data, parts), cls)
-        )
+        has_parts = planner.kind == "run" or data[:1] == PARTS_MARK
+        value = build(parts.decoded(data), cls) if has_parts else read(_with_texts(data, parts), cls)
     except _UNREADABLE:
         parts.seals.raise_damaged("events", tuple(key))
     return Event(sequence, at_ms, actor, Emit(name, value, turn_id, message_id))

@@ -207,6 +207,7 @@ async def test_events_come_in_pages_in_order(journal: Journal) -> None:
 
 
 async def test_large_events_are_read_a_few_at_a_time(journal: Journal) -> None:
+    """So they are if they are equal: the store has their text once, and a client gets it with each."""
     named = Emit("participant.joined", Participant(type="user", id="ann", name="x" * 100_000))
     large = [Event(number, number * 100, CONVERSATION_ID, named) for number in range(1, 11)]
     await journal.commit([commit(CONVERSATION_ID, events=tuple(large))])

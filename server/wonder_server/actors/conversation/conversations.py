@@ -31,6 +31,7 @@ from wonder_server.core import ids
 from wonder_server.core.actor.queries import ReadConversation
 from wonder_server.core.content.parts import Parts
 from wonder_server.core.conversation.model.decisions import AppendMessage, PostMessage, StartTurn, SteerTurn
+from wonder_server.core.conversation.model.exchange import Quote
 from wonder_server.core.conversation.model.inputs import CancelTurn, Post, Send
 from wonder_server.core.conversation.model.speakers import AGENT, quote_of
 from wonder_server.core.conversation.model.state import ConversationState
@@ -40,7 +41,6 @@ from wonder_server.core.conversation.model.values import (
     Caller,
     Conversation,
     Message,
-    Quote,
     Turn,
 )
 from wonder_server.core.conversation.planner import CONVERSATION

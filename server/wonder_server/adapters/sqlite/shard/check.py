@@ -14,7 +14,7 @@ from wonder_server.adapters.sqlite.shard.identity import STORED_IDENTITY, identi
 from wonder_server.adapters.sqlite.store_check import CheckResult, check_store, columns_of, reading, rows_of
 from wonder_server.codec.interning import decode
 from wonder_server.codec.journal_rows import begins_archived, read_row
-from wonder_server.codec.message_texts import MARK, message_ordinals
+from wonder_server.codec.message_texts import MARK, PARTS_MARK, message_ordinals
 from wonder_server.codec.seals import Seals
 from wonder_server.codec.tables import (
     FILTER_COLUMNS,
@@ -164,11 +164,12 @@ class _ShardCheck:
             self._check_references(
                 table, row, [each for line in lines for text in line[2:] for each in _references(text)]
             )
-        if table in INTERNED_TABLES or (table == "events" and _is_run(owner)):
-            self._check_references(table, row, _references(row["data"]))
-        elif "data" in row and row["data"].startswith(MARK.decode()):
+        data = row.get("data", "")
+        if _has_parts(table, owner, data):
+            self._check_references(table, row, _references(data))
+        elif data.startswith(MARK.decode()):
             # Such a value has no parts: {"$": …} in it is user data.
-            self._check_references(table, row, message_ordinals(row["data"].encode()))
+            self._check_references(table, row, message_ordinals(data.encode()))
         if table in FILTER_COLUMNS or "created_ms" in row:
             _compare_copies(self._store, table, row, self._found)
         if table == "conversations":
@@ -318,8 +319,10 @@ def _references(text: str | bytes) -> list[str | int]:
     return references
 
 
-def _is_run(actor: object) -> bool:
-    return str(actor).startswith("run_")
+def _has_parts(table: str, actor: str, data: str) -> bool:
+    """Return True if a value may refer to parts."""
+    is_event_of_run = table == "events" and actor.startswith("run_")
+    return table in INTERNED_TABLES or is_event_of_run or data.startswith(PARTS_MARK.decode())
 
 
 def _json_object(text: str) -> JsonDict:

@@ -357,6 +357,10 @@ _ITEMIZED = f"""
 """Sums of cached and reasoning tokens. Those of older usage are 0, which changes no seal. Code of this
 version names all columns, so earlier versions, which would leave the new ones out, refuse the store."""
 
+_LARGE_VALUES = "SELECT 1;"
+"""Changes nothing. Large rows and events may have parts from here on in tables without them (see
+`codec.interning`). Versions that cannot resolve them refuse the store."""
+
 MIGRATIONS: tuple[tuple[str, str], ...] = (
     ("0001_shard", _rows(FIRST_TABLES) + _INDEXES + _REST),
     ("0002_workflows", _rows(TABLES_OF_WORKFLOWS) + _WORKFLOWS),
@@ -373,4 +377,5 @@ MIGRATIONS: tuple[tuple[str, str], ...] = (
     ("0013_message_references", _REFERRING),
     ("0014_archive_objects", _ARCHIVE_OBJECTS),
     ("0015_itemized_accounts", _ITEMIZED),
+    ("0016_large_values", _LARGE_VALUES),
 )
