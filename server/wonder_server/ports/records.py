@@ -19,8 +19,8 @@ Position: TypeAlias = tuple[int, str]
 
 class QueryResult(list[RowValue]):
     """Values in the requested order. ``truncated``: reading stopped at ``max_bytes``, after at least one
-    value, or at ``max_read``. ``end`` is then the position of the last row that was read if rows after the
-    last value were read too; None otherwise."""
+    value, or at the limit of what is read. ``end`` is then the position of the last row that was read if rows
+    after the last value were read too; None otherwise."""
 
     def __init__(
         self, values: Iterable[RowValue] = (), *, truncated: bool = False, end: Position | None = None
@@ -51,6 +51,8 @@ class Query:
     ``projects`` selects the rows of conversations and runs of these projects, None of all; the views of
     access scopes add theirs. ``text`` selects the messages that contain its words; ``max_read`` limits the
     rows that each store reads for it, those that other filters exclude included; 0 is unlimited.
+    ``max_read_bytes`` limits the size of the contents that each store reads for it; the last one may exceed
+    it.
     """
 
     table: str
@@ -75,6 +77,7 @@ class Query:
     projects: frozenset[str] | None = None
     text: TextQuery | None = None
     max_read: int = 0
+    max_read_bytes: int = 0
     lenient: bool = False
     """Omit damaged rows, which are logged, instead of raising STORAGE_UNAVAILABLE."""
 

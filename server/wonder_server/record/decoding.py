@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Generator, Sequence
 from contextlib import closing, suppress
+from math import inf
 from typing import Final
 
 import msgspec
@@ -83,21 +84,23 @@ def _selected(
 ) -> Generator[tuple[Position, StoredRow | None]]:
     """Yield the position and the columns of each selected row.
 
-    After `Query.max_read` rows, yield None with the position of the last.
+    After `Query.max_read` rows, or `Query.max_read_bytes`, yield None with the position of the last.
     """
     selection, conditions = selection_of(query, row_type)
-    count = read = 0
+    count = read = size = 0
+    max_size = query.max_read_bytes or inf
     with closing(reads.rows(selection)) as selected:
         for order, *columns in selected:
             row = tuple(columns)
             place, read = (order, str(row[1])), read + 1
             is_excluded = query.text is not None and row[_DATA] is None
+            size += 0 if is_excluded else data_size(row)
             if not is_excluded and meets(query.table, row, conditions, seals, query.text):
                 yield place, row
                 count += 1
                 if count == query.limit:
                     return
-            if read == query.max_read:
+            if read == query.max_read or size >= max_size:
                 yield place, None
                 return
 

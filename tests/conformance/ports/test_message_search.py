@@ -26,6 +26,7 @@ from wonder_server.core.conversation.output.record import put_message
 from wonder_server.core.history.text_query import TextQuery, text_query
 from wonder_server.ports.access import ALL_RECORDS, AccessScope
 from wonder_server.ports.records import Query, is_truncated
+from wonder_server.services.history import message_search
 from wonder_server.services.history.message_search import MessageFilter, MessageSearch
 
 MESSAGES = 30
@@ -145,6 +146,58 @@ async def test_a_bounded_read_of_one_conversation_goes_on_at_its_end(shards: Sha
     assert seen == [0]
 
 
+class MeasuredQuery(TextQuery):
+    """A query that counts the characters of the texts that it compares."""
+
+    compared: ClassVar[list[int]] = []
+
+    def matches(self, text: str) -> bool:
+        self.compared.append(len(text))
+        return super().matches(text)
+
+
+LARGE = 100_000
+LARGE_MESSAGES = 12
+
+
+async def add_large_messages(shards: Shards, content: str) -> None:
+    owner = conversation_id(0)
+    large = [
+        message(100 + n, conversation_id=owner, ordinal=100 + n, content=content)
+        for n in range(LARGE_MESSAGES)
+    ]
+    await shards.of(owner).commit([commit(owner, *map(put_message, large))])
+
+
+@pytest.mark.parametrize("content", ["tock " * (LARGE // 5), "nothing " * (LARGE // 8)])
+async def test_a_read_ends_after_so_many_bytes_whether_they_match_or_not(
+    shards: Shards, content: str
+) -> None:
+    await add_large_messages(shards, content)
+    query = MeasuredQuery(("tock",))
+    wanted = Query(
+        table="messages",
+        actor=conversation_id(0),
+        by_ordinal=True,
+        text=query,
+        max_read=250,
+        max_read_bytes=2 * LARGE,
+    )
+    seen: list[int] = []
+    for _ in range(LARGE_MESSAGES):
+        query.compared.clear()
+        found = await shards.find(wanted)
+        # The last message that is read may exceed the limit.
+        assert sum(query.compared) < 3 * LARGE
+        seen += numbers(found)
+        if not is_truncated(found):
+            break
+        end = found.end or (found[-1].ordinal, found[-1].id)
+        wanted = Query(**{name: getattr(wanted, name) for name in Query.__slots__} | {"after": end})
+    large = [number for number in range(100 + LARGE_MESSAGES - 1, 99, -1) if "tock" in content]
+    assert seen == [*large, 0]
+
+
 # --- the search -------------------------------------------------------------------------------------
 
 
@@ -257,3 +310,32 @@ async def test_long_messages_are_scored_beside_the_event_loop(shards: Shards, be
         content = each.message.content
         assert (each.score, each.snippet) == (ordinary.score(content), ordinary.snippet(content))
     assert len(query.read_on_loop) == 60 and max(query.read_on_loop) < 100
+
+
+class MeasuredView(RecordsView):
+    """A view that notes how many characters each read compared."""
+
+    def __init__(self, shards: Shards) -> None:
+        super().__init__(shards, ALL_RECORDS)
+        self.reads: list[int] = []
+
+    async def find(self, query: Query) -> Any:
+        MeasuredQuery.compared.clear()
+        found = await super().find(query)
+        self.reads.append(sum(MeasuredQuery.compared))
+        return found
+
+
+@pytest.mark.parametrize("best", [True, False])
+async def test_large_messages_are_read_in_portions_of_bounded_size(
+    shards: Shards, best: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The writer of a store waits while a portion is read: 250 messages of 1 MiB would take a second."""
+    monkeypatch.setattr(message_search, "PORTION_BYTES", 2 * LARGE)
+    await add_large_messages(shards, "nothing " * (LARGE // 8))
+    view = MeasuredView(shards)
+    query, wanted = MeasuredQuery(("tock",)), MessageFilter(conversation_id=conversation_id(0))
+    reader = MessageSearch(view)
+    page = await (reader.best if best else reader.newest)(query, wanted, 50)
+    assert numbers(each.message for each in page.matches) == [0] and page.complete
+    assert len(view.reads) == 7 and max(view.reads) < 3 * LARGE
