@@ -11,6 +11,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from wonder_server.core import request_formats
+from wonder_server.core.network_address import host_port_of, is_metadata
 from wonder_server.core.prices import ModelPrice, price_of_rates
 from wonder_server.settings.kinds import Kind
 
@@ -210,6 +211,11 @@ def _check_provider(provider: Provider) -> None:
         )
     if provider.base_url and not _is_base_url(provider.base_url):
         raise ValueError(f"the provider {name} needs a base_url such as http://127.0.0.1:11434/v1")
+    if is_metadata(urlsplit(provider.base_url).hostname or ""):
+        raise ValueError(
+            f"the provider {name} has a base_url that is never reached: link-local addresses and metadata "
+            "services give credentials away"
+        )
     if provider.options and not provider.format.startswith("litellm"):
         raise ValueError(f"the provider {name} has options, which only litellm takes")
     for option in provider.options:
@@ -235,12 +241,7 @@ def _check_key(provider: Provider) -> None:
 def _is_base_url(text: str) -> bool:
     try:
         parts = urlsplit(text)
-        return (
-            parts.scheme in ("http", "https")
-            and bool(parts.hostname)
-            and parts.port != 0
-            and not parts.username
-        )
+        return parts.scheme in ("http", "https") and bool(host_port_of(text)) and not parts.username
     except ValueError:
         return False
 

@@ -6,11 +6,33 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
 import aiohttp
 
 from wonder_server.adapters.models.common import provider_errors
 from wonder_server.core.errors import Fault, Reason
+
+_MAX_CAUSES = 16
+
+
+def fault_of_options(failure: Exception, options: Mapping[str, object]) -> Fault | None:
+    """Return the fault for an option that has the wrong type for LiteLLM; None for any other failure.
+
+    LiteLLM reports its own TypeError as a lost connection, which another attempt or a fallback would hide.
+    Only options that are no texts are suspected: the operator sets most as texts.
+    """
+    suspected = sorted(name for name, value in options.items() if not isinstance(value, str))
+    root: BaseException = failure
+    for _ in range(_MAX_CAUSES):
+        root = root.__cause__ or root.__context__ or root
+    is_about_types = isinstance(root, (TypeError, AttributeError)) or type(root).__name__ == "ValidationError"
+    if not suspected or not is_about_types:
+        return None
+    return provider_errors.refused(
+        f"LiteLLM refuses the type of an option of the provider; of these one must be a text: "
+        f"{', '.join(suspected)}"
+    )
 
 
 def fault_from_exception(failure: Exception, provider: str, url: str = "") -> Fault:

@@ -31,7 +31,7 @@ from wonder_server.adapters.models import formats
 from wonder_server.adapters.models.common import frames, provider_errors
 from wonder_server.adapters.models.common.sse import EventDecoder, parse_data
 from wonder_server.adapters.models.litellm.chat_fields import to_arguments
-from wonder_server.adapters.models.litellm.errors import fault_from_exception
+from wonder_server.adapters.models.litellm.errors import fault_from_exception, fault_of_options
 from wonder_server.core.content.answer_images import AnswerImage
 from wonder_server.core.errors import Fault, Reason, WonderError, error
 from wonder_server.core.json_types import JsonDict
@@ -93,7 +93,9 @@ class Worker:
             self._fail(call_id, failure.fault)
         except Exception as failure:  # LiteLLM raises any exception of its providers' clients.
             endpoint = self._endpoints.get(call["provider"], {})
-            self._fail(call_id, fault_from_exception(failure, call["provider"], endpoint.get("api_base", "")))
+            fault = fault_of_options(failure, endpoint.get("options", {}))
+            url = endpoint.get("api_base", "")
+            self._fail(call_id, fault or fault_from_exception(failure, call["provider"], url))
         await self._writer.drain()
 
     async def _answer(self, call_id: int, call: JsonDict) -> tuple[ModelResult, list[AnswerImage]]:

@@ -118,6 +118,11 @@ class Exchange:
         """Return the fault for a connection that failed before the head of the response."""
         from aiohttp import ClientConnectionError, ClientHttpProxyError, ClientProxyConnectionError
 
+        cause = getattr(problem, "os_error", problem)
+        if (
+            isinstance(cause, PermissionError) and cause.errno is None
+        ):  # The session's own check of addresses.
+            return provider_errors.refused(str(cause))
         why = provider_errors.connection_problem(problem)
         if isinstance(problem, ClientHttpProxyError):
             why = f"the proxy refused ({problem.status})"
