@@ -1,7 +1,7 @@
 """Stories that span turns, with each request compared in each provider's format: a file that was read two
 turns ago, a late result, a delegate with a schema, 300 turns with a reply to the first.
 
-Rooms are in `test_multi_party`, memories of several users in `test_memory_of_users`, images in `test_parts`.
+See `test_multi_party` for rooms, `test_memory_of_users` for memories of several users, `test_parts` for images.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ async def test_a_file_that_was_read_in_the_first_turn_is_known_in_the_third(scri
     assert texts_of(messages[-1])[0].endswith("\n[Message]\nWhich day?")
 
 
-async def test_a_late_result_is_told_with_all_that_was_said_before_it(scripted: Scripted) -> None:
+async def test_a_late_result_follows_all_that_was_said_before_it(scripted: Scripted) -> None:
     client, wire = scripted.client, Wire(scripted.speaks)
     await prepared(client)
     agent = await scripted.agent(

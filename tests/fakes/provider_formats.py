@@ -397,9 +397,10 @@ def _call_items(script: Script, output: list[JsonDict]) -> list[Frame]:
         _event("response.output_item.added", output_index=first + number, item=item)
         for number, item in enumerate(items)
     ]
-    for position in range(max((len(_split(call.arguments)) for call in script.calls), default=0)):
-        for number, call in enumerate(script.calls):
-            for piece in _split(call.arguments)[position : position + 1]:
+    pieces = [_split(call.arguments) for call in script.calls]
+    for position in range(max(map(len, pieces), default=0)):
+        for number, split in enumerate(pieces):
+            for piece in split[position : position + 1]:
                 place: JsonDict = {"item_id": f"fc_{number}", "output_index": first + number}
                 frames.append(
                     _event("response.function_call_arguments.delta", call=True, **place, delta=piece)
