@@ -1,7 +1,7 @@
 """Stories that span turns, with each request compared in each provider's format: a file that was read two
 turns ago, a late result, a delegate with a schema, 300 turns with a reply to the first.
 
-See `test_multi_party` for rooms, `test_memory_of_users` for memories of several users, `test_parts` for images.
+Conversations of several people are in `test_multi_party` and `test_memory_of_users`, images in `test_parts`.
 """
 
 from __future__ import annotations
