@@ -213,3 +213,27 @@ async def test_callers_of_other_projects_and_other_users_answer_no_gate(tmp_path
             assert view.names.count("gate.resolved") == 1
             with pytest.raises(grpc.aio.AioRpcError):
                 await resolve(ann, gate)
+
+
+async def test_a_tool_that_changes_while_its_call_waits_runs_as_the_person_saw_it(
+    scripted: Scripted,
+) -> None:
+    """The call has the revision of the tool that its turn pinned: its schema, its rule and its task."""
+    client = scripted.client
+    await client.apply("e2e/changing_tool", STRICT)
+    agent = await scripted.agent(POST, Script(text="Posted."), tools=("e2e/changing_tool/post",))
+    conv = await client.open(agent)
+    turn = (await client.say(conv, "Post it.")).turn.id
+    async with client.listening(conv) as listener:
+        await listener.until(opened)
+    (gate,) = await inbox(client, conv)
+    changed = (
+        STRICT.replace("{text:", "{words:").replace("[text]", "[words]").replace("input.text", "input.words")
+    )
+    await client.apply("e2e/changing_tool", changed)
+    assert await inbox(client, conv) == [gate]
+    assert (await rejected(resolve(client, gate, answer=struct(words="hello"))))[0] == "INPUT_INVALID"
+    await resolve(client, gate, answer=struct(text="as shown"))
+    await client.settled(conv, turn)
+    (move, _) = await client.moves(turn, conv)
+    assert dict(move.tool_results[0].result.struct_value) == {"posted": "as shown"}
