@@ -17,6 +17,7 @@ from tests.e2e.process import Server, serving
 from tests.fakes.provider import Call, Provider, Script, running_provider
 from wonder.v1 import conversation_pb2 as conversation
 from wonder.v1 import conversation_service_pb2 as pb
+from wonder.v1 import coordinator_service_pb2 as runs
 from wonder.v1 import errors_pb2
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -188,3 +189,50 @@ async def test_a_fallback_that_cannot_help_is_refused_when_saved(
             )
         assert refused.value.code() == grpc.StatusCode.INVALID_ARGUMENT
         assert said in str(refused.value.details()) + str(refused.value.trailing_metadata())
+
+
+TRANSLATE = """
+name: translate
+task:
+  input_schema: {{type: object, properties: {{text: {{type: string}}}}}}
+  steps:
+    - id: ask
+      action: {{kind: llm, max_attempts: 2, backoff_ms: 1}}
+      input_mapping:
+        model_profile_id: '"e2e/fallbacks/{name}-1"'
+        request: '{{"model": "{name}-open", "messages": [{{"role": "user", "content": input.text}}]}}'
+        requests: |-
+          {{"anthropic_messages":
+            {{"model": "x", "max_tokens": 9, "messages": [{{"role": "user", "content": input.text}}]}}}}
+      output_mapping: {{output.text: result.text, output.provider: result.provider}}
+---
+name: translation
+workflow:
+  nodes:
+    - id: all
+      task_id: translate
+      input_mapping: {{text: input.text}}
+      output_mapping: {{output.text: result.text, output.provider: result.provider}}
+"""
+
+
+async def test_the_action_llm_goes_on_with_another_provider(
+    server: Server, providers: dict[str, Provider]
+) -> None:
+    async with server.client() as client:
+        await chain(client, "action")
+        await client.apply("e2e/translations", TRANSLATE.format(name="action"))
+        # The third format has no request, so the second failure ends the attempt; the next begins anew.
+        down = (Script(status=503),)
+        script(providers, "action", open=down * 2, anth=(*down, Script(text="Bonjour.")))
+        request = runs.StartRunRequest(
+            workflow_id="e2e/translations/translation", input={"text": "Hello."}, wait_ms=60_000
+        )
+        run = (await client.coordinator.StartRun(request)).run
+        assert dict(run.output) == {"text": "Bonjour.", "provider": "anth"}, run
+        asked = {name: [seen.model for seen in providers[name].requests] for name in FORMATS}
+        calls = {name: found.count(f"action-{name}") for name, found in asked.items()}
+        assert calls == {"open": 2, "anth": 2, "gem": 0}
+        # Every call counts, also those that failed; the tokens are those of the answer.
+        counted = (await client.coordinator.GetRun(runs.GetRunRequest(run_id=run.id))).run.usage
+        assert counted.model_calls == 4

@@ -65,7 +65,7 @@ STREAMED: dict[str, dict[str, Any]] = {
 
 @dataclass
 class Other:
-    """What belongs to the other tenant: its ids by the names of the fields that have them."""
+    """The other tenant: its ids by the names of the fields that have them."""
 
     ids: dict[str, str] = field(default_factory=dict)
 
@@ -87,100 +87,96 @@ def twin(value: str) -> str:
 
 async def furnish(client: Client, tenant_id: str) -> Other:
     """Make one thing of each kind, and return its ids."""
-    other = Other()
-    lib = client.library
+    lib, ids = client.library, {"name": f"{NAME}-vault"}
     wanted = library.CreateProjectRequest(project={"name": f"{NAME}-vault", "description": TEXT})
-    project = (await lib.CreateProject(wanted)).project
+    project_id = (await lib.CreateProject(wanted)).project.id
     made = await lib.CreateLibrary(library.CreateLibraryRequest(library={"name": f"{NAME}/team"}))
     await client.apply(f"{NAME}/team", DEFINITIONS)
     persona, workflow = f"{NAME}/team/{NAME}-persona", f"{NAME}/team/{NAME}-asks"
-    agent = {"name": f"{NAME}-agent", "persona_id": persona, "project_ids": [project.id]}
+    agent = {"name": f"{NAME}-agent", "persona_id": persona, "project_ids": [project_id]}
     agent_id = (await lib.CreateAgent(library.CreateAgentRequest(agent=agent))).agent.id
-    conv = await client.open(agent_id, project_id=project.id, title=TEXT, external_ref=f"{NAME}-ref")
+    definition = (await lib.GetDefinition(library.GetDefinitionRequest(definition_id=persona))).definition
+    for names, value in (
+        ("project_id project.id project project_ids", project_id),
+        ("library_id", made.library.id),
+        ("library", f"{NAME}/team"),
+        ("agent_id agent.id speaker_id", agent_id),
+        ("other_agent", f"{NAME}-agent"),
+        ("persona_id", persona),
+        ("workflow_id workflow task_id action_id tool_ids model_profile_id", workflow),
+        ("context_assembly_workflow_id memory_extraction_workflow_id consolidation_workflow_id", workflow),
+        ("definition_id definition.id", definition.id),
+        ("tenant tenant_id tenant.id", tenant_id),
+        ("query", NAME),
+        ("user_id", f"{NAME}-ann"),
+        ("group", f"{NAME}-group"),
+        *await work_of(client, agent_id, project_id, workflow),
+        *await contents_of(client, agent_id, project_id),
+        *await access_of(client, project_id),
+    ):
+        ids |= dict.fromkeys(names.split(), value)
+    return Other(ids)
+
+
+Rows = list[tuple[str, str]]
+"""Names of fields, separated by spaces, with the id that they have in common."""
+
+
+async def work_of(client: Client, agent_id: str, project_id: str, workflow: str) -> Rows:
+    """Make a conversation with a turn, and a run that waits at a gate."""
+    conv = await client.open(agent_id, project_id=project_id, title=TEXT, external_ref=f"{NAME}-ref")
     turn, _ = await client.turn(conv, f"say 2 words about {TEXT}")
-    message = (await client.messages(conv))[0]
+    message, moves = (await client.messages(conv))[0], await client.moves(turn.id, conv)
     started = await client.coordinator.StartRun(runs.StartRunRequest(workflow_id=workflow))
-    run_id = started.run.id
     gates = (await client.coordinator.ListGates(runs.ListGatesRequest())).gates
     while not gates:
         await asyncio.sleep(0.01)
         gates = (await client.coordinator.ListGates(runs.ListGatesRequest())).gates
+    return [
+        ("conversation_id conversation.id", conv),
+        ("external_ref former_external_ref", f"{NAME}-ref"),
+        ("turn_id active_turn_ids", turn.id),
+        ("message_id reply_to_message_id", message.id),
+        ("move_id", moves[0].id if moves else turn.id),
+        ("run_id parent_run_id", started.run.id),
+        ("gate_id", gates[0].id),
+        ("signal", "ask"),
+    ]
+
+
+async def contents_of(client: Client, agent_id: str, project_id: str) -> Rows:
+    """Make a memory, a memory block, a file and a document."""
     written = memory.WriteMemoryRequest(agent_id=agent_id, memory={"type": "fact", "content": TEXT})
     memory_id = (await client.memory.WriteMemory(written)).memory.id
     block = {"label": f"{NAME}_block", "content": TEXT}
     await client.memory.SetMemoryBlock(memory.SetMemoryBlockRequest(agent_id=agent_id, block=block))
-    start = {"name": f"{NAME}.txt", "project_id": project.id}
+    start = {"name": f"{NAME}.txt", "project_id": project_id}
     pieces = [files.UploadFileRequest(start=start), files.UploadFileRequest(content=TEXT.encode())]
     file_id = (await client.files.UploadFile(iter(pieces))).file.id
-    document = library.WriteArtifactRequest(project_id=project.id, path=f"{NAME}/plan", content=TEXT.encode())
-    revision = (await lib.WriteArtifact(document)).artifact
-    definition = (await lib.GetDefinition(library.GetDefinitionRequest(definition_id=persona))).definition
+    document = library.WriteArtifactRequest(project_id=project_id, path=f"{NAME}/plan", content=TEXT.encode())
+    await client.library.WriteArtifact(document)
+    listed = library.ListArtifactRevisionsRequest(project_id=project_id, path=f"{NAME}/plan")
+    revision = (await client.library.ListArtifactRevisions(listed)).revisions[0]
+    return [
+        ("memory_id memory.id supersedes_id superseded_by_id contradicts_ids target_id", memory_id),
+        ("label", f"{NAME}_block"),
+        ("file_id", file_id),
+        ("path paths", f"{NAME}/plan"),
+        ("path_prefix", f"{NAME}/"),
+        ("revision_id", revision.id),
+    ]
+
+
+async def access_of(client: Client, project_id: str) -> Rows:
+    """Make a principal with a role and a key."""
     ann = await principal(client, "user", f"{NAME}-ann")
-    binding = await give(client, ann, "member", project.id)
+    binding = await give(client, ann, "member", project_id)
     key_id, _ = await key(client, ann, label=TEXT)
-    moves = await client.moves(turn.id, conv)
-    other.ids = {
-        "name": f"{NAME}-vault",
-        "conversation_id": conv,
-        "conversation.id": conv,
-        "external_ref": f"{NAME}-ref",
-        "former_external_ref": f"{NAME}-ref",
-        "turn_id": turn.id,
-        "active_turn_ids": turn.id,
-        "message_id": message.id,
-        "reply_to_message_id": message.id,
-        "move_id": moves[0].id if moves else turn.id,
-        "project_id": project.id,
-        "project.id": project.id,
-        "project": project.id,
-        "project_ids": project.id,
-        "library_id": made.library.id,
-        "library": f"{NAME}/team",
-        "agent_id": agent_id,
-        "agent.id": agent_id,
-        "speaker_id": agent_id,
-        "other_agent": f"{NAME}-agent",
-        "persona_id": persona,
-        "workflow_id": workflow,
-        "workflow": workflow,
-        "task_id": workflow,
-        "definition_id": definition.id,
-        "definition.id": definition.id,
-        **dict.fromkeys(
-            (
-                *("context_assembly_workflow_id", "memory_extraction_workflow_id"),
-                *("consolidation_workflow_id", "tool_ids", "model_profile_id", "action_id"),
-            ),
-            workflow,
-        ),
-        "run_id": run_id,
-        "parent_run_id": run_id,
-        "gate_id": gates[0].id,
-        "signal": "ask",
-        "memory_id": memory_id,
-        "memory.id": memory_id,
-        **dict.fromkeys(("supersedes_id", "superseded_by_id", "contradicts_ids", "target_id"), memory_id),
-        "label": f"{NAME}_block",
-        "file_id": file_id,
-        "path": f"{NAME}/plan",
-        "path_prefix": f"{NAME}/",
-        "paths": f"{NAME}/plan",
-        "revision_id": str(getattr(revision, "revision_id", "") or "a" * 40),
-        "principal_id": ann,
-        "principal.id": ann,
-        "key_id": key_id,
-        "replaced_by": key_id,
-        "role_binding_id": binding,
-        "role_binding.id": binding,
-        "tenant": tenant_id,
-        "tenant_id": tenant_id,
-        "tenant.id": tenant_id,
-        "resource": ann,
-        "query": NAME,
-        "user_id": f"{NAME}-ann",
-        "group": f"{NAME}-group",
-    }
-    return other
+    return [
+        ("principal_id principal.id resource", ann),
+        ("key_id replaced_by", key_id),
+        ("role_binding_id role_binding.id", binding),
+    ]
 
 
 @dataclass

@@ -114,7 +114,7 @@ async def open_services(
             scope = views.scope
             own_library, own_files = library.within(scope), files.within(scope)
             return ActionServices(
-                models=_model_access(clients, usage_reporter, request_files),
+                models=_model_access(clients, usage_reporter, request_files, own_library),
                 memory=memory.memory.within(scope),
                 history=AgentHistory(views.records),
                 memory_blocks=memory_blocks.within(scope),
@@ -210,13 +210,17 @@ class _WakeOnGain:
         return
 
 
-def _model_access(clients: Clients, usage_reporter: UsageReporter, files: FilledRequests) -> ModelAccess:
+def _model_access(
+    clients: Clients, usage_reporter: UsageReporter, files: FilledRequests, library: Library
+) -> ModelAccess:
     return ModelAccess(
         model=clients.model,
         default_profile=clients.providers.default,
         prices=clients.prices,
         usage_reporter=usage_reporter,
         files=files,
+        profiles=library,
+        resolve=clients.providers.resolve,
     )
 
 

@@ -325,6 +325,7 @@ async def test_llm_answers_with_the_whole_response() -> None:
         },
         "stop_reason": "tool_calls",
         "model": "m",
+        "provider": "offline",
     }
     assert model.asked == [(DEFAULT, {"messages": []})]
     assert model.closed == 1

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from wonder_server.core.actor.commands import Scope
 from wonder_server.core.conversation.context.result_excerpts import TextPiece
 from wonder_server.core.definitions.resources import NetworkPolicy
-from wonder_server.core.definitions.specs import ModelProfile
+from wonder_server.core.definitions.specs import ModelProfile, PinnedProfile
 from wonder_server.core.idempotency import IdempotencyKey
 from wonder_server.core.json_types import JsonDict
 from wonder_server.core.memory.blocks import Author, BlockKey, MemoryBlock
@@ -86,6 +86,14 @@ class AgentBlocks(Protocol):
     ) -> MemoryBlock: ...
 
 
+class ProfilePinning(Protocol):
+    """Saved model profiles."""
+
+    async def pin_profiles(self, reference: str) -> Sequence[PinnedProfile]:
+        """Return the model profile of this reference, and its fallbacks. Raises DEFINITION_NOT_FOUND."""
+        ...
+
+
 class NetworkPolicies(Protocol):
     """The network policies of projects."""
 
@@ -116,13 +124,16 @@ class UsageReporter(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelAccess:
     """Language models. ``default_profile`` is the operator's, with its provider resolved (never ``auto``).
-    Without ``prices``, results have no cost. Without ``usage_reporter``, usage is not charged."""
+    Without ``prices``, results have no cost. Without ``usage_reporter``, usage is not charged. ``profiles``
+    are the saved model profiles. ``resolve`` decides provider, model and format of a profile."""
 
     model: Model
     default_profile: ModelProfile
     prices: Prices | None = None
     usage_reporter: UsageReporter | None = None
     files: RequestFiles = NO_FILES
+    profiles: ProfilePinning | None = None
+    resolve: Callable[[ModelProfile], ModelProfile] = lambda profile: profile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,21 +1,21 @@
 """``llm``: calls a language model with a request in the provider's format (feature H3).
 
 The ``timeout_ms`` of the model profile limits each attempt; the model adapter has its own watchdogs. The
-executor retries transient faults after 500 ms, 1 s and 2 s (feature I3)."""
+executor retries transient faults after 500 ms, 1 s and 2 s (feature I3), each time from the first model: the
+fallbacks of the profile stand in at once."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import replace
 from typing import cast
 
 from wonder_server.core.content.answer_images import AnswerImage, file_of, stand_ins_of, with_stand_ins
 from wonder_server.core.content.parts import ContentPart, neutral_part
 from wonder_server.core.conversation.context.output_requests import with_output_schema
+from wonder_server.core.conversation.planning.hooks.side_models import is_worth_another
 from wonder_server.core.conversation.planning.output_checks import read_answer
-from wonder_server.core.definitions.parse import read_record
 from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.json_types import JsonDict
@@ -24,38 +24,55 @@ from wonder_server.core.schema.output_schemas import check_output_schema
 from wonder_server.ports.files import store_images
 from wonder_server.ports.model import Chunk, Finished, TextDelta, UsageUpdate
 from wonder_server.services.actions.contract.kind import ActionCall, ActionKind
+from wonder_server.services.actions.external.model_chain import candidates
 
 
 async def _run(call: ActionCall) -> JsonDict:
-    profile, usage_reporter = _profile(call), call.services.models.usage_reporter
-    request, schema = _request(call, profile)
+    """Ask the models of the call in order, each after the provider of the one before was unavailable."""
+    schema = _schema(call)
+    asked = await candidates(call)
+    for following, each in enumerate(asked, 1):
+        profile, request = each.profile, each.request
+        if schema:
+            request = with_output_schema(request, profile, schema)
+        try:
+            finished = await _ask(call, profile, request)
+        except WonderError as problem:
+            if following == len(asked) or not is_worth_another(problem.fault):
+                raise
+            continue
+        result = await _report_cost(call, profile, finished.result)
+        output = _output(schema, result) if schema else {}
+        stored = await _stored(call, result.text, finished.images)
+        return _as_json(result) | {"provider": profile.provider} | output | stored
+    raise AssertionError("a call has a model")
+
+
+async def _ask(call: ActionCall, profile: ModelProfile, request: JsonDict) -> Finished:
+    usage_reporter = call.services.models.usage_reporter
     await _check_price(call, profile)
     if usage_reporter is not None:
         await usage_reporter.report_start(call.context)
     try:
         async with asyncio.timeout(profile.timeout_ms / 1000) as deadline:
-            finished = await _answer(call, profile, request)
+            return await _answer(call, profile, request)
     except TimeoutError:
         if not deadline.expired():
             raise
         raise error(
             Reason.TIMEOUT, f"The model did not finish within {profile.timeout_ms} ms.", transient=True
         ) from None
-    result = await _report_cost(call, profile, finished.result)
-    output = _output(schema, result) if schema else {}
-    return _as_json(result) | output | await _stored(call, result.text, finished.images)
 
 
-def _request(call: ActionCall, profile: ModelProfile) -> tuple[JsonDict, JsonDict]:
-    """Return the request, with the output schema if the input has one, and that schema. Raises
-    FIELD_INVALID."""
-    request, schema = dict(call.input["request"]), dict(call.input.get("output_schema", {}))
+def _schema(call: ActionCall) -> JsonDict:
+    """Return the output schema of the input, empty without one. Raises FIELD_INVALID."""
+    schema = dict(call.input.get("output_schema", {}))
     problem = check_output_schema(schema)
     if problem is not None:
         raise error(
             Reason.FIELD_INVALID, f"output_schema: {problem.message}.", field=f"output_schema.{problem.path}"
         )
-    return (with_output_schema(request, profile, schema) if schema else request), schema
+    return schema
 
 
 async def _check_price(call: ActionCall, profile: ModelProfile) -> None:
@@ -104,23 +121,6 @@ def _report_usage(call: ActionCall, usage: Usage) -> None:
     usage_reporter = call.services.models.usage_reporter
     if usage_reporter is not None:
         usage_reporter.report_usage(call.context, usage)
-
-
-def _profile(call: ActionCall) -> ModelProfile:
-    """Return the profile of the input with ``auto`` resolved; the operator's without one."""
-    default = call.services.models.default_profile
-    given = call.input.get("model_profile")
-    if not given:
-        return default
-    profile = read_record(ModelProfile, given, path="model_profile")
-    if profile.provider != "auto":
-        return profile
-    return replace(
-        profile,
-        provider=default.provider,
-        model=profile.model or default.model,
-        format=profile.format or default.format,
-    )
 
 
 async def _answer(call: ActionCall, profile: ModelProfile, request: JsonDict) -> Finished:
@@ -183,7 +183,18 @@ LLM = ActionKind(
             "request": {"type": "object", "description": "Request in the format of the model profile."},
             "model_profile": {
                 "type": "object",
-                "description": "Fields of a model profile. Default: the operator's default model.",
+                "description": "Fields of a model profile, `fallbacks` among them. Default: the operator's "
+                "default model.",
+            },
+            "model_profile_id": {
+                "type": "string",
+                "description": "A saved model profile, library/name, in place of model_profile.",
+            },
+            "requests": {
+                "type": "object",
+                "description": "Requests by format, for profiles and fallbacks of other formats: "
+                "openai_chat, openai_responses, anthropic_messages, gemini.",
+                "additionalProperties": {"type": "object"},
             },
             "output_schema": {
                 "type": "object",
@@ -238,6 +249,7 @@ LLM = ActionKind(
             },
             "stop_reason": {"enum": ["end", "tool_calls", "length", "refusal", "other"]},
             "model": {"type": "string"},
+            "provider": {"type": "string", "description": "Provider of the model that answered."},
             "files": {
                 "type": "array",
                 "description": "If the answer has images: those that are stored as files of the project, "
