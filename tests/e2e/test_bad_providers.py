@@ -261,3 +261,18 @@ async def test_a_fallback_whose_profile_or_provider_is_missing_is_refused(client
         found, _ = await rejected(client.apply("e2e/missing", profiles([("a", [fallback])])))
         assert found == reason
     assert await saved(client, "e2e/missing") == []
+
+
+async def test_a_remote_provider_is_refused_where_only_this_machine_may_be_asked(tmp_path: Path) -> None:
+    listed = [
+        {"name": "near", "format": "gemini", "base_url": "http://10.0.0.1:8080", "key": SECRET},
+        {"name": "relay", "format": "litellm/openai", "base_url": "http://10.0.0.1:8080/v1", "key": SECRET},
+    ]
+    environment = {"WONDER_PROVIDERS": json.dumps(listed), "WONDER_ALLOW_REMOTE_MODELS": "false"}
+    async with serving(tmp_path / "data", environment=environment) as server:
+        for provider in ("near", "relay"):
+            turn = await failed(server, provider, f"remote-{provider}", max_attempts=3)
+            assert turn.error.reason == errors_pb2.ERROR_REASON_MODEL_UNAVAILABLE, turn.error
+            assert not turn.error.retriable and turn.usage.model_calls <= 1
+            assert f"the provider {provider} is remote" in turn.error.message
+    assert SECRET not in str(server.log)
