@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from wonder_server.logs import logger
+from wonder_server.ports.backups import UNFINISHED
 
 _log = logger("server")
 
@@ -61,6 +62,11 @@ class DataFolder:
         holds the lock or the lock file cannot be opened.
         """
         path = path.resolve()
+        if (path / UNFINISHED).exists():
+            raise DataFolderError(
+                f"The restore to {path} has not finished. Wait for it, or call `wonder restore` for this "
+                "folder again: it begins anew."
+            )
         try:
             lock = os.open(path / "LOCK", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as problem:

@@ -9,11 +9,14 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from wonder_server.ports.backups import UNFINISHED
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from wonder_server.compose.restoring import Restored
 
+_EXIT_DAMAGED = 1
 _EXIT_REFUSED = 2
 
 _EXAMPLES = """\
@@ -58,12 +61,15 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(arguments: argparse.Namespace) -> int:
     """Restore or verify the backup and return the exit code."""
-    from wonder_server.compose.restoring import BackupError
+    from wonder_server.compose.restoring import BackupError, DamagedBackupError
 
     if arguments.check == (arguments.data is not None):
         return _refuse("Give a new data folder, or --check.")
     try:
         return _check(arguments) if arguments.check else _restore(arguments)
+    except DamagedBackupError as problem:
+        _refuse(str(problem))
+        return _EXIT_DAMAGED
     except BackupError as problem:
         return _refuse(str(problem))
 
@@ -72,7 +78,8 @@ def _restore(arguments: argparse.Namespace) -> int:
     from wonder_server.compose.restoring import restore_backup
 
     data: Path = arguments.data
-    if data.exists() and (not data.is_dir() or any(data.iterdir())):
+    is_used = data.exists() and (not data.is_dir() or any(data.iterdir()))
+    if is_used and not (data / UNFINISHED).is_file():
         return _refuse(f"{data} is not empty. Restore to a new folder.")
     done = restore_backup(arguments.backup, data, _progress(arguments))
     print(_text(done, f"restored to {data}"), file=sys.stderr)

@@ -17,7 +17,7 @@ ALLOWED: dict[str, set[str]] = {
     "record": {"codec", "ports", "core", "logs"},
     "settings": {"core"},
     "logs": set(),
-    "data_folder": {"logs"},
+    "data_folder": {"logs", "ports"},
     "health": {"settings"},
     "actors": {"ports", "core", "logs"},
     "services": {"ports", "core", "logs"},

@@ -11,7 +11,7 @@ import pytest
 from grpc import aio
 
 from tests.e2e.client import Client
-from tests.e2e.process import serving
+from tests.e2e.process import Server, serving
 from tests.e2e.test_callers import fact
 from tests.e2e.test_parts import upload
 from tests.rpc.rpc_kit import rejected
@@ -21,6 +21,7 @@ from wonder.v1 import coordinator_service_pb2 as runs
 from wonder.v1 import file_service_pb2 as files
 from wonder.v1 import library_service_pb2 as library
 from wonder.v1 import memory_service_pb2 as memories
+from wonder_server.ports.backups import UNFINISHED
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -232,3 +233,30 @@ async def test_a_restore_refuses_what_it_would_overwrite_and_what_is_no_backup(t
         code, said = await wonder("restore", *arguments)
         assert code == 2 and said.startswith("wonder restore: "), said
     assert not (tmp_path / "new").exists()
+
+
+async def test_a_refused_restore_leaves_nothing_and_a_killed_one_no_folder_that_starts(
+    tmp_path: Path,
+) -> None:
+    backups, data = tmp_path / "backups", tmp_path / "data"
+    async with serving(data, "--backup-dir", str(backups)) as server, server.client() as client:
+        await client.turn(await client.open(), "say 2 words")
+        await _all(client.backups.CreateBackup(pb.CreateBackupRequest()))
+    made = (backups / "latest").resolve()
+    victim = max((each for each in made.rglob("*") if each.is_file()), key=lambda each: each.stat().st_size)
+    content, new = victim.read_bytes(), tmp_path / "new"
+    victim.chmod(0o600)
+    victim.write_bytes(bytes([content[0] ^ 1]) + content[1:])
+    code, said = await wonder("restore", str(made), str(new))
+    assert code == 1 and "damaged" in said and not list(new.iterdir())
+    victim.write_bytes(content)
+    # What a kill leaves: some files, and the mark.
+    (new / UNFINISHED).touch()
+    (new / "catalog.db").write_bytes(b"half")
+    refused = Server(new)
+    await refused.begin()
+    assert not await refused.is_ready() and UNFINISHED not in str(refused.log[-1])
+    code, said = await wonder("restore", str(made), str(new))
+    assert code == 0, said
+    async with serving(new) as server, server.client() as client:
+        assert await client.all_conversations()

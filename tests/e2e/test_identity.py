@@ -286,3 +286,34 @@ async def test_an_invalid_key_says_nothing_about_itself(tmp_path: Path) -> None:
                     grpc.StatusCode.UNAUTHENTICATED,
                     "The call has no valid token. Send one in the metadata 'authorization: Bearer <token>'.",
                 )
+
+
+async def test_the_last_administrator_stays(tmp_path: Path) -> None:
+    async with place(tmp_path) as at:
+        root = (await at.root.identity.WhoAmI(identity.WhoAmIRequest())).stored.id
+        roles = await at.root.identity.ListRoleBindings(identity.ListRoleBindingsRequest(principal_id=root))
+        disable = identity.UpdatePrincipalRequest(
+            principal=identity_pb2.StoredPrincipal(id=root, disabled=True),
+            update_mask={"paths": ["disabled"]},
+        )
+        for call in (
+            at.root.identity.UpdatePrincipal(disable),
+            at.root.identity.DeletePrincipal(identity.DeletePrincipalRequest(principal_id=root)),
+            at.root.identity.DeleteRoleBinding(
+                identity.DeleteRoleBindingRequest(role_binding_id=roles.role_bindings[0].id)
+            ),
+        ):
+            code, text = await refusal(call)
+            assert code is grpc.StatusCode.INVALID_ARGUMENT and "no administrator left" in text
+        # Beside another one, it may go, and its own last call is answered.
+        second = await principal(at.root, "user", "second")
+        await give(at.root, second, "admin")
+        await at.root.identity.UpdatePrincipal(disable)
+        code, _ = await refusal(at.root.identity.WhoAmI(identity.WhoAmIRequest()))
+        assert code is grpc.StatusCode.UNAUTHENTICATED
+
+
+async def test_a_start_without_an_administrator_says_so(tmp_path: Path) -> None:
+    async with serving(tmp_path / "data", "--require-auth") as server:
+        line = await server.logged("no_administrator")
+        assert "wonder roles give" in line["remedy"]

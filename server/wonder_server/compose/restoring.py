@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from wonder_server.actors.runs.replay import Replay
-from wonder_server.adapters.backup.manifest import BackupError, Manifest, StoredFile
-from wonder_server.adapters.backup.restoring import open_backup, restore
+from wonder_server.adapters.backup.manifest import BackupError, DamagedBackupError, Manifest, StoredFile
+from wonder_server.adapters.backup.restoring import clear, open_backup, restore
 from wonder_server.adapters.sqlite.catalog import schema as catalog
 from wonder_server.adapters.sqlite.memory import schema as memory
 from wonder_server.adapters.sqlite.shard import schema as shard
@@ -24,7 +24,14 @@ from wonder_server.core.errors import WonderError
 from wonder_server.record.journal import StoredJournal
 from wonder_server.record.journals import StoredJournals
 
-__all__ = ["BackupError", "CheckedBackup", "Restored", "check_restored", "restore_backup"]
+__all__ = [
+    "BackupError",
+    "CheckedBackup",
+    "DamagedBackupError",
+    "Restored",
+    "check_restored",
+    "restore_backup",
+]
 
 Say = Callable[[str], None]
 
@@ -62,11 +69,13 @@ class CheckedBackup:
 
 
 def restore_backup(backup: Path, data: Path, say: Say) -> Restored:
-    """Restore a backup to the missing or empty folder ``data``. Raises `BackupError`."""
+    """Restore a backup to the folder ``data``, which is missing, empty, or of a restore that did not finish.
+    On an error it is empty again. Raises `BackupError`."""
     manifest = open_backup(backup, _KNOWN)
     try:
         data.mkdir(parents=True, exist_ok=True, mode=0o700)
         data.chmod(0o700)
+        clear(data)
     except OSError as problem:
         raise BackupError(f"{data} cannot be written: {problem.strerror}.") from None
     done = said = 0
@@ -78,7 +87,11 @@ def restore_backup(backup: Path, data: Path, say: Say) -> Restored:
             said = done
             say(f"{done >> 20:,} MiB")
 
-    restore(backup, manifest, data, on_file)
+    try:
+        restore(backup, manifest, data, on_file)
+    except BaseException:
+        clear(data)
+        raise
     return Restored(manifest)
 
 

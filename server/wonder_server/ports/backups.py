@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from wonder_server.core.frozen import Value
+
+UNFINISHED: Final = "RESTORE-UNFINISHED"
+"""A file in a data folder to which `wonder restore` is still writing, or was when it was killed."""
 
 
 class BackupProgress(Value, frozen=True, kw_only=True):

@@ -25,6 +25,10 @@ class BackupError(Exception):
     """The backup cannot be made or used. The message is a sentence for the operator."""
 
 
+class DamagedBackupError(BackupError):
+    """A file of the backup is not the one that was backed up."""
+
+
 class StoredFile(Value, frozen=True, kw_only=True):
     """One file of the data folder. ``path`` is relative to it. ``place`` is the file's path in the backup;
     "" for a symbolic link, whose target is ``link``. ``mtime_ns`` is that of the data folder."""

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from wonder_server.adapters.backup.manifest import (
     BackupError,
+    DamagedBackupError,
     Manifest,
     StoredFile,
     copy_file,
     read_manifest,
     sync_folder,
 )
+from wonder_server.ports.backups import UNFINISHED
 
 Known = Mapping[str, Sequence[str]]
 """The migrations that this version knows, by the kind of database: ``shards``, ``catalog``, ``memory``."""
@@ -39,10 +42,11 @@ def open_backup(folder: Path, known: Known) -> Manifest:
 def restore(backup: Path, manifest: Manifest, data: Path, on_file: Callable[[StoredFile], None]) -> None:
     """Copy all files of a backup to the new folder ``data``, and check each. Raises `BackupError`.
 
-    ``shards/COUNT`` comes last: without it the folder is no data folder."""
+    No server starts on a folder with the file `UNFINISHED`, which is there until all files are."""
     folders: set[Path] = {data}
-    last = "shards/COUNT"
-    for each in sorted(manifest.files, key=lambda each: each.path == last):
+    (data / UNFINISHED).touch(mode=0o600)
+    sync_folder(data)
+    for each in manifest.files:
         target = data / each.path
         try:
             target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -57,15 +61,29 @@ def restore(backup: Path, manifest: Manifest, data: Path, on_file: Callable[[Sto
         on_file(each)
     for folder in sorted(folders):
         sync_folder(folder)
+    (data / UNFINISHED).unlink()
+    sync_folder(data)
+
+
+def clear(data: Path) -> None:
+    """Remove what a restore that did not finish has written; the folder itself stays, and so does any
+    other."""
+    if not (data / UNFINISHED).exists():
+        return
+    for each in sorted(data.iterdir(), key=lambda each: each.name == UNFINISHED):
+        if each.is_dir() and not each.is_symlink():
+            shutil.rmtree(each)
+        else:
+            each.unlink()
 
 
 def _restore_file(backup: Path, each: StoredFile, target: Path) -> None:
     try:
         size, digest = copy_file(backup / each.place, target)
     except FileNotFoundError:
-        raise BackupError(f"The backup is damaged: {each.place} of {each.path} is missing.") from None
+        raise DamagedBackupError(f"The backup is damaged: {each.place} of {each.path} is missing.") from None
     if (size, digest) != (each.size, each.sha256):
-        raise BackupError(f"The backup is damaged: {each.place} is not the content of {each.path}.")
+        raise DamagedBackupError(f"The backup is damaged: {each.place} is not the content of {each.path}.")
     target.chmod(0o700 if each.executable else 0o600)
     if each.mtime_ns:
         os.utime(target, ns=(each.mtime_ns, each.mtime_ns))

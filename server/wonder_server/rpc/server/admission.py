@@ -65,6 +65,11 @@ class ActiveCall:
     end_error: WonderError | None = None
     """The reason for which the server ends the call."""
 
+    @property
+    def token_name(self) -> str:
+        """Name of the call's token or principal; "" on a server without authentication."""
+        return self.credential.name if self.credential is not None else ""
+
     def end(self, problem: WonderError) -> None:
         """Cancel the call's task and store ``problem`` as the reason."""
         if self.end_error is None and self.task is not None:
@@ -124,15 +129,19 @@ class Admission:
             del self._by_caller[call.caller_name]
 
     def end_revoked(self, is_valid: Callable[[Credential], bool]) -> int:
-        """End the calls of invalid tokens with UNAUTHENTICATED; return their number."""
+        """End the calls of invalid tokens with UNAUTHENTICATED; return their number. The call that made its
+        own token invalid answers first."""
+        own = credential.get()
         revoked = [
-            call for call in self._active if call.credential is not None and not is_valid(call.credential)
+            call
+            for call in self._active
+            if call.credential is not None and call.credential is not own and not is_valid(call.credential)
         ]
         for call in revoked:
             call.end(
                 error(
                     Reason.UNAUTHENTICATED,
-                    f"The token of '{call.caller_name.strip()}' was removed, revoked or expired while the "
+                    f"The token of '{call.token_name}' was removed, revoked or expired while the "
                     "call was open, or its permissions changed. Call again with a valid token.",
                 )
             )

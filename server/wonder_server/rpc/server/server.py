@@ -143,6 +143,7 @@ class RpcServer:
         await self._server.start()
         if self._authentication is not None:
             self._watch_task = asyncio.create_task(self._watch_credentials())
+            self._warn_without_administrator(principals)
         self._warn_of_unused_grants()
         await self._announce(health_pb2.HealthCheckResponse.SERVING)
 
@@ -172,6 +173,19 @@ class RpcServer:
         ended = self._admission.end_revoked(self._is_valid)
         if ended:
             _log.info("calls_ended", calls=ended, reason="their tokens are no longer valid")
+
+    def _warn_without_administrator(self, principals: PrincipalDirectory | None) -> None:
+        """Log that no caller can manage principals. Tokens of a file and issuers are the operator's to
+        see."""
+        if principals is None or self._tokens is not None or self._settings.issuers:
+            return
+        if not any(principals.has_valid_key(each.id) for each in principals.administrators()):
+            _log.warning(
+                "no_administrator",
+                effect="no caller can create keys or roles",
+                remedy="start without require_auth on loopback, then `wonder roles give NAME admin` and "
+                "`wonder keys create NAME`",
+            )
 
     def _warn_of_unused_grants(self) -> None:
         """Log each grant without effect: to a name without a token, or on a server without tokens."""

@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Final, Protocol, TypeVar
 
-from wonder_server.core.access.permissions import Role
 from wonder_server.core.definitions.resources import Project
 from wonder_server.core.errors import Reason, error, not_found
 from wonder_server.core.idempotency import Origin
@@ -173,13 +172,15 @@ class Administration:
         call: CallFacts,
     ) -> StoredPrincipal:
         """Save the principal that ``edit`` returns for the stored one. Raises PRINCIPAL_NOT_FOUND,
-        ETAG_MISMATCH, FIELD_INVALID, ALREADY_EXISTS."""
+        ETAG_MISMATCH, FIELD_INVALID (for the last administrator too), ALREADY_EXISTS."""
 
         async def plan(now: int) -> PlannedAccess:
             stored = self._changeable(principal_id, call)
             _check_etag(stored, etag)
             edited = edit(stored)
             check_principal(edited)
+            if edited.disabled_ms:
+                self._check_administrators(stored.id, "principal.disabled")
             disabled_ms = (stored.disabled_ms or now) if edited.disabled_ms else 0
             made = replace(
                 edited,
@@ -199,6 +200,7 @@ class Administration:
         async def plan(now: int) -> PlannedAccess:
             stored = self._changeable(principal_id, call)
             _check_etag(stored, etag)
+            self._check_administrators(stored.id, "principal_id")
             by = origin.principal.text
             made = replace(
                 stored,
@@ -342,12 +344,13 @@ class Administration:
         return await self._changes.execute(RoleBinding, plan, origin, call)
 
     async def delete_binding(self, binding_id: str, origin: Origin, call: CallFacts) -> None:
-        """Take a role away. Raises ROLE_BINDING_NOT_FOUND."""
+        """Take a role away. Raises ROLE_BINDING_NOT_FOUND, and FIELD_INVALID for the last administrator."""
 
         async def plan(_now: int) -> PlannedAccess:
             found = self._directory.bindings.get(binding_id)
             if found is None or call.reach not in (None, found.tenant_id):
                 raise not_found(Reason.ROLE_BINDING_NOT_FOUND, binding_id, field="role_binding_id")
+            self._check_administrators(found.id, "role_binding_id")
             details: JsonDict = {"role": str(found.role), "member": found.principal_id or found.group}
             return PlannedAccess(found, [DropAccess(found)], found.project_id, details)
 
@@ -374,15 +377,11 @@ class Administration:
                 raise error(Reason.FIELD_INVALID, message, field="role_binding.tenant_id")
         return member.name, member.tenant_id
 
-    def administrators(self) -> list[StoredPrincipal]:
-        """Return the active principals that administer the server."""
-        ids = {
-            each.principal_id
-            for each in self._directory.bindings.values()
-            if each.tenant_id == SERVER_TENANT and each.role is Role.ADMIN
-        }
-        found = [self._directory.principals.get(each) for each in sorted(ids)]
-        return [each for each in found if each is not None and each.is_active]
+    def _check_administrators(self, without: str, field: str) -> None:
+        """Raise FIELD_INVALID if the server has administrators, and none without this principal or role."""
+        if self._directory.administrators() and not self._directory.administrators(without):
+            message = "The server would have no administrator left. Give another principal the role first."
+            raise error(Reason.FIELD_INVALID, message, field=field)
 
     def _check_key_count(self, principal_id: str, now: int) -> None:
         valid = sum(key.is_valid(now) for key in self._directory.keys_of(principal_id))

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from wonder_server.core.access.permissions import WHO_AM_I
+from wonder_server.core.access.permissions import WHO_AM_I, Role
 from wonder_server.core.identity import Principal, PrincipalKind
 from wonder_server.core.tenancy.resources import (
     DEFAULT_TENANT,
@@ -108,6 +109,25 @@ class PrincipalDirectory:
     def has_name(self, tenant_id: str, kind: PrincipalKind, name: str) -> bool:
         """Return True if a principal has or had this name."""
         return (tenant_id, kind, name) in self._by_name
+
+    def has_valid_key(self, principal_id: str, now_ms: int | None = None) -> bool:
+        """Return True if the principal has a key that opens calls."""
+        now = int(time.time() * 1000) if now_ms is None else now_ms
+        return any(key.is_valid(now) for key in self.keys_of(principal_id))
+
+    def administrators(self, without: str = "") -> list[StoredPrincipal]:
+        """Return the active principals that administer the server, by roles of their own or of their groups;
+        ``without`` is the id of a principal or of a role binding that is left out."""
+        return [
+            each
+            for each in self.principals.values()
+            if each.is_active
+            and each.id != without
+            and any(
+                role.tenant_id == SERVER_TENANT and role.role is Role.ADMIN and role.id != without
+                for role in self._bindings_for(each)
+            )
+        ]
 
     def principal_of_external(self, external: str) -> StoredPrincipal | None:
         """Return the principal that an issuer knows by this name."""
