@@ -9,8 +9,6 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wonder_server.ports.backups import UNFINISHED
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -75,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _restore(arguments: argparse.Namespace) -> int:
-    from wonder_server.compose.restoring import restore_backup
+    from wonder_server.compose.restoring import UNFINISHED, restore_backup
 
     data: Path = arguments.data
     is_used = data.exists() and (not data.is_dir() or any(data.iterdir()))
