@@ -21,10 +21,12 @@ from wonder_server.compose.checking import check_folder
 from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.coordinator.planner import RUN
 from wonder_server.core.errors import WonderError
+from wonder_server.ports.backups import UNFINISHED
 from wonder_server.record.journal import StoredJournal
 from wonder_server.record.journals import StoredJournals
 
 __all__ = [
+    "UNFINISHED",
     "BackupError",
     "CheckedBackup",
     "DamagedBackupError",
