@@ -19,6 +19,12 @@ _MAX_VALUES: Final = 2_000
 _MAX_PADDING: Final = 10_000
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _NO = re.compile(r"\b(?:no|not|never|false)\b", re.IGNORECASE)
+_SCHEMA_PATHS: Final = (
+    ("response_format", "json_schema", "schema"),
+    ("text", "format", "schema"),
+    ("output_config", "format", "schema"),
+    ("generationConfig", "responseJsonSchema"),
+)
 _FORMATS: Final = {
     "date": "2026-01-31",
     "date-time": "2026-01-31T12:00:00Z",
@@ -35,14 +41,11 @@ _FORMATS: Final = {
 
 def schema_of(request: JsonObject) -> JsonObject | None:
     """Return the output schema that a request of any format contains; None without one."""
-    for path in (
-        ("response_format", "json_schema", "schema"),
-        ("text", "format", "schema"),
-        ("output_config", "format", "schema"),
-        ("generationConfig", "responseJsonSchema"),
-    ):
-        value: JsonValue = request
-        for key in path:
+    for first, *rest in _SCHEMA_PATHS:
+        value: JsonValue = request.get(first)
+        if value is None:
+            continue
+        for key in rest:
             value = value.get(key) if isinstance(value, Mapping) else None
         if isinstance(value, Mapping):
             return value

@@ -205,8 +205,12 @@ RULES_OF_LIMITED_TOOLS = 5
 
 def limits_cost(state: ConversationState, turn: Turn, agent: PinnedAgent) -> bool:
     """Return True if a budget of the turn, the conversation or the agent limits the cost."""
-    budgets = (agent.budget, turn_budget(turn, agent), _conversation_budget(state.conversation))
-    return any(budget is not None and budget.max_cost_micros for budget in budgets)
+    # This runs for each call of a turn, so it reads the fields without combining budgets first.
+    if agent.budget is not None and agent.budget.max_cost_micros:
+        return True
+    if turn_budget(turn, agent).max_cost_micros:
+        return True
+    return bool(_conversation_budget(state.conversation).max_cost_micros)
 
 
 def turn_budget(turn: Turn, agent: PinnedAgent) -> Budget:

@@ -49,9 +49,12 @@ def show_gate(state: ConversationState, event: GateReported) -> Decisions:
 
 def close_shown_gates(state: ConversationState, decisions: Decisions, now: int) -> Decisions:
     """Return the decisions with the shown gates closed of work that ends, or of an attempt that failed."""
-    showing = {op.id: op for op in state.operations.values() if op.gates_below}
-    if not showing:
+    for working in state.operations.values():
+        if working.gates_below:
+            break
+    else:  # As for almost every input.
         return decisions
+    showing = {op.id: op for op in state.operations.values() if op.gates_below}
     closed: list[Decision] = []
     for decision in decisions:
         operation = showing.pop(_ended(decision), None)
