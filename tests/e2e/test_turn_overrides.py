@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -174,17 +175,11 @@ async def test_the_chat_command_takes_a_model_and_its_journal_replays(tmp_path: 
     assert await assert_replays(tmp_path / "data")
 
 
-async def chat(server: Server, *flags: str) -> tuple[int, str]:
+async def chat(
+    server: Server, *flags: str, command: Sequence[str] = ("chat", "-m", "Hello")
+) -> tuple[int, str]:
     """Run ``wonder chat`` with one message; return its exit code and what it reports of an error."""
-    order = [
-        sys.executable,
-        "-m",
-        "wonder_sdk.cli",
-        "chat",
-        "-m",
-        "Hello",
-        *flags,
-    ]
+    order = [sys.executable, "-m", "wonder_sdk.cli", *command, *flags]
     process = await asyncio.create_subprocess_exec(
         *order,
         env={**os.environ, "PYTHONPATH": PATH, "WONDER_SERVER": server.address},

@@ -154,14 +154,21 @@ class Client(
         return response.conversation.id
 
     async def preview_context(
-        self, conversation_id: str, content: str, *, agent: str = "", user: str = ""
+        self,
+        conversation_id: str,
+        content: str,
+        *,
+        agent: str = "",
+        user: str = "",
+        overrides: v1.TurnOverrides | None = None,
     ) -> v1.PreviewContextResponse:
-        """Return the model request for a message ``content``, with the source of each part.
+        """Return the model request for a message ``content``, with the source of each part. ``overrides`` are
+        settings of the message's turn; see `Chat.send`.
 
         Nothing is sent to the model or stored. Raises NotFoundError, and FailedPreconditionError if context
         assembly fails or cannot be previewed.
         """
-        send = v1.ConverseSend(content=content, agent_id=agent, user_id=user)
+        send = v1.ConverseSend(content=content, agent_id=agent, user_id=user, overrides=overrides)
         return await self.conversations.preview_context(
             v1.PreviewContextRequest(conversation_id=conversation_id, send=send)
         )

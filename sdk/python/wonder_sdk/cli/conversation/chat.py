@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wonder_sdk.cli.shared import connection, uploads
+from wonder_sdk.cli.shared import connection, overrides, uploads
 from wonder_sdk.cli.shared.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -93,12 +93,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--user", default="", metavar="NAME", help="Send as this user (default: the token's name, else user)."
     )
-    parser.add_argument(
-        "--model",
-        default="",
-        metavar="PROFILE",
-        help="Use this model profile, library/name, in place of the persona's.",
-    )
+    overrides.add_options(parser)
     parser.add_argument(
         "--show-reasoning",
         action="store_true",
@@ -132,7 +127,7 @@ def run(arguments: argparse.Namespace, client: sync.Client) -> int:
         project=arguments.project or "",
         concurrent_turns=arguments.concurrent_turns,
         shows_reasoning=arguments.show_reasoning,
-        model=arguments.model,
+        overrides=overrides.overrides_of(arguments),
     )
     session = ChatSession(client, terminal, options)
     if arguments.message is None:
@@ -161,8 +156,8 @@ class ChatOptions:
     project: str = ""
     concurrent_turns: str = ""
     shows_reasoning: bool = False
-    model: str = ""
-    """Model profile of the messages in place of the persona's; "" for that."""
+    overrides: v1.TurnOverrides | None = None
+    """Settings of each message's turn in place of the persona's."""
 
 
 class ChatSession:
@@ -298,9 +293,8 @@ class ChatSession:
             self._notes.line(f"  {hint}", "dim")
         printer = self._printer(chat)
         user = self._user or addressing.default_user(chat.conversation)
-        model = self._options.model
-        overrides = v1.TurnOverrides(model_profile_id=model) if model else None
-        reply = chat.send(text, parts=files, agent=self._agent, user=user, overrides=overrides, check=False)
+        own = self._options.overrides
+        reply = chat.send(text, parts=files, agent=self._agent, user=user, overrides=own, check=False)
         status = ConnectionStatus(chat, self._notes, self._client.target)
         interrupts = 0
         while True:

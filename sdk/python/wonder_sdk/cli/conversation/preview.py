@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from wonder_sdk.cli.shared import connection
+from wonder_sdk.cli.shared import connection, overrides
 from wonder_sdk.cli.shared.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -17,6 +17,8 @@ examples:
       Show the source of each part of the request. Nothing is sent or stored.
   wonder preview conv_01J9... "What is my colour?" --json | jq .request
       Print the request that the model would get.
+  wonder preview conv_01J9... "What is my colour?" --model acme/cloud --tool-choice required
+      Show the request of a message with another model and a tool choice.
 """
 
 _SHORT = 60
@@ -36,6 +38,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--user", default="", metavar="NAME", help="Preview a message of this user (default: as in chat)."
     )
+    overrides.add_options(parser)
     parser.add_argument("--json", action="store_true", help="Print the preview as JSON.")
     connection.connect(parser, run)
 
@@ -43,7 +46,11 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def run(arguments: argparse.Namespace, client: sync.Client) -> int:
     terminal = Terminal()
     preview = client.preview_context(
-        arguments.conversation, arguments.message, agent=arguments.agent, user=arguments.user
+        arguments.conversation,
+        arguments.message,
+        agent=arguments.agent,
+        user=arguments.user,
+        overrides=overrides.overrides_of(arguments),
     )
     if arguments.json:
         terminal.line(connection.as_json(preview))
