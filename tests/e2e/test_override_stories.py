@@ -104,7 +104,7 @@ async def test_a_delegate_does_not_inherit_the_settings(client: Client, provider
     guest, host = Scripted(client, provider, "openai"), Scripted(client, provider, "openai")
     tool, name = await asking(client, await guest.agent(Script(text="I am the guest."), tools=()))
     agent = await host.agent(tools=(tool,))
-    ask = Call(name=name, arguments='{"input": "Well?"}')
+    ask = Call(name=name, arguments='{"message": "Well?"}')
     provider.script("model-of-the-host", Script(calls=(ask,)), Script(text="Done."))
     reference = await other_profile(client, "openai", "model-of-the-host")
     conv = await client.open(agent)
