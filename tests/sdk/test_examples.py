@@ -300,8 +300,8 @@ def test_the_guide_to_workers_runs_as_written(
     address: str, environment: dict[str, str], tmp_path: Path
 ) -> None:
     guide = (ROOT / "docs" / "workers.md").read_text(encoding="utf-8")
-    (definitions,) = re.findall(r"```yaml\n(.*?)```", guide, re.DOTALL)
-    (code,) = re.findall(r"```python\n(.*?)```", guide, re.DOTALL)
+    definitions, _ = re.findall(r"```yaml\n(.*?)```", guide, re.DOTALL)
+    code, _ = re.findall(r"```python\n(.*?)```", guide, re.DOTALL)
     (run,) = re.findall(r"^(wonder run .*)$", guide, re.MULTILINE)
     folder = tmp_path / "my-library"
     folder.mkdir()
@@ -331,6 +331,36 @@ def test_the_guide_to_workers_runs_as_written(
             assert "There is no workflow or task 'acme/pages/nosuch'." in err
         finally:
             process.terminate()
+
+
+def test_the_guide_to_files_of_workers_runs_as_written(
+    address: str, environment: dict[str, str], tmp_path: Path
+) -> None:
+    guide = (ROOT / "docs" / "workers.md").read_text(encoding="utf-8")
+    _, definitions = re.findall(r"```yaml\n(.*?)```", guide, re.DOTALL)
+    _, code = re.findall(r"```python\n(.*?)```", guide, re.DOTALL)
+    folder = tmp_path / "my-library"
+    folder.mkdir()
+    (folder / "pictures.yaml").write_text(definitions, encoding="utf-8")
+    (folder / "library.yaml").write_text("name: acme/pictures\n", encoding="utf-8")
+    (tmp_path / "pictures.py").write_text(code, encoding="utf-8")
+    assert wonder(address, "apply", "-f", str(folder))[0] == 0
+    content = b"\x89PNG\r\n\x1a\n" + bytes(100)
+    with sync.Client(address) as client:
+        given = client.upload(content, name="cat.png").id
+        command = [sys.executable, str(tmp_path / "pictures.py")]
+        with subprocess.Popen(command, env={**environment, "WONDER_SERVER": address}) as process:
+            try:
+                task = ["run", "acme/pictures/rotate_task", "--set"]
+                status, out, err = wonder(address, *task, f"file_id={given}")
+                assert status == 0, err
+                picture = json.loads(out)["picture"]
+                assert (picture["type"], picture["name"]) == ("image", "rotated.png")
+                assert picture["file_id"] != given and client.download(picture["file_id"]) == content
+                status, out, err = wonder(address, *task, "file_id=file_x")
+                assert (status, out) == (1, "") and "no such file" in err
+            finally:
+                process.terminate()
 
 
 async def _run_block(block: str, client: Client) -> None:

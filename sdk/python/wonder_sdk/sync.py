@@ -336,6 +336,7 @@ class Client:
     merge_branch = _blocking(asynchronous.Client.merge_branch)
     upload = _blocking(asynchronous.Client.upload)
     download = _blocking(asynchronous.Client.download)
+    describe_file = _blocking(asynchronous.Client.describe_file)
     list_files = _blocking_iterator(asynchronous.Client.list_files)
     delete_file = _blocking(asynchronous.Client.delete_file)
     health = _blocking(asynchronous.Client.health)

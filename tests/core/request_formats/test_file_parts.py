@@ -8,7 +8,7 @@ import pytest
 
 from wonder_server.core.json_types import JsonDict
 from wonder_server.core.request_formats import FORMATS
-from wonder_server.core.request_formats.files import filled, places
+from wonder_server.core.request_formats.files import filled, places, takes_file_ids
 from wonder_server.core.request_formats.format import FileContent, ShownFile
 
 FILE: JsonDict = {"file_id": "file_1", "media_type": "image/png", "name": "cat.png", "size_bytes": 9}
@@ -113,3 +113,41 @@ def test_each_format_has_a_part_for_images_and_documents(name: str) -> None:
     format_ = FORMATS[name]
     assert (format_.write_file(PNG), format_.write_file(PDF)) == PARTS[name]
     assert "cG5n" not in repr(PNG)
+
+
+@pytest.mark.parametrize(
+    ("schema", "takes"),
+    [
+        ({"properties": {"file_id": {}}}, True),
+        ({"properties": {"image_file_ids": {}}}, True),
+        ({"properties": {"images": {"items": {"properties": {"file_id": {}}}}}}, True),
+        ({"$defs": {"Picture": {"properties": {"file_id": {}}}}}, True),
+        ({"properties": {"profile_id": {}, "file_identity": {}, "files": {"enum": ["file_id"]}}}, False),
+        ({"properties": ["file_id"], "description": "file_id"}, False),
+        ({}, False),
+    ],
+)
+def test_a_tool_with_an_argument_for_a_file_takes_ids(schema: JsonDict, takes: bool) -> None:
+    forms: list[JsonDict] = [
+        {"function": {"name": "a", "parameters": schema}},
+        {"name": "a", "input_schema": schema},
+        {"functionDeclarations": [{"name": "a", "parametersJsonSchema": schema}]},
+    ]
+    for tool in forms:
+        assert takes_file_ids({"tools": [{"name": "other"}, tool]}) is takes
+    assert not takes_file_ids({"messages": [{"properties": {"file_id": {}}}]})
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_labels_stand_only_in_messages_of_users(name: str) -> None:
+    format_ = FORMATS[name]
+    messages = format_.write_messages([USER, OWN])
+    own = {"role": "assistant", "content": [PLACE]}
+    part = format_.write_text("the part")
+    shown = ShownFile(words="words", part=part, label="label")
+    first, *_, last = filled(format_, {format_.messages: [*messages, own]}, lambda file: shown)[
+        format_.messages
+    ]
+    parts: list[Any] = first["parts" if name == "gemini" else "content"]
+    assert [each.get("text") for each in parts] == ["Look:", "label", "the part"]
+    assert len(last["content"]) == 1

@@ -9,14 +9,15 @@ from pathlib import Path
 
 from wonder_sdk._proto import stubs
 from wonder_sdk._proto.wonder import v1
-from wonder_sdk.errors import UnavailableError
+from wonder_sdk.errors import InternalError, UnavailableError
 from wonder_sdk.methods.paging import pages
 
 PIECE_BYTES = 1 << 20
 """Bytes of one message of an upload."""
 MAX_RESUMES = 5
-"""Number of times that a download goes on after a lost connection."""
+"""Number of times that a download goes on after a lost connection, and an upload whose refusal was lost."""
 _PAGE = 200
+_LOST_REFUSAL = "Internal error from Core"
 
 
 class FileMethods:
@@ -60,7 +61,14 @@ class FileMethods:
             async for piece in _pieces(content):
                 yield v1.UploadFileRequest(content=piece)
 
-        response = await self.files.upload_file(messages())
+        for attempt in range(MAX_RESUMES + 1):
+            try:
+                response = await self.files.upload_file(messages())
+                break
+            except InternalError as problem:
+                # grpcio's own error: it wrote while the server's refusal arrived, and lost that.
+                if problem.message != _LOST_REFUSAL or attempt == MAX_RESUMES:
+                    raise
         if response.file is None:
             raise ValueError("the server answered without a file")
         return response.file
@@ -81,6 +89,17 @@ class FileMethods:
                 if attempt == MAX_RESUMES:
                     raise
         return bytes(content)
+
+    async def describe_file(self, file_id: str) -> v1.File:
+        """Return the description of a file: project, name, type and size. Raises NotFoundError."""
+        call = self.files.get_file(v1.GetFileRequest(file_id=file_id))
+        try:
+            async for message in call:
+                if message.file is not None:
+                    return message.file
+        finally:
+            call.cancel()
+        raise ValueError("the server answered without a file")
 
     async def list_files(self, *, project: str = "") -> AsyncIterator[v1.File]:
         """Yield the files of a project, or of all, newest first."""

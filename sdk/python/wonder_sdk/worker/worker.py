@@ -40,8 +40,9 @@ from wonder_sdk.errors import (
 from wonder_sdk.json_types import JsonObject
 from wonder_sdk.transport.reconnect import Backoff, ReconnectPolicy
 from wonder_sdk.values import to_struct
+from wonder_sdk.worker.action_error import ActionError
 from wonder_sdk.worker.schemas import schema_of
-from wonder_sdk.worker.worker_connection import Action, ActionError, WorkerConnection, WorkerContext
+from wonder_sdk.worker.worker_connection import Action, WorkerConnection, WorkerContext
 
 __all__ = ["ActionError", "Worker", "WorkerContext"]
 
@@ -186,7 +187,7 @@ class Worker:
         backoff = Backoff(self._reconnect)
         async with self._new_client() as client:
             while True:
-                connection = WorkerConnection(self._registration(), self._actions, backoff)
+                connection = WorkerConnection(self._registration(), self._actions, backoff, client)
                 self._connection = connection
                 try:
                     await connection.run(client.executor.work)

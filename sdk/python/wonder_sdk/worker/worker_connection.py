@@ -14,10 +14,14 @@ import grpc.aio
 
 from wonder_sdk._proto.google import protobuf
 from wonder_sdk._proto.wonder import v1
+from wonder_sdk.client import Client
+from wonder_sdk.json_types import JsonDict
 from wonder_sdk.transport.reconnect import Backoff
 from wonder_sdk.transport.stream_queue import StreamQueue
 from wonder_sdk.values import from_struct
+from wonder_sdk.worker.action_error import ActionError
 from wonder_sdk.worker.schemas import read, write
+from wonder_sdk.worker.worker_files import WorkerFiles
 
 _log = logging.getLogger("wonder_sdk.worker.worker")
 
@@ -33,32 +37,6 @@ _MAX_BACKLOG = 1_000
 _STOP_SECONDS = 5.0
 
 
-class ActionError(Exception):
-    """Failure of an action, with a ``message`` for the caller of the action.
-
-    ``retriable`` means that the action had no effect and may succeed later. The server retries it by the
-    retry policy of the action's definition, ``retry_after_ms`` later at the earliest.
-    """
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        reason: v1.ErrorReason = v1.ErrorReason.TASK_FAILED,
-        retriable: bool = False,
-        retry_after_ms: int | None = None,
-        metadata: Mapping[str, str] | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.fault = v1.Fault(
-            reason=reason,
-            message=message,
-            retriable=retriable,
-            retry_after_ms=retry_after_ms,
-            metadata=dict(metadata or {}),
-        )
-
-
 class WorkerContext:
     """The assignment of an action.
 
@@ -67,7 +45,9 @@ class WorkerContext:
     conversation, turn and run that the action belongs to; an id is empty if there is none.
     """
 
-    def __init__(self, assignment: v1.Assignment, send: Callable[[v1.WorkRequest], None]) -> None:
+    def __init__(
+        self, assignment: v1.Assignment, send: Callable[[v1.WorkRequest], None], client: Client
+    ) -> None:
         scope = assignment.context or v1.ExecutionContext()
         self.kind = assignment.kind
         self.operation_id = assignment.operation_id
@@ -83,12 +63,30 @@ class WorkerContext:
         """True if the server discards the result. The action is also cancelled at its next ``await``."""
         self._lease_id = assignment.lease_id
         self._send = send
+        self._files = WorkerFiles(client, self.project_id, self.operation_id)
 
     def progress(self, message: str = "", fraction: float | None = None, output: str = "") -> None:
         """Report progress: ``fraction`` from 0 to 1, ``output`` as text to append to the output."""
         progress = v1.Progress(message=message, fraction=fraction, output=output)
         report = v1.AssignmentProgress(lease_id=self._lease_id, progress=progress)
         self._send(v1.WorkRequest(progress=report))
+
+    async def read_file(self, file_id: str) -> bytes:
+        """Return the content of a file of the assignment's project.
+
+        Treat the content as hostile. Raises `ActionError` (FILE_NOT_FOUND) for a file that was deleted, or of
+        another project: a model chose the id, and the worker may reach further projects.
+        """
+        return await self._files.read(file_id)
+
+    async def store_file(self, content: bytes, *, name: str, media_type: str = "") -> JsonDict:
+        """Store a file in the assignment's project; return ``{type, file_id, media_type, name, size_bytes}``.
+
+        Put it anywhere in the result: an agent's model is shown the file. Without ``media_type`` the server
+        finds the type in the content. A repeated attempt that stores the same content gets the same file.
+        Raises `ActionError` for a type that is not the content's, and for a file that is too large.
+        """
+        return await self._files.store(content, name, media_type)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,12 +103,17 @@ class WorkerConnection:
     """One Work stream, from ``register`` to its end."""
 
     def __init__(
-        self, registration: v1.RegisterWorker, actions: Mapping[str, Action], backoff: Backoff
+        self,
+        registration: v1.RegisterWorker,
+        actions: Mapping[str, Action],
+        backoff: Backoff,
+        client: Client,
     ) -> None:
         self.reconnect_after_ms = 0
         self._registration = registration
         self._actions = actions
         self._backoff = backoff
+        self._client = client
         self._outgoing: StreamQueue[v1.WorkRequest] = StreamQueue()
         self._running: dict[str, asyncio.Task[None]] = {}
         self._contexts: dict[str, WorkerContext] = {}
@@ -174,7 +177,7 @@ class WorkerConnection:
 
     def _begin(self, assignment: v1.Assignment) -> None:
         lease_id = assignment.lease_id
-        context = WorkerContext(assignment, self._send_progress)
+        context = WorkerContext(assignment, self._send_progress, self._client)
         self._contexts[lease_id] = context
         task = asyncio.create_task(self._execute(assignment, context), name=f"{assignment.kind} {lease_id}")
         self._running[lease_id] = task

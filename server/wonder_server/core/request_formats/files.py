@@ -5,11 +5,14 @@ of a message or of a tool's result. `filled` replaces each place by a part in th
 
 What a tool's result says about its files, and the text of its text files, stays in the result: in a message
 with the role of the user the model could take it for the user's words. Only images and documents that the
-format takes in no result follow in such a message, which says whose they are. Pure.
+format takes in no result follow in such a message, which says whose they are.
+
+A model that has a tool for files gets the ids of users' files in words: `takes_file_ids`. Pure.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from wonder_server.core.json_types import JsonDict, JsonValue
@@ -20,6 +23,24 @@ _NESTED: Final = ("content", "parts", "output")
 """Members of messages and of parts that list parts: a tool result lists some in a part of a message."""
 _RESPONSE: Final = "functionResponse"
 """Member of a part of Gemini's format that is a tool's result."""
+_ID_PROPERTY: Final = re.compile(r"(?:.*_)?file_ids?")
+"""Names of properties of a tool's arguments that are ids of files."""
+
+
+def takes_file_ids(request: JsonDict) -> bool:
+    """Return True if a tool of the request has an argument, at any depth, whose name is `file_id` or
+    `file_ids` or ends so after an underscore."""
+    pending = [request.get("tools")]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, list):
+            pending.extend(value)
+        elif isinstance(value, dict):
+            properties = value.get("properties")
+            if isinstance(properties, dict) and any(map(_ID_PROPERTY.fullmatch, properties)):
+                return True
+            pending.extend(value.values())
+    return False
 
 
 def places(request_format: RequestFormat, request: JsonDict) -> list[JsonDict]:
@@ -67,16 +88,23 @@ def _find(value: JsonValue, found: list[JsonDict]) -> None:
                 _find(item, found)
 
 
-def _fill(request_format: RequestFormat, value: JsonValue, show: Show) -> JsonValue:
+def _fill(request_format: RequestFormat, value: JsonValue, show: Show, *, is_user: bool = False) -> JsonValue:
+    """Fill the places in ``value``; ``is_user`` of the parts of a user's message, which have labels."""
     if isinstance(value, list):
-        return [_fill(request_format, item, show) for item in value]
+        items = list[JsonValue]()
+        for item in value:
+            if is_user and (file := file_of(item)) is not None and (label := show(file).label):
+                items.append(request_format.write_text(label))
+            items.append(_fill(request_format, item, show))
+        return items
     if not isinstance(value, dict):
         return value
     file = file_of(value)
     if file is not None:
         return _written(request_format, value, show(file), indented=file.get("indented") is True)
     inner = {key: value[key] for key in _NESTED if isinstance(value.get(key), list)}
-    filled_in = {key: _fill(request_format, each, show) for key, each in inner.items()}
+    is_user = value.get("role") == "user"
+    filled_in = {key: _fill(request_format, each, show, is_user=is_user) for key, each in inner.items()}
     return {**value, **filled_in} if inner else value
 
 

@@ -34,11 +34,13 @@ class ShownFile:
     """The replacement of a file's place in a request: ``part``, or else the words.
 
     ``words`` describe the file on one line; ``text`` is the content of a text file, and ``content`` that of
-    another, which ``part`` has in the format of the request.
+    another, which ``part`` has in the format of the request. ``label`` is a text before the part in a user's
+    message; "" for none.
     """
 
     words: str
     text: str = ""
+    label: str = ""
     content: FileContent | None = None
     part: JsonDict | None = None
 

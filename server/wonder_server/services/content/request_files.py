@@ -1,7 +1,8 @@
 """`FilledRequests`: the contents of files in requests to models, and images in their answers.
 
 Requests are stored with the ids of files. Just before a call, the contents take their places, in the form
-that the format of the request has for them. Texts are given as text to every model.
+that the format of the request has for them. Texts are given as text to every model. If a tool of the request
+takes ids of files, the model gets the id of each.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import base64
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Final
 
 from wonder_server.core.content.answer_images import AnswerImage
@@ -23,7 +25,7 @@ from wonder_server.core.errors import Reason, WonderError
 from wonder_server.core.json_types import JsonDict
 from wonder_server.core.printable import printable
 from wonder_server.core.request_formats import FALLBACK, FORMATS
-from wonder_server.core.request_formats.files import filled, places
+from wonder_server.core.request_formats.files import filled, places, takes_file_ids
 from wonder_server.core.request_formats.format import FileContent, RequestFormat, ShownFile
 from wonder_server.core.token_estimates import MAX_TEXT_FILE_BYTES
 from wonder_server.ports.model import FilledRequest
@@ -43,6 +45,21 @@ _LEFT_OUT: Final = "left out, since newer files fill the request"
 _MISSING: Final = "this project has no such file"
 """Remark on a file that was deleted, never existed, or is of another project: all get the same words."""
 _AFTER: Final = "shown after the tool results"
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """The model that gets a request, and True if it gets the ids of files."""
+
+    profile: ModelProfile
+    request_format: RequestFormat
+    names_ids: bool
+
+    def words(self, file: File, remark: str = "") -> str:
+        """Return the description of a file on one line."""
+        stored = {"name": file.name, "media_type": file.media_type, "size_bytes": file.size_bytes}
+        facts = [f"file_id: {file.id}" if self.names_ids else "", remark]
+        return stand_in(stored, "; ".join(filter(None, facts)))
 
 
 class FilledRequests:
@@ -67,11 +84,12 @@ class FilledRequests:
         if not named:
             yield request
             return
-        chosen, described = await self._choose(project_id, profile, request_format, named)
+        reader = _Reader(profile, request_format, names_ids=takes_file_ids(request))
+        chosen, described = await self._choose(project_id, reader, named)
         size = sum(_sent_bytes(file) for file in chosen.values())
         await self._memory.acquire(size)
         try:
-            shown = described | await self._contents(request_format, chosen)
+            shown = described | await self._contents(reader, chosen)
 
             def show(file: JsonDict) -> ShownFile:
                 found = shown.get(str(file.get("file_id")))
@@ -82,11 +100,7 @@ class FilledRequests:
             self._memory.release(size)
 
     async def _choose(
-        self,
-        project_id: str,
-        profile: ModelProfile,
-        request_format: RequestFormat,
-        named: list[JsonDict],
+        self, project_id: str, reader: _Reader, named: list[JsonDict]
     ) -> tuple[dict[str, File], dict[str, ShownFile]]:
         """Return the files whose content the request gets, and descriptions of the others in the project."""
         chosen, described, left = dict[str, File](), dict[str, ShownFile](), MAX_REQUEST_BYTES
@@ -96,37 +110,36 @@ class FilledRequests:
             file = await self._files.descriptions.find(file_id)
             if file is None or file.project_id != project_id:
                 continue
-            if refusal := _refusal(file, profile, request_format):
-                described[file_id] = ShownFile(words=_words(file, refusal))
+            if refusal := _refusal(file, reader.profile, reader.request_format):
+                described[file_id] = ShownFile(words=reader.words(file, refusal))
             elif (size := _sent_bytes(file) * counts[file_id]) > left:
-                described[file_id] = ShownFile(words=_words(file, _LEFT_OUT))
+                described[file_id] = ShownFile(words=reader.words(file, _LEFT_OUT))
             else:
                 chosen[file_id] = file
                 left -= size
         return chosen, described
 
-    async def _contents(
-        self, request_format: RequestFormat, chosen: Mapping[str, File]
-    ) -> dict[str, ShownFile]:
+    async def _contents(self, reader: _Reader, chosen: Mapping[str, File]) -> dict[str, ShownFile]:
         """Return the files with their contents, without those that are deleted meanwhile."""
         shown: dict[str, ShownFile] = {}
         for file_id, file in chosen.items():
             try:
-                shown[file_id] = await self._content(request_format, file)
+                shown[file_id] = await self._content(reader, file)
             except WonderError as problem:
                 if problem.fault.reason is not Reason.FILE_NOT_FOUND:
                     raise
         return shown
 
-    async def _content(self, request_format: RequestFormat, file: File) -> ShownFile:
+    async def _content(self, reader: _Reader, file: File) -> ShownFile:
         if is_text(file.media_type):
-            return await self._text(file)
+            return await self._text(reader, file)
         data = await asyncio.to_thread(encoded, await self._files.read(file))
         content = FileContent(media_type=file.media_type, name=file_label(file.name), data=data)
-        part = request_format.write_file(content)
-        return ShownFile(words=_words(file, _AFTER), content=content, part=part)
+        part = reader.request_format.write_file(content)
+        label = reader.words(file) if reader.names_ids else ""
+        return ShownFile(words=reader.words(file, _AFTER), content=content, part=part, label=label)
 
-    async def _text(self, file: File) -> ShownFile:
+    async def _text(self, reader: _Reader, file: File) -> ShownFile:
         """Return the beginning of a text file, with its description."""
         content = b""
         async for piece in self._files.download(file):
@@ -136,7 +149,7 @@ class FilledRequests:
         text = content[:MAX_TEXT_FILE_BYTES].decode("utf-8", "ignore")
         is_cut = file.size_bytes > MAX_TEXT_FILE_BYTES
         remark = f"the first {MAX_TEXT_FILE_BYTES:,} bytes follow" if is_cut else "its content follows"
-        return ShownFile(words=_words(file, remark), text=text)
+        return ShownFile(words=reader.words(file, remark), text=text)
 
 
 def encoded(content: bytes) -> str:
@@ -167,11 +180,6 @@ def _absent(file: JsonDict) -> str:
     store has the server's remark."""
     remark = file.get("remark")
     return unknown_file(file, _MISSING) if remark is None else stand_in(file, printable(str(remark)))
-
-
-def _words(file: File, remark: str) -> str:
-    stored = {"name": file.name, "media_type": file.media_type, "size_bytes": file.size_bytes}
-    return stand_in(stored, remark)
 
 
 class _Memory:
