@@ -114,7 +114,9 @@ async def test_a_task_by_itself_stores_what_is_an_image_and_says_why_the_rest_is
     assert (await client.executor.ExecuteTask(request)).result == done
 
 
-@pytest.mark.parametrize("point", ["before-object", "after-object", "catalog-in-commit:2", "committed:2"])
+@pytest.mark.parametrize(
+    "point", ["before-object", "after-object", "catalog-in-commit:2", "catalog-committed:2", "committed:2"]
+)
 async def test_a_kill_leaves_one_file_and_the_run_goes_on(provider: Provider, data: Path, point: str) -> None:
     keys = {"GEMINI_API_KEY": KEY, "WONDER_GEMINI_BASE_URL": provider.url}
     image = base64.b64encode(PNG).decode()
