@@ -16,6 +16,7 @@ from grpc import aio
 from tests.e2e.callers import calling_with
 from tests.e2e.client import PATIENCE_S, Client
 from tests.e2e.process import Server, serving
+from tests.e2e.test_turn_overrides import chat
 from tests.rpc.rpc_kit import rejected
 from wonder.v1 import conversation_service_pb2 as pb
 from wonder.v1 import identity_pb2, library_service_pb2
@@ -317,3 +318,18 @@ async def test_a_start_without_an_administrator_says_so(tmp_path: Path) -> None:
     async with serving(tmp_path / "data", "--require-auth") as server:
         line = await server.logged("no_administrator")
         assert "wonder roles give" in line["remedy"]
+
+
+async def test_the_command_takes_roles_of_every_place_and_of_groups(tmp_path: Path) -> None:
+    async with serving(tmp_path / "data") as server, server.client() as client:
+        for name in ("ann", "bob"):
+            await principal(client, "user", name)
+        await give(client, await principal(client, "user", "root"), "admin")
+        for flags in (("ann", "viewer"), ("ann", "admin"), ("bob", "member", "--project", "default")):
+            assert await chat(server, command=("roles", "give", *flags)) == (0, "")
+            assert await chat(server, command=("roles", "take", *flags)) == (0, "")
+        group = "--group", "engineers", "member"
+        assert await chat(server, command=("roles", "give", *group)) == (0, "")
+        assert await chat(server, command=("roles", "take", *group)) == (0, "")
+        left = await client.identity.ListRoleBindings(identity.ListRoleBindingsRequest())
+        assert len(left.role_bindings) == 1

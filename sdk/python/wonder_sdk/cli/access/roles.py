@@ -96,8 +96,10 @@ def run_take(arguments: argparse.Namespace, client: sync.Client) -> int:
         request = v1.GetProjectRequest(project_id=arguments.project)
         project_id = client.library.get_project(request).project.id
     for each in _bindings(client, arguments):
-        same_place = each.project_id == project_id and bool(each.server) == bool(wanted.server)
-        same_member = (each.principal_id, each.group) == (wanted.principal_id, wanted.group)
+        # Fields that are not set are None in answers, and "" in requests.
+        same_place = (each.project_id or "") == project_id and bool(each.server) == bool(wanted.server)
+        member = each.principal_id or "", each.group or ""
+        same_member = member == (wanted.principal_id or "", wanted.group or "")
         if same_place and same_member and each.role == wanted.role:
             client.identity.delete_role_binding(v1.DeleteRoleBindingRequest(role_binding_id=each.id))
             Terminal().line(f"{arguments.principal or arguments.group} is no longer {arguments.role} there")

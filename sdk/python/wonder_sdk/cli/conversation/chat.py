@@ -51,7 +51,7 @@ _HELP = """\
   /help    Show this help.
   //text   Send a message that begins with a slash.
   @NAME    In a conversation with several agents, the agent with this name answers.
-  Lines typed while the agent answers are not sent; Ctrl-C cancels its turn.
+  Lines typed while the agent answers are sent afterwards; Ctrl-C cancels its turn.
   After each answer of a real model, memory extraction makes a second model call, which is charged;
   `memory_extraction_workflow_id: none` in the agent's persona turns it off."""
 _PROMPT = "you> "
