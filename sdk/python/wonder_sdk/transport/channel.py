@@ -93,7 +93,14 @@ class Credentials:
 
     @property
     def metadata(self) -> tuple[tuple[str, str], ...]:
+        """The metadata of each call. Raises InvalidArgumentError for a token that no metadata can have."""
         token = environment.token() if self.token is None else self.token
+        if not (token or "").isascii() or not (token or "").isprintable():
+            # Without the token: an error may be logged.
+            raise InvalidArgumentError(
+                "The token has characters that no call can send, such as … or a line break. Copy the whole "
+                "token (WONDER_TOKEN, token)."
+            )
         return (("authorization", f"Bearer {token}"),) if token else ()
 
 
