@@ -256,10 +256,10 @@ def test_valid_addresses_pass(address: str) -> None:
 @pytest.mark.parametrize("token", ["wk_…", "a token\n", "token\x00", "tökén"])
 def test_a_token_that_no_call_can_send_is_refused_without_showing_it(token: str) -> None:
     with pytest.raises(errors.InvalidArgumentError, match="Copy the whole token") as caught:
-        _ = channel.Credentials(token).metadata
+        _ = channel.Credentials(token=token).metadata
     assert token not in str(caught.value)
 
 
 @pytest.mark.parametrize(("token", "sent"), [("abc", "Bearer abc"), ("", "")])
 def test_a_token_is_sent_as_it_is(token: str, sent: str) -> None:
-    assert "".join(value for _, value in channel.Credentials(token).metadata) == sent
+    assert "".join(value for _, value in channel.Credentials(token=token).metadata) == sent
