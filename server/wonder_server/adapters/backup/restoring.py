@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 from wonder_server.adapters.backup.manifest import (
     BackupError,
@@ -20,6 +21,10 @@ from wonder_server.ports.backups import UNFINISHED
 
 Known = Mapping[str, Sequence[str]]
 """The migrations that this version knows, by the kind of database: ``shards``, ``catalog``, ``memory``."""
+
+
+_COUNT: Final = "shards/COUNT"
+"""The file without which a folder is no data folder. It comes last."""
 
 
 def open_backup(folder: Path, known: Known) -> Manifest:
@@ -44,9 +49,10 @@ def restore(backup: Path, manifest: Manifest, data: Path, on_file: Callable[[Sto
 
     No server starts on a folder with the file `UNFINISHED`, which is there until all files are."""
     folders: set[Path] = {data}
+    data.mkdir(parents=True, exist_ok=True, mode=0o700)
     (data / UNFINISHED).touch(mode=0o600)
     sync_folder(data)
-    for each in manifest.files:
+    for each in sorted(manifest.files, key=lambda each: each.path == _COUNT):
         target = data / each.path
         try:
             target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
