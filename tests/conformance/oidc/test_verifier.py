@@ -102,6 +102,9 @@ HOSTILE = {
     "not yet valid": Issuer().token(nbf=1_600),
     "made in the future": Issuer().token(iat=1_600),
     "made in words": Issuer().token(iat="now"),
+    "made before all time": Issuer().token(iat=float("-inf")),
+    "valid for ever": Issuer().token(exp=float("inf")),
+    "a huge time": Issuer().token(exp=10**400),
     "no subject": Issuer().token(sub=None),
     "an empty subject": Issuer().token(sub=""),
     "a subject with a line end": Issuer().token(sub="u-1\nroot"),
@@ -164,18 +167,24 @@ async def test_keys_rotate_and_an_unknown_one_is_asked_for_once_a_minute() -> No
     assert len(issuer.requests) == 2 * asked
 
 
-async def test_old_keys_are_fetched_again_while_they_are_used() -> None:
+async def test_a_removed_key_ends_the_tokens_that_it_signed() -> None:
     issuer = Issuer()
-    check = Verifying(issuer)
-    assert await check(issuer.token()) is not None
+    check, token = Verifying(issuer), issuer.token()
+    assert await check(token) is not None
+    asked, issuer.keys = len(issuer.requests), [public_jwk("two")]
     check.time.now = REFRESH_S
-    asked = len(issuer.requests)
-    assert await check(issuer.token(jti="1")) is not None
-    await check.verifier.close()
-    assert len(issuer.requests) >= asked
+    # The old keys are valid while new ones are fetched.
+    assert await check(token) is not None
+    # An unknown key waits for them.
+    assert await check(issuer.token("two")) is not None
+    assert await check(token) is None
+    assert len(issuer.requests) == 2 * asked
 
 
-@pytest.mark.parametrize("fault", ["down", "another issuer", "no keys", "a secret", "nonsense"])
+FAULTS = ("down", "another issuer", "no list", "strings", "no keys", "a secret", "nonsense")
+
+
+@pytest.mark.parametrize("fault", FAULTS)
 async def test_an_issuer_without_keys_has_no_callers(fault: str) -> None:
     issuer = Issuer()
     match fault:
@@ -183,6 +192,10 @@ async def test_an_issuer_without_keys_has_no_callers(fault: str) -> None:
             issuer.status = 503
         case "another issuer":
             issuer.discovery = {"issuer": "https://evil.example"}
+        case "no list":
+            issuer.keys = "keys"  # type: ignore[assignment]
+        case "strings":
+            issuer.keys = ["one"]  # type: ignore[list-item]
         case "no keys":
             issuer.keys = []
         case "a secret":

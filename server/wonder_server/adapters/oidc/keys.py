@@ -22,6 +22,8 @@ _log = logger("rpc")
 
 MAX_JWKS_BYTES: Final = 1 << 20
 MAX_KEYS: Final = 100
+KINDS: Final = frozenset({"RSA", "EC", "OKP"})
+"""Kinds of public keys."""
 REFETCH_S: Final = 60.0
 """Seconds between two fetches, so that tokens with invented keys make no flood of requests."""
 REFRESH_S: Final = 600.0
@@ -85,7 +87,7 @@ class IssuerKeys:
         try:
             async with asyncio.timeout(FETCH_TIMEOUT_S):
                 self._keys = keys_of(await self._document())
-        except (WonderError, TimeoutError, OSError, ValueError, KeyError, TypeError) as problem:
+        except (WonderError, TimeoutError, OSError, ValueError, RecursionError) as problem:
             # The earlier keys stay valid.
             _log.warning("issuer_keys_unavailable", issuer=self._issuer.issuer, problem=_plain(problem))
         finally:
@@ -99,7 +101,9 @@ class IssuerKeys:
         if not url:
             base = self._issuer.issuer.rstrip("/")
             discovery = await self._get(f"{base}/.well-known/openid-configuration")
-            url = str(discovery["jwks_uri"])
+            if not isinstance(discovery, dict) or not isinstance(discovery.get("jwks_uri"), str):
+                raise ValueError("its discovery document names no keys")
+            url = discovery["jwks_uri"]
             if discovery.get("issuer") != self._issuer.issuer:
                 raise ValueError("its discovery document names another issuer")
             if urlsplit(url).scheme != "https" and urlsplit(base).scheme == "https":
@@ -117,20 +121,24 @@ class IssuerKeys:
         return json.loads(response.body)
 
 
-def keys_of(document: Any) -> dict[str, SigningKey]:
+def keys_of(document: object) -> dict[str, SigningKey]:
     """Return the keys of a JSON Web Key Set that check signatures, by id; the only one also under "".
 
-    Secret keys (``oct``) and unknown kinds are left out. Raises `ValueError` and similar for anything else.
+    Secret keys (``oct``), unknown kinds and unreadable entries are left out. Raises `ValueError` for anything
+    that is no key set.
     """
+    entries = document.get("keys") if isinstance(document, dict) else None
+    if not isinstance(entries, list):
+        raise ValueError("its key set has no list of keys")
     found: dict[str, SigningKey] = {}
-    for each in document["keys"][:MAX_KEYS]:
-        if each.get("kty") not in ("RSA", "EC", "OKP") or each.get("use", "sig") != "sig":
+    for each in entries[:MAX_KEYS]:
+        if not isinstance(each, dict) or each.get("kty") not in KINDS or each.get("use", "sig") != "sig":
             continue
         try:
             made = SigningKey(jwt.PyJWK(each).key, str(each["kty"]), str(each.get("alg", "")))
-            found[str(each.get("kid", ""))] = made
-        except jwt.PyJWTError:
+        except (jwt.PyJWTError, ValueError, TypeError):
             continue
+        found[str(each.get("kid", ""))] = made
     if len(found) == 1:
         found[""] = next(iter(found.values()))
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from typing import Any, Final
 
 import jwt
@@ -17,9 +17,19 @@ from wonder_server.ports.web import Web
 
 MAX_TOKENS: Final = 10_000
 """Verified tokens that are kept, so that a signature is checked once and not for each call."""
+_MAX_SECONDS: Final = 10**12
 MAX_GROUPS: Final = 200
 MAX_TEXT: Final = 255
 """Characters of a name and of a group."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """A token whose signature was checked, with its key."""
+
+    content: VerifiedToken
+    key_id: str
+    key: SigningKey
 
 
 class JwtVerifier:
@@ -28,25 +38,27 @@ class JwtVerifier:
     def __init__(self, issuers: Sequence[Issuer], web: Web, now_s: Callable[[], float]) -> None:
         self._issuers = {each.issuer: each for each in issuers}
         self._keys = {each.issuer: IssuerKeys(each, web, now_s) for each in issuers}
-        self._known: OrderedDict[bytes, VerifiedToken] = OrderedDict()
+        self._known: OrderedDict[bytes, _Checked] = OrderedDict()
 
     async def verify(self, token: str, now_ms: int) -> VerifiedToken | None:
         digest = hashlib.sha256(token.encode("utf-8", "replace")).digest()
         known = self._known.get(digest)
-        if known is not None:
-            return known if now_ms < known.expires_ms else None
-        found = await self._verified(token, now_ms)
-        if found is not None:
-            self._known[digest] = found
+        # A key that the issuer has removed ends its tokens.
+        if known is None or await self._keys[known.content.issuer].key(known.key_id) != known.key:
+            known = await self._checked(token, now_ms)
+            if known is None:
+                self._known.pop(digest, None)
+                return None
+            self._known[digest] = known
             if len(self._known) > MAX_TOKENS:
                 self._known.popitem(last=False)
-        return found
+        return known.content if now_ms < known.content.expires_ms else None
 
     async def close(self) -> None:
         for keys in self._keys.values():
             await keys.close()
 
-    async def _verified(self, token: str, now_ms: int) -> VerifiedToken | None:
+    async def _checked(self, token: str, now_ms: int) -> _Checked | None:
         try:
             header = jwt.get_unverified_header(token)
             claimed = jwt.decode(token, options={"verify_signature": False}).get("iss")
@@ -61,7 +73,8 @@ class JwtVerifier:
         if key is None or not key.fits(algorithm):
             return None
         claims = _claims(token, key, algorithm, issuer, now_ms)
-        return _token(claims, issuer) if claims is not None else None
+        content = _token(claims, issuer) if claims is not None else None
+        return _Checked(content, key_id, key) if content is not None else None
 
 
 def _claims(
@@ -87,7 +100,7 @@ def _claims(
         return None
     now, leeway = now_ms / 1000, issuer.leeway_seconds
     expires, begins, issued = claims["exp"], claims.get("nbf", 0), claims.get("iat", 0)
-    if not all(type(each) in (int, float) for each in (expires, begins, issued)):
+    if not all(map(_is_time, (expires, begins, issued))):
         return None
     return claims if max(begins, issued) - leeway <= now < expires + leeway else None
 
@@ -98,7 +111,7 @@ def _token(claims: dict[str, Any], issuer: Issuer) -> VerifiedToken | None:
     groups = [groups] if isinstance(groups, str) else groups if isinstance(groups, list) else []
     if not isinstance(subject, str) or not _is_name(subject):
         return None
-    expires = min(claims["exp"], datetime.max.replace(tzinfo=UTC).timestamp() - 10**6)
+    expires = claims["exp"]
     return VerifiedToken(
         issuer=issuer.issuer,
         subject=subject,
@@ -110,6 +123,11 @@ def _token(claims: dict[str, Any], issuer: Issuer) -> VerifiedToken | None:
         issued_ms=int(claims.get("iat") or expires) * 1000,
         expires_ms=int((expires + issuer.leeway_seconds) * 1000),
     )
+
+
+def _is_time(value: object) -> bool:
+    """Return True for a number of seconds that a clock can have; NaN and infinity are numbers of JSON too."""
+    return type(value) in (int, float) and -_MAX_SECONDS < value < _MAX_SECONDS  # type: ignore[operator]
 
 
 def _is_name(text: str) -> bool:
