@@ -119,9 +119,8 @@ class Exchange:
         from aiohttp import ClientConnectionError, ClientHttpProxyError, ClientProxyConnectionError
 
         cause = getattr(problem, "os_error", problem)
-        if (
-            isinstance(cause, PermissionError) and cause.errno is None
-        ):  # The session's own check of addresses.
+        # The session's own check of addresses has no number of the system.
+        if isinstance(cause, PermissionError) and cause.errno is None:
             return provider_errors.refused(str(cause))
         why = provider_errors.connection_problem(problem)
         if isinstance(problem, ClientHttpProxyError):

@@ -5,16 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 from wonder_server.core.definitions.parse import read_record
+from wonder_server.core.definitions.pinning import MAX_FALLBACKS
 from wonder_server.core.definitions.specs import ModelFallback, ModelProfile
 from wonder_server.core.errors import Reason, error
 from wonder_server.core.json_types import JsonDict
 from wonder_server.core.request_formats import default_format
 from wonder_server.services.actions.contract.kind import ActionCall
-
-MAX_FALLBACKS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +31,7 @@ async def candidates(call: ActionCall) -> list[Candidate]:
     """
     first, *others = await _profiles(call)
     asked = _requests(call)
-    main = Candidate(first, asked.get(_format(first)) or dict(call.input["request"]))
+    main = Candidate(first, dict(call.input["request"]))
     found = [main]
     for profile in others[:MAX_FALLBACKS]:
         request = asked.get(_format(profile))
