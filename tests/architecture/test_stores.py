@@ -88,6 +88,7 @@ WORKS_AS_THE_SERVER = {
     "compose.runtime": "loops, handlers, archiving, sweeps",
     "compose.services": "upkeep of memories, the standard library",
     "compose.server": "resumption, orphaned worktrees",
+    "compose.tenancy": "projects that role bindings name, on a server without tenants",
     "actors.conversation.lifecycle": "key of the record of a merge, which the server repeats",
     "actors.conversation.deletions": "runs of a conversation whose record is damaged",
     "actors.dispatch.agent_calls": "calls that nothing waits for",

@@ -170,19 +170,24 @@ def fill(message: Any, given: dict[str, Any]) -> None:
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def world(server: Server) -> World:
     async with server.client() as client:
-        conv = await client.open()
-        turn, _ = await client.turn(conv, "say 2 words")
-        written = memory.WriteMemoryRequest(agent_id="assistant")
-        written.memory.type, written.memory.content = "fact", "Here is a memory."
-        kept = await client.memory.WriteMemory(written)
-        await client.library.CreateLibrary(library.CreateLibraryRequest(library={"name": "e2e/bad"}))
-        for branch in ("main", "bad"):
-            document = library.WriteArtifactRequest(project_id="default", path="bad/input", branch=branch)
-            document.content = b"x"
-            await client.library.WriteArtifact(document)
-        pieces = (files.UploadFileRequest(start={"name": "bad.txt"}), files.UploadFileRequest(content=b"x"))
-        file = (await client.files.UploadFile(iter(pieces))).file
-        return World(conv, turn.id, kept.memory.id, turn.context_assembly_run_id, file.id)
+        return await make_world(client)
+
+
+async def make_world(client: Client) -> World:
+    """Make what the requests name."""
+    conv = await client.open()
+    turn, _ = await client.turn(conv, "say 2 words")
+    written = memory.WriteMemoryRequest(agent_id="assistant")
+    written.memory.type, written.memory.content = "fact", "Here is a memory."
+    kept = await client.memory.WriteMemory(written)
+    await client.library.CreateLibrary(library.CreateLibraryRequest(library={"name": "e2e/bad"}))
+    for branch in ("main", "bad"):
+        document = library.WriteArtifactRequest(project_id="default", path="bad/input", branch=branch)
+        document.content = b"x"
+        await client.library.WriteArtifact(document)
+    pieces = (files.UploadFileRequest(start={"name": "bad.txt"}), files.UploadFileRequest(content=b"x"))
+    file = (await client.files.UploadFile(iter(pieces))).file
+    return World(conv, turn.id, kept.memory.id, turn.context_assembly_run_id, file.id)
 
 
 def places(message: Descriptor, seen: tuple[str, ...] = ()) -> Iterator[Path]:

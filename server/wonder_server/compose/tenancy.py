@@ -13,7 +13,7 @@ from wonder_server.compose.background import open_background
 from wonder_server.compose.services import ApplicationServices
 from wonder_server.compose.stores import Stores
 from wonder_server.core.errors import WonderError
-from wonder_server.core.identity import server_in
+from wonder_server.core.identity import SERVER, server_in
 from wonder_server.logs import logger
 from wonder_server.ports.clock import Clock
 from wonder_server.ports.web import Web
@@ -45,7 +45,9 @@ async def open_tenancy(
     directory, store = stores.principals, stores.internal.tenancy
 
     def projects_of(tenant_id: str) -> ProjectLookup:
-        return services.library.of(server_in(tenant_id)).projects
+        if not directory.tenants:
+            return services.library.of(SERVER).projects
+        return services.library.within(stores.tenants.scope_of(tenant_id)).projects
 
     async def furnish(tenant_id: str) -> None:
         # The access scope of a tenant has its projects: the new one is in that of the next step.

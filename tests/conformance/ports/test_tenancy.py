@@ -120,7 +120,7 @@ async def test_names_are_unique_within_tenant_and_kind_only(store: Store) -> Non
     await put(store, *ALL)
     await put(
         store,
-        replace(ANN, id="prin_3", tenant_id="", external=""),
+        replace(ANN, id="prin_3", tenant_id=""),
         replace(ANN, id="prin_4", kind=PrincipalKind.SERVICE, external=""),
         replace(BINDING, id="role_2", project_id=""),
         replace(BINDING, id="role_3", tenant_id=SERVER_TENANT, project_id="", role=Role.ADMIN),

@@ -129,6 +129,13 @@ async def test_a_tenant_finds_nothing_of_another(world: World, tenant_id: str, k
     assert not await view.revisions(f"def_{BLUE}", 0, 9)
 
 
+async def test_a_refused_commit_makes_no_project_of_the_tenant(world: World) -> None:
+    before = world.index.scope_of(RED)
+    with pytest.raises(WonderError):
+        await world.of(RED).commit([Put(Project(id="proj_ghost", name="web"))])
+    assert world.index.scope_of(RED) == before
+
+
 async def test_a_taken_name_is_said_in_the_words_of_its_tenant(world: World) -> None:
     with pytest.raises(WonderError) as caught:
         await world.of(RED).commit([Put(Project(id="proj_new", name="web"))])
@@ -158,7 +165,6 @@ async def test_a_new_project_is_in_the_next_scope_and_a_deleted_one_in_none(worl
     assert "proj_new" in (world.index.scope_of(RED).projects or ()) and "proj_new" not in (
         before.projects or ()
     )
-    assert world.index.tenant_of_project("proj_new") == RED
     await world.of(RED).commit([Drop(Project(id="proj_new", name="new"))])
     assert "proj_new" not in (world.index.scope_of(RED).projects or ())
     again, names = TenantIndex(), await world.catalog.names()

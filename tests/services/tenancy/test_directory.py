@@ -8,7 +8,13 @@ import pytest
 
 from wonder_server.core.access.permissions import Role
 from wonder_server.core.identity import Principal, PrincipalKind, recorded_principal
-from wonder_server.core.tenancy.resources import AccessResource, ApiKey, RoleBinding, StoredPrincipal
+from wonder_server.core.tenancy.resources import (
+    SERVER_TENANT,
+    AccessResource,
+    ApiKey,
+    RoleBinding,
+    StoredPrincipal,
+)
 from wonder_server.core.tenancy.roles import NOTHING
 from wonder_server.ports.access import ALL_RECORDS
 from wonder_server.ports.tenancy import DropAccess, PutAccess, StoredTenancy
@@ -122,3 +128,33 @@ def test_uses_are_taken_once(directory: PrincipalDirectory) -> None:
     directory.caller_of_key("wk_ab12_wrong", 8)
     assert directory.take_uses() == {KEY.id: 7}
     assert directory.take_uses() == {}
+
+
+SERVER_ROLE = RoleBinding(id="role_9", tenant_id=SERVER_TENANT, role=Role.ADMIN, group="chiefs")
+
+
+@pytest.mark.parametrize("tenant_id", ["", "tnt_1"])
+def test_a_group_gives_roles_on_the_server_with_a_token_of_the_first_issuer_only(tenant_id: str) -> None:
+    found = PrincipalDirectory()
+    chief = replace(ANN, tenant_id=tenant_id, groups=("chiefs",))
+    key = replace(KEY, tenant_id=tenant_id)
+    found.load(StoredTenancy(principals=[chief], keys=[key], bindings=[SERVER_ROLE]))
+    by_token, by_key = found.caller_of_login(chief, 10), found.caller_of_key("wk_ab12_s3", 5)
+    assert by_token is not None and by_key is not None
+    assert bool(by_token.grants.server) is (tenant_id == "")
+    # Who administers a tenant makes keys of its principals.
+    assert not by_key.grants.server
+    assert [each.id for each in found.administrators()] == ([chief.id] if not tenant_id else [])
+
+
+def test_an_external_name_is_of_one_tenant() -> None:
+    found = PrincipalDirectory()
+    mine = replace(ANN, external="https://id.example u-1")
+    theirs = replace(mine, id="prin_2", tenant_id="tnt_1")
+    found.load(StoredTenancy(principals=[mine, theirs]))
+    assert found.principal_of_external("", mine.external) == mine
+    assert found.principal_of_external("tnt_1", mine.external) == theirs
+    assert found.principal_of_external("tnt_2", mine.external) is None
+    put(found, replace(theirs, external="", deleted=True, version=2))
+    assert found.principal_of_external("tnt_1", mine.external) is None
+    assert found.principal_of_external("", mine.external) == mine

@@ -92,8 +92,8 @@ def _execute(rows: dict[str, AccessResource], change: AccessChange) -> None:
     others = [row for row in rows.values() if type(row) is type(resource) and row.id != resource.id]
     taken = any(unique_name(row) == unique_name(resource) for row in others)
     if isinstance(resource, StoredPrincipal) and resource.external:
-        external = {row.external for row in others if isinstance(row, StoredPrincipal)}
-        taken = taken or resource.external in external
+        external = {(row.tenant_id, row.external) for row in others if isinstance(row, StoredPrincipal)}
+        taken = taken or (resource.tenant_id, resource.external) in external
     if taken or (stored is not None and resource.version == 1):
         raise error(Reason.ALREADY_EXISTS, f"A {type(resource).__name__} like this exists.", field="name")
     if resource.version > 1 and (stored is None or stored.version != resource.version - 1):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from dataclasses import replace
 from typing import TypeVar, assert_never
@@ -118,12 +119,12 @@ class CatalogView:
         stored = [self._stored(change) for change in changes]
         try:
             await self._catalog.commit(stored, answer)
-        except BaseException as problem:
-            # A commit goes on when its caller is cancelled.
+        except asyncio.CancelledError:
+            # The commit goes on without its caller.
             self._on_commit([each for each in stored if isinstance(each, Put)])
-            if isinstance(problem, WonderError) and self._tenant:
-                raise _in_own_words(problem, self._tenant) from None
             raise
+        except WonderError as problem:
+            raise _in_own_words(problem, self._tenant) from None
         self._on_commit(stored)
 
     async def answer(self, request_id: str) -> Answer | None:
@@ -232,6 +233,8 @@ def _both(among: frozenset[str] | None, allowed: frozenset[str] | None) -> froze
 def _in_own_words(problem: WonderError, tenant_id: str) -> WonderError:
     """Return the error with the tenant's own names."""
     fault = problem.fault
+    if not tenant_id:
+        return problem
     return WonderError(replace(fault, message=fault.message.replace(stored_name(tenant_id, " ")[:-1], "")))
 
 

@@ -11,6 +11,7 @@ import errno
 import importlib
 import pkgutil
 import socket
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
@@ -179,7 +180,9 @@ class RpcServer:
         see."""
         if principals is None or self._tokens is not None or self._settings.issuers:
             return
-        if not any(principals.has_valid_key(each.id) for each in principals.administrators()):
+        now = int(time.time() * 1000)
+        keys = [key for each in principals.administrators() for key in principals.keys_of(each.id)]
+        if not any(key.is_valid(now) for key in keys):
             _log.warning(
                 "no_administrator",
                 effect="no caller can create keys or roles",

@@ -179,7 +179,7 @@ class Administration:
             _check_etag(stored, etag)
             edited = edit(stored)
             check_principal(edited)
-            if edited.disabled_ms:
+            if edited.disabled_ms and self._administers(stored):
                 self._check_administrators(stored.id, "principal.disabled")
             disabled_ms = (stored.disabled_ms or now) if edited.disabled_ms else 0
             made = replace(
@@ -200,7 +200,8 @@ class Administration:
         async def plan(now: int) -> PlannedAccess:
             stored = self._changeable(principal_id, call)
             _check_etag(stored, etag)
-            self._check_administrators(stored.id, "principal_id")
+            if self._administers(stored):
+                self._check_administrators(stored.id, "principal_id")
             by = origin.principal.text
             made = replace(
                 stored,
@@ -234,8 +235,7 @@ class Administration:
         """Return a principal that the caller may change. Who administers a tenant does not change those who
         administer the server, or it could act as one. Raises PRINCIPAL_NOT_FOUND, PERMISSION_DENIED."""
         found = self.principal(principal_id, field, call.reach)
-        roles = self._directory.bindings_of(found.id)
-        if call.reach is not None and any(each.tenant_id == SERVER_TENANT for each in roles):
+        if call.reach is not None and self._administers(found):
             message = f"'{found.name}' administers the server: only another such administrator changes it."
             raise error(Reason.PERMISSION_DENIED, message, field=field)
         return found
@@ -350,7 +350,8 @@ class Administration:
             found = self._directory.bindings.get(binding_id)
             if found is None or call.reach not in (None, found.tenant_id):
                 raise not_found(Reason.ROLE_BINDING_NOT_FOUND, binding_id, field="role_binding_id")
-            self._check_administrators(found.id, "role_binding_id")
+            if found.tenant_id == SERVER_TENANT:
+                self._check_administrators(found.id, "role_binding_id")
             details: JsonDict = {"role": str(found.role), "member": found.principal_id or found.group}
             return PlannedAccess(found, [DropAccess(found)], found.project_id, details)
 
@@ -376,6 +377,10 @@ class Administration:
                 message = f"'{member.name}' belongs to another tenant: its roles hold there."
                 raise error(Reason.FIELD_INVALID, message, field="role_binding.tenant_id")
         return member.name, member.tenant_id
+
+    def _administers(self, principal: StoredPrincipal) -> bool:
+        """Return True for a role on the server, its own or one of its groups."""
+        return any(each.tenant_id == SERVER_TENANT for each in self._directory.roles_of(principal))
 
     def _check_administrators(self, without: str, field: str) -> None:
         """Raise FIELD_INVALID if the server has administrators, and none without this principal or role."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -72,7 +71,8 @@ class PrincipalDirectory:
         self._keys_of: defaultdict[str, set[str]] = defaultdict(set)
         self._bindings_of: defaultdict[str, set[str]] = defaultdict(set)
         """Ids of bindings by principal, and by group with a leading space."""
-        self._by_external: dict[str, str] = {}
+        self._by_external: dict[tuple[str, str], str] = {}
+        """Ids by tenant and external name."""
         self._by_name: dict[tuple[str, PrincipalKind, str], str] = {}
         self._callers: dict[str, Caller] = {}
         self._uses: dict[str, int] = {}
@@ -110,11 +110,6 @@ class PrincipalDirectory:
         """Return True if a principal has or had this name."""
         return (tenant_id, kind, name) in self._by_name
 
-    def has_valid_key(self, principal_id: str, now_ms: int | None = None) -> bool:
-        """Return True if the principal has a key that opens calls."""
-        now = int(time.time() * 1000) if now_ms is None else now_ms
-        return any(key.is_valid(now) for key in self.keys_of(principal_id))
-
     def administrators(self, without: str = "") -> list[StoredPrincipal]:
         """Return the active principals that administer the server, by roles of their own or of their groups;
         ``without`` is the id of a principal or of a role binding that is left out."""
@@ -125,13 +120,13 @@ class PrincipalDirectory:
             and each.id != without
             and any(
                 role.tenant_id == SERVER_TENANT and role.role is Role.ADMIN and role.id != without
-                for role in self._bindings_for(each)
+                for role in self.roles_of(each)
             )
         ]
 
-    def principal_of_external(self, external: str) -> StoredPrincipal | None:
-        """Return the principal that an issuer knows by this name."""
-        found = self._by_external.get(external)
+    def principal_of_external(self, tenant_id: str, external: str) -> StoredPrincipal | None:
+        """Return the principal of a tenant that an issuer knows by this name."""
+        found = self._by_external.get((tenant_id, external))
         return self.principals[found] if found is not None else None
 
     def caller_of_login(self, stored: StoredPrincipal, expires_ms: int) -> Caller | None:
@@ -185,7 +180,7 @@ class PrincipalDirectory:
         if principal.limited_by and principal.limited_by not in self.keys:
             return NOTHING
         key = self.keys.get(principal.limited_by)
-        return grants_of(stored.kind, stored.tenant_id, self._bindings_for(stored), key)
+        return grants_of(stored.kind, stored.tenant_id, self.roles_of(stored), key)
 
     def _caller(self, key: ApiKey) -> Caller | None:
         known = self._callers.get(key.id)
@@ -198,7 +193,7 @@ class PrincipalDirectory:
         return made
 
     def _made(self, stored: StoredPrincipal, key: ApiKey | None) -> Caller:
-        bindings = self._bindings_for(stored)
+        bindings = self.roles_of(stored, with_key=key is not None)
         grants = grants_of(stored.kind, stored.tenant_id, bindings, key)
         is_limited = key is not None and (key.scopes or key.project_ids)
         principal = Principal(
@@ -211,13 +206,15 @@ class PrincipalDirectory:
         )
         return Caller(principal, grants, stored, key, bindings)
 
-    def _bindings_for(self, stored: StoredPrincipal) -> list[RoleBinding]:
-        """Return the role bindings of a principal and of its groups. The issuer of another tenant than
-        ``default`` says nothing about roles on the server."""
-        of_groups = [
-            self.bindings[each] for name in stored.groups for each in self._bindings_of.get(f" {name}", ())
-        ]
-        if stored.tenant_id != DEFAULT_TENANT:
+    def roles_of(self, stored: StoredPrincipal, *, with_key: bool = False) -> list[RoleBinding]:
+        """Return the role bindings of a principal and of its groups.
+
+        Roles on the server come by a group only with a token of the issuer of the tenant ``default``: who
+        administers a tenant makes keys of its principals.
+        """
+        names = [f" {group}" for group in stored.groups]
+        of_groups = [self.bindings[each] for name in names for each in self._bindings_of.get(name, ())]
+        if with_key or stored.tenant_id != DEFAULT_TENANT:
             of_groups = [each for each in of_groups if each.tenant_id != SERVER_TENANT]
         found = {each.id: each for each in (*self.bindings_of(stored.id), *of_groups)}
         return [found[each] for each in sorted(found)]
@@ -230,7 +227,7 @@ class PrincipalDirectory:
                 self._forget_external(resource.id)
                 self.principals[resource.id] = resource
                 if resource.external:
-                    self._by_external[resource.external] = resource.id
+                    self._by_external[resource.tenant_id, resource.external] = resource.id
                 self._by_name[resource.tenant_id, resource.kind, resource.name] = resource.id
             case ApiKey():
                 self.keys[resource.id] = resource
@@ -257,7 +254,7 @@ class PrincipalDirectory:
     def _forget_external(self, principal_id: str) -> None:
         known = self.principals.get(principal_id)
         if known is not None:
-            self._by_external.pop(known.external, None)
+            self._by_external.pop((known.tenant_id, known.external), None)
 
     def _changed(self) -> None:
         self.version += 1

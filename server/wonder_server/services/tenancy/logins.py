@@ -9,7 +9,7 @@ from typing import Final
 
 from wonder_server.core.errors import WonderError
 from wonder_server.core.idempotency import Origin
-from wonder_server.core.identity import Principal, PrincipalKind
+from wonder_server.core.identity import PrincipalKind, server_part
 from wonder_server.core.ids import random_id
 from wonder_server.core.tenancy.resources import StoredPrincipal, Tenant
 from wonder_server.logs import logger
@@ -50,20 +50,22 @@ class Logins:
         verified = await self._verifier.verify(token, now_ms)
         if verified is None or len(verified.external_id.encode()) > MAX_EXTERNAL_BYTES:
             return None
-        stored = self._directory.principal_of_external(verified.external_id)
-        if stored is None or (stored.is_active and _has_news(verified, stored)):
-            try:
-                stored = await self._store(verified)
-            except WonderError as problem:
-                _log.warning("login_not_stored", issuer=verified.issuer, problem=problem.fault.message)
-                return None
+        try:
+            tenant_id = self._tenant(verified.tenant).id
+            stored = self._directory.principal_of_external(tenant_id, verified.external_id)
+            if stored is None or (stored.is_active and _has_news(verified, stored)):
+                stored = await self._store(verified, tenant_id)
+        except WonderError as problem:
+            _log.warning("login_not_stored", issuer=verified.issuer, problem=problem.fault.message)
+            return None
         return self._directory.caller_of_login(stored, verified.expires_ms)
 
-    async def _store(self, verified: VerifiedToken) -> StoredPrincipal:
-        tenant_id = self._tenant(verified.tenant).id
+    async def _store(self, verified: VerifiedToken, tenant_id: str) -> StoredPrincipal:
+        # Not the user: until it has a principal, its name may be that of another.
+        server = server_part("login", tenant_id)
 
         async def plan(now: int) -> PlannedAccess:
-            stored = self._directory.principal_of_external(verified.external_id)
+            stored = self._directory.principal_of_external(tenant_id, verified.external_id)
             if stored is not None and not _has_news(verified, stored):
                 return PlannedAccess(stored, [])
             if stored is None:
@@ -77,8 +79,8 @@ class Logins:
                     groups_ms=verified.issued_ms,
                     created_ms=now,
                     updated_ms=now,
+                    updated_by=server.text,
                 )
-                made = replace(made, updated_by=_user(made).text)
             else:
                 made = replace(
                     stored,
@@ -86,13 +88,13 @@ class Logins:
                     groups_ms=verified.issued_ms,
                     version=stored.version + 1,
                     updated_ms=now,
-                    updated_by=_user(stored).text,
+                    updated_by=server.text,
                 )
             details = {"issuer": verified.issuer, "groups": list(verified.groups)}
             return PlannedAccess(made, [PutAccess(made)], details={**details, "name": made.name})
 
-        user = Principal(kind=PrincipalKind.USER, subject=verified.name, tenant=tenant_id)
-        return await self._changes.execute(StoredPrincipal, plan, Origin(user, ""), CallFacts(method="Login"))
+        call = CallFacts(method="Login")
+        return await self._changes.execute(StoredPrincipal, plan, Origin(server, ""), call)
 
     def _free_name(self, verified: VerifiedToken, tenant_id: str) -> str:
         """Return a name that no principal of the tenant has or had. A token does not choose whose name it
@@ -100,7 +102,7 @@ class Logins:
         digest = hashlib.sha256(verified.external_id.encode()).hexdigest()[:12]
         names = [
             verified.name,
-            *(f"{verified.name[:60]} {digest} {n}".removesuffix(" 0") for n in range(_MAX_NAMES)),
+            *(f"{verified.name[:50]} {digest} {n}".removesuffix(" 0") for n in range(_MAX_NAMES)),
         ]
         return next(
             (each for each in names if not self._directory.has_name(tenant_id, PrincipalKind.USER, each)),
@@ -112,7 +114,3 @@ def _has_news(verified: VerifiedToken, stored: StoredPrincipal) -> bool:
     """Return True if a token names other groups and is newer than the one that named the stored ones: a user
     with two tokens does not write with each call."""
     return stored.groups != verified.groups and verified.issued_ms > stored.groups_ms
-
-
-def _user(stored: StoredPrincipal) -> Principal:
-    return Principal(kind=stored.kind, subject=stored.name, tenant=stored.tenant_id)

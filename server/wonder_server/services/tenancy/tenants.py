@@ -24,8 +24,6 @@ class TenantIndex:
     def __init__(self) -> None:
         self.version = 0
         self._owned: defaultdict[str, _Owned] = defaultdict(_Owned)
-        self._tenants: dict[str, str] = {}
-        """Tenants by the ids of their projects."""
         self._standard: str = ""
         self._scopes: dict[str, AccessScope] = {}
 
@@ -50,7 +48,6 @@ class TenantIndex:
                 owned = self._owned[tenant_of(resource.name)]
                 owned.projects.discard(resource.id)
                 owned.libraries.discard(resource.id)
-                self._tenants.pop(resource.id, None)
         if relevant:
             self._changed()
 
@@ -66,17 +63,8 @@ class TenantIndex:
             )
         return known
 
-    def tenant_of_project(self, project_id: str) -> str:
-        """Return the tenant of a project; "" if it is unknown."""
-        return self._tenants.get(project_id, "")
-
-    def library_ids(self, tenant_id: str) -> frozenset[str]:
-        """Return the ids of the tenant's own libraries."""
-        return frozenset(self._owned.get(tenant_id, _Owned()).libraries)
-
     def _add_project(self, project_id: str, name: str) -> None:
         self._owned[tenant_of(name)].projects.add(project_id)
-        self._tenants[project_id] = tenant_of(name)
 
     def _add_library(self, library_id: str, name: str) -> None:
         self._owned[tenant_of(name)].libraries.add(library_id)

@@ -13,6 +13,7 @@ from wonder_server.codec.seals import seal
 from wonder_server.core.definitions.parse import read_record, to_json
 from wonder_server.core.errors import Reason, error
 from wonder_server.core.tenancy.audit import AuditEntry, AuditQuery
+from wonder_server.core.tenancy.names import stored_name
 from wonder_server.core.tenancy.resources import (
     AccessResource,
     ApiKey,
@@ -161,7 +162,7 @@ def _put(connection: sqlite3.Connection, resource: AccessResource) -> None:
     row: dict[str, SqlValue] = dict(zip(("id", "name", "version"), key, strict=True))
     row |= {"body": body, "seal": seal((table, *key), body.encode())}
     if isinstance(resource, StoredPrincipal):
-        row["external"] = resource.external
+        row["external"] = stored_name(resource.tenant_id, resource.external)
     try:
         if resource.version == 1:
             names = ", ".join(row)

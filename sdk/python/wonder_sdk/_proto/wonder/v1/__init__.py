@@ -13055,7 +13055,7 @@ class StoredPrincipal(betterproto2.Message):
     external_id: "str" = betterproto2.field(6, betterproto2.TYPE_STRING)
     """
     Name by which an issuer of tokens or of certificates knows it: `issuer subject`, with one space, or the URI of a
-    certificate. Unique on the server. At most 1,024 bytes. Empty: none.
+    certificate. Unique in its tenant. At most 1,024 bytes. Empty: none.
     """
 
     disabled: "bool" = betterproto2.field(7, betterproto2.TYPE_BOOL)
@@ -13582,7 +13582,7 @@ default_message_pool.register_message("wonder.v1", "TaskSpec", TaskSpec)
 class Tenant(betterproto2.Message):
     """
     An organisation on the server. Projects and libraries belong to one, and with them everything else; principals too.
-    What belongs to another tenant does not exist for a caller.
+    Nothing of another tenant exists for a caller.
     """
 
     id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
