@@ -50,7 +50,7 @@ def test_the_fingerprint_of_a_content_stays_the_same() -> None:
 
 def test_the_text_of_a_scope_omits_fields_that_were_added_later() -> None:
     scope = Scope(project_id="p", principal="token:ann")
-    assert stored_text("Scope", scope, without=("principal", "user_id", "cost_limited")) == (
+    assert stored_text("Scope", scope, without=("principal", "user_id", "cost_limited", "levels")) == (
         "Scope(project_id='p', agent_id='', conversation_id='', turn_id='', move_id='', run_id='', key='', "
         "depth=0, budget=None, max_depth=5, callers=(), root_id='', trace_id='', branch='')"
     )

@@ -40,7 +40,7 @@ from wonder_server.actors.runtime.limits import LoopLimits
 from wonder_server.actors.runtime.loop import LoopPorts
 from wonder_server.actors.runtime.loops import Loops
 from wonder_server.actors.streaming.hub import StreamHub
-from wonder_server.actors.usage.budget_enforcement import AgentBudgets
+from wonder_server.actors.usage.budget_enforcement import Budgets
 from wonder_server.actors.usage.usage_reporter import UsageReporter
 from wonder_server.adapters.in_memory.prices import MemoryPrices
 from wonder_server.adapters.placement.local import LocalPlacement
@@ -216,7 +216,7 @@ class Node:
             records=records,
             clock=NodeClock(self._loop, self._faults.clock_ahead_ms),
         )
-        library, budgets, quota = definitions(), AgentBudgets(records), DescendantQuota()
+        library, budgets, quota = definitions(), Budgets(records, directory), DescendantQuota()
         self.archiver = self._build_archiver(access)
         self.memory = open_memory_service(self.stores, access.clock, self._parts.memories)
         model_calls = ModelCalls(

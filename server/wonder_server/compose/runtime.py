@@ -34,7 +34,7 @@ from wonder_server.actors.runtime.loop import LoopPorts
 from wonder_server.actors.runtime.loops import Loops
 from wonder_server.actors.scoped_directory import ScopedDirectory
 from wonder_server.actors.streaming.hub import StreamHub
-from wonder_server.actors.usage.budget_enforcement import AgentBudgets
+from wonder_server.actors.usage.budget_enforcement import Budgets
 from wonder_server.adapters.in_memory.journal import MemoryJournal
 from wonder_server.compose.clients import Clients
 from wonder_server.compose.platform import Platform
@@ -76,7 +76,7 @@ class Actors:
     loops: Loops
     handlers: Handlers
     streams: StreamHub
-    budgets: AgentBudgets
+    budgets: Budgets
     archiver: Archiver
     failed_hooks: HookFailures
 
@@ -125,7 +125,7 @@ def _build_actors(
     services: ApplicationServices,
     failpoints: Failpoints,
 ) -> Actors:
-    budgets, streams = AgentBudgets(stores.of(SERVER).accounts), access.directory.streams
+    budgets, streams = services.budgets, access.directory.streams
     archiver = Archiver(
         directory=access.directory,
         records=access.records,

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from wonder_server.actors.directory import Directory
+from wonder_server.actors.usage.budget_enforcement import Budgets
 from wonder_server.actors.usage.usage_reporter import UsageReporter
 from wonder_server.compose.background import open_background
 from wonder_server.compose.clients import Clients
@@ -73,6 +74,7 @@ class ApplicationServices:
     garbage_collector: MemoryGarbageCollector
     workers: WorkerPools
     executor: Executor
+    budgets: Budgets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,13 +110,13 @@ async def open_services(
         workers = _worker_pools(settings, clock)
         stack.callback(workers.close)
         memory_blocks = stores.per_scope(lambda views: MemoryBlockService(views.memory_blocks, clock))
-        usage_reporter = UsageReporter(directory)
+        budgets = Budgets(stores.of(SERVER).accounts, directory, clients.prices)
 
         def services(views: StoreViews) -> ActionServices:
             scope = views.scope
             own_library, own_files = library.within(scope), files.within(scope)
             return ActionServices(
-                models=_model_access(clients, usage_reporter, request_files, own_library),
+                models=_model_access(clients, directory, budgets, request_files, own_library),
                 memory=memory.memory.within(scope),
                 history=AgentHistory(views.records),
                 memory_blocks=memory_blocks.within(scope),
@@ -141,6 +143,7 @@ async def open_services(
             garbage_collector=memory.garbage_collector,
             workers=workers,
             executor=executor,
+            budgets=budgets,
         )
 
 
@@ -211,13 +214,14 @@ class _WakeOnGain:
 
 
 def _model_access(
-    clients: Clients, usage_reporter: UsageReporter, files: FilledRequests, library: Library
+    clients: Clients, directory: Directory, budgets: Budgets, files: FilledRequests, library: Library
 ) -> ModelAccess:
     return ModelAccess(
         model=clients.model,
         default_profile=clients.providers.default,
         prices=clients.prices,
-        usage_reporter=usage_reporter,
+        usage_reporter=UsageReporter(directory),
+        budgets=budgets,
         files=files,
         profiles=library,
         resolve=clients.providers.resolve,

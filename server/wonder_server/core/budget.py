@@ -35,6 +35,28 @@ class Budget(Value, frozen=True, kw_only=True):
 NO_BUDGET = Budget()
 
 
+class BudgetLevel(Value, frozen=True, kw_only=True):
+    """A turn whose budgets limit a model call: the turn of the call itself, or one that waits for its work.
+
+    ``operation_id`` is the operation of the turn in which the call is made: its own model call, or the tool
+    call that caused the work. The budgets are those of the turn, of its conversation and of its agent, as
+    they were when the operation began.
+    """
+
+    conversation_id: str
+    turn_id: str
+    operation_id: str
+    agent_id: str
+    turn: Budget = NO_BUDGET
+    conversation: Budget = NO_BUDGET
+    agent: Budget = NO_BUDGET
+
+
+def limits_calls(budget: Budget | None) -> bool:
+    """Return True if the budget limits what model calls use: tokens or cost."""
+    return budget is not None and bool(budget.max_tokens or budget.max_cost_micros)
+
+
 class Account(Value, frozen=True, kw_only=True):
     """Usage of an agent, a project or a root run over its lifetime, or a part of it.
 

@@ -6,9 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 
-from wonder_server.actors.usage.budget_enforcement import AgentBudgets
-from wonder_server.core.actor.commands import CallModel
-from wonder_server.core.budget import Account, Budget
+from wonder_server.actors.usage.budget_enforcement import Budgets, PlannedCall
+from wonder_server.core.budget import Account, Budget, BudgetLevel
 from wonder_server.core.definitions.specs import ModelProfile
 from wonder_server.ports.access import ALL_RECORDS
 
@@ -31,28 +30,26 @@ class SlowAccounts:
         return found
 
 
-def call(turn_id: str) -> CallModel:
-    return CallModel(
-        operation_id=f"op_{turn_id}",
+def call(turn_id: str) -> PlannedCall:
+    level = BudgetLevel(
+        conversation_id="conv_1",
         turn_id=turn_id,
-        message_id="msg_1",
-        dispatches=1,
+        operation_id=f"op_{turn_id}",
         agent_id="agt_1",
-        profile=ModelProfile(provider="offline", model="offline", format="openai_chat"),
-        request={},
-        budget=Budget(max_tokens=100),
-        is_last=True,
+        agent=Budget(max_tokens=100),
     )
+    profile = ModelProfile(provider="offline", model="offline", format="openai_chat")
+    return PlannedCall(levels=(level,), profile=profile, request_tokens=1)
 
 
-async def is_refused(budgets: AgentBudgets, turn_id: str) -> bool:
+async def is_refused(budgets: Budgets, turn_id: str) -> bool:
     async with budgets.reserve(call(turn_id)) as limit:
         return limit is not None
 
 
 async def test_a_call_that_ends_while_the_account_is_read_counts() -> None:
     accounts = SlowAccounts()
-    budgets = AgentBudgets(accounts)
+    budgets = Budgets(accounts)
     async with AsyncExitStack() as first:
         assert await first.enter_async_context(budgets.reserve(call("turn_1"))) is None
         accounts.proceed.clear()
@@ -64,7 +61,7 @@ async def test_a_call_that_ends_while_the_account_is_read_counts() -> None:
 
 
 async def test_the_last_call_of_a_turn_does_not_count_twice() -> None:
-    budgets = AgentBudgets(SlowAccounts())
+    budgets = Budgets(SlowAccounts())
     async with budgets.reserve(call("turn_1")) as limit:
         assert limit is None
         assert not await is_refused(budgets, "turn_1")

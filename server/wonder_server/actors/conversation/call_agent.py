@@ -20,7 +20,7 @@ from wonder_server.actors.dispatch.agent_calls import (
     input_text,
 )
 from wonder_server.actors.streaming.items import Closed
-from wonder_server.actors.usage.budget_enforcement import AgentBudgets
+from wonder_server.actors.usage.budget_enforcement import Budgets
 from wonder_server.core import ids
 from wonder_server.core.budget import Budget
 from wonder_server.core.conversation.model.inputs import CancelTurn, Send
@@ -85,7 +85,7 @@ class AgentCallService:
         access: EntryAccess,
         conversations: Conversations,
         agents: AgentPinning,
-        budgets: AgentBudgets | None = None,
+        budgets: Budgets | None = None,
     ) -> None:
         self._directory = access.directory
         self._journals = access.journals
@@ -93,7 +93,7 @@ class AgentCallService:
         self._conversations = conversations
         self._agents = agents
         self._locks = access.locks
-        self._budgets = budgets or AgentBudgets()
+        self._budgets = budgets or Budgets()
 
     async def call(self, call_request: AgentCallRequest) -> Turn:
         """Call an agent and return the turn as it ended, with its output if it completed.

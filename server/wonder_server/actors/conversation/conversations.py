@@ -26,7 +26,7 @@ from wonder_server.actors.conversation.overrides import fingerprint, with_overri
 from wonder_server.actors.runtime.actor import Outcome
 from wonder_server.actors.streaming.attachment import Attachment
 from wonder_server.actors.streaming.items import PartKind
-from wonder_server.actors.usage.budget_enforcement import AgentBudgets
+from wonder_server.actors.usage.budget_enforcement import Budgets
 from wonder_server.core import ids
 from wonder_server.core.actor.queries import ReadConversation
 from wonder_server.core.content.parts import Parts
@@ -106,12 +106,12 @@ class Conversations:
         agents: AgentPinning,
         archive: Archive | None = None,
         limits: ConversationLimits = ConversationLimits(),
-        budgets: AgentBudgets | None = None,
+        budgets: Budgets | None = None,
         files: MessageFiles | None = None,
     ) -> None:
         self._max_waiting = limits.max_waiting
         self._archive = archive or NullArchive()
-        self._budgets = budgets or AgentBudgets()
+        self._budgets = budgets or Budgets()
         self.files = files or MessageFiles(NoFiles())
         self._directory = access.directory
         self._journals = access.journals

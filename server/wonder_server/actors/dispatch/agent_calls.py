@@ -21,7 +21,7 @@ from typing import Final
 from wonder_server.actors.access import InternalAccess
 from wonder_server.actors.archive.archiver import Archive, NullArchive
 from wonder_server.actors.dispatch.descendant_quota import root_of
-from wonder_server.actors.usage.budget_enforcement import AgentBudgets
+from wonder_server.actors.usage.budget_enforcement import Budgets
 from wonder_server.core import ids
 from wonder_server.core.actor import trace
 from wonder_server.core.actor.commands import CallAgent, Parent, Scope, branch_of
@@ -77,12 +77,12 @@ class AgentCalls:
         access: InternalAccess,
         agents: ByPrincipal[AgentPinning],
         archive: Archive | None = None,
-        budgets: AgentBudgets | None = None,
+        budgets: Budgets | None = None,
         files: FileLookup = NO_FILES,
     ) -> None:
         """``files`` finds those of every project: each call is checked against its own."""
         self._files = files
-        self._budgets = budgets or AgentBudgets()
+        self._budgets = budgets or Budgets()
         self._archive = archive or NullArchive()
         self._directory = access.directory
         self._records = access.records
@@ -162,6 +162,7 @@ class AgentCalls:
             rules=TURN_RULES,
             parts=await self._parts(command.input, content, scope.project_id),
             root_id=root_of(command),
+            levels=scope.levels,
         )
         self._directory.tell(command.conversation_id, await self._budgets.check_turn(send))
 

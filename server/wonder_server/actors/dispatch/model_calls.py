@@ -10,7 +10,7 @@ from dataclasses import replace
 from wonder_server.actors.directory import Directory
 from wonder_server.actors.streaming.hub import StreamHub
 from wonder_server.actors.streaming.items import REASONING, Part, PartKind
-from wonder_server.actors.usage.budget_enforcement import AgentBudgets
+from wonder_server.actors.usage.budget_enforcement import Budgets, PlannedCall
 from wonder_server.core.actor.commands import CallModel
 from wonder_server.core.content.answer_images import (
     AnswerImage,
@@ -32,6 +32,7 @@ from wonder_server.core.ids import random_hex
 from wonder_server.core.json_types import JsonDict
 from wonder_server.core.model import Meter, ModelResult
 from wonder_server.core.request_formats import FALLBACK, FORMATS
+from wonder_server.core.token_estimates import json_tokens
 from wonder_server.ports.files import NoFiles, RequestFiles, store_images
 from wonder_server.ports.model import ArgumentsDelta, Finished, Model, ReasoningDelta, TextDelta, UsageUpdate
 from wonder_server.ports.prices import Prices
@@ -71,14 +72,14 @@ class ModelCalls:
         model: Model,
         prices: Prices,
         streams: StreamHub,
-        budgets: AgentBudgets | None = None,
+        budgets: Budgets | None = None,
         files: RequestFiles | None = None,
     ) -> None:
         self._directory = directory
         self._model = model
         self._prices = prices
         self._streams = streams
-        self._budgets = budgets or AgentBudgets()
+        self._budgets = budgets or Budgets()
         self._files = files or NoFiles()
         self._stopping = False
         self._settling: set[asyncio.Task[None]] = set()
@@ -89,18 +90,25 @@ class ModelCalls:
         self._stopping = True
 
     async def call(self, actor_id: str, command: CallModel) -> Callable[[], None]:
-        """Call the model within the agent's budget. Return the callback that reports the result.
+        """Call the model within the budgets above it. Return the callback that reports the result.
 
         Raises COST_UNKNOWN if a cost budget limits the call and the operator refuses unknown prices.
         """
         refusal = await self._prices.refusal(command.profile) if command.cost_limited else None
         if refusal is not None:
             raise WonderError(refusal)
-        if command.budget is None:
+        if not command.levels:
             answer = await self._call(actor_id, command)
             return lambda: self._directory.tell(actor_id, answer)
+        planned = PlannedCall(
+            levels=command.levels,
+            profile=command.profile,
+            request_tokens=json_tokens(command.request),
+            is_last=command.is_last,
+            finishes=True,
+        )
         async with AsyncExitStack() as stack:
-            limit = await stack.enter_async_context(self._budgets.reserve(command))
+            limit = await stack.enter_async_context(self._budgets.reserve(planned))
             if limit is None:
                 answer = await self._call(actor_id, command)
                 reservation = stack.pop_all()

@@ -180,7 +180,7 @@ class Runs:
         return attachment
 
 
-_LATER_FIELDS = ("principal", "user_id", "cost_limited")
+_LATER_FIELDS = ("principal", "user_id", "cost_limited", "levels")
 """Fields of a scope that earlier versions lack: a fingerprint of theirs stays valid without them."""
 
 

@@ -27,6 +27,7 @@ from wonder_server.core.actor.queries import (
     ListMembers,
     ReadCalledTurn,
     ReadConversation,
+    ReadSpending,
 )
 from wonder_server.core.errors import Fault, Reason, error
 from wonder_server.core.idempotency import IdempotencyKey
@@ -211,7 +212,7 @@ class Loops:
                 return tuple(self._scheduler.members_of(actor_id))
             case Forget():
                 return self._scheduler.evict(actor_id)
-            case ReadConversation() | ReadCalledTurn():
+            case ReadConversation() | ReadCalledTurn() | ReadSpending():
                 state = self._scheduler.peek(actor_id)
                 return None if state is None else self._scheduler.planner_of(actor_id).query(state, query)
             case _:

@@ -8,7 +8,7 @@ effect.
 from __future__ import annotations
 
 from wonder_server.core.actor.gates import Gate
-from wonder_server.core.budget import Budget
+from wonder_server.core.budget import Budget, BudgetLevel
 from wonder_server.core.definitions.specs import ModelProfile, PinnedTask, PinnedWorkflow
 from wonder_server.core.errors import Fault
 from wonder_server.core.frozen import Value, field
@@ -25,7 +25,8 @@ class Scope(Value, frozen=True, kw_only=True):
     call started the work; "" without a tool call. ``depth`` counts the nested agent calls, and
     ``max_depth`` is their limit. ``call_chain`` lists the agents whose turns wait for the work, outermost
     first. ``budget`` limits the agents that the work calls; None is unlimited. ``cost_limited``: a budget
-    limits the cost of the work's own model calls, so that the operator may refuse unknown prices.
+    limits the cost of the work's own model calls, so that the operator may refuse unknown prices. ``levels``
+    are the turns whose budgets limit the model calls of the work, outermost first; empty without a budget.
 
     ``root_id`` is the root run of a tree of runs and turns; "" for the root itself. ``trace_id`` is the
     trace of the work; "" for the trace of its turn or root run (`wonder_server.core.actor.trace`).
@@ -52,6 +53,7 @@ class Scope(Value, frozen=True, kw_only=True):
     principal: str = ""
     user_id: str = ""
     cost_limited: bool = False
+    levels: tuple[BudgetLevel, ...] = ()
 
 
 NO_BRANCH = "/"
@@ -86,12 +88,12 @@ class Parent(Value, frozen=True, kw_only=True):
 class CallModel(Value, frozen=True, kw_only=True):
     """Call a model and stream its answer under ``message_id``.
 
-    ``dispatches`` above 1: the model may have streamed text before, so clients discard it. ``budget`` is
-    the agent's budget, None without one; the handler checks it just before the call. ``is_last``: the
-    request forbids tools already, or the agent has none. ``shows_reasoning``: stream the model's reasoning to
-    clients that ask for it. The request may name files of the project ``project_id``, and images of the
-    answer become files of it. ``principal`` is that of `Scope`. ``cost_limited``: a budget of the turn, the
-    conversation or the agent limits the cost.
+    ``dispatches`` above 1: the model may have streamed text before, so clients discard it. ``levels`` are
+    the turns whose budgets limit the call, its own last; empty without a budget. The handler checks them
+    just before the call. ``is_last``: the request forbids tools already, or the agent has none.
+    ``shows_reasoning``: stream the model's reasoning to clients that ask for it. The request may name files
+    of the project ``project_id``, and images of the answer become files of it. ``principal`` is that of
+    `Scope`. ``cost_limited``: a budget of the turn, the conversation or the agent limits the cost.
     """
 
     operation_id: str
@@ -101,7 +103,7 @@ class CallModel(Value, frozen=True, kw_only=True):
     profile: ModelProfile
     request: JsonDict
     agent_id: str = ""
-    budget: Budget | None = None
+    levels: tuple[BudgetLevel, ...] = ()
     is_last: bool = False
     trace_id: str = ""
     shows_reasoning: bool = False

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+from wonder_server.core.budget import Account
 from wonder_server.core.frozen import Value
 
 
@@ -21,6 +22,22 @@ class ReadCalledTurn(Value, frozen=True, kw_only=True):
     operation_id: str
 
 
+class ReadSpending(Value, frozen=True, kw_only=True):
+    """Ask what a turn and its conversation have used. The answer is a `Spending`, or None if the actor is not
+    in memory."""
+
+    turn_id: str
+
+
+class Spending(Value, frozen=True, kw_only=True):
+    """The usage of a turn, None if it has ended, and of its conversation, with the ids of the conversation's
+    operations that have not ended."""
+
+    turn: Account | None
+    conversation: Account
+    operation_ids: tuple[str, ...]
+
+
 class ListMembers(Value, frozen=True, kw_only=True):
     """Ask for the actors in memory whose root is this actor. The answer is a tuple of their ids."""
 
@@ -29,4 +46,7 @@ class Forget(Value, frozen=True, kw_only=True):
     """Remove the actor from memory, since its data on disk changed. The answer is False if it is busy."""
 
 
-ActorQuery: TypeAlias = ReadConversation | ReadCalledTurn | ListMembers | Forget
+StateQuery: TypeAlias = ReadConversation | ReadCalledTurn | ReadSpending
+"""Questions about the state of an actor, which its planner answers."""
+
+ActorQuery: TypeAlias = StateQuery | ListMembers | Forget

@@ -9,7 +9,7 @@ from wonder_server.core.actor import gates
 from wonder_server.core.actor.commands import Command, RunWorkflow
 from wonder_server.core.actor.decision_table import commanding
 from wonder_server.core.actor.planner import BoundedChildren, Planner, Reload, Rows
-from wonder_server.core.actor.queries import ReadCalledTurn, ReadConversation
+from wonder_server.core.actor.queries import ReadConversation, ReadSpending, StateQuery
 from wonder_server.core.conversation.context.transcript import exchanges_of
 from wonder_server.core.conversation.model import decisions, event_payloads, inputs, values
 from wonder_server.core.conversation.model.exchange import exchanges_bytes
@@ -18,6 +18,7 @@ from wonder_server.core.conversation.model.state import EXCHANGES_BYTES, RECENT_
 from wonder_server.core.conversation.output.decision_table import HANDLERS, apply, commands, record_changes
 from wonder_server.core.conversation.plan import plan
 from wonder_server.core.conversation.planning.agent_calls import called_turn
+from wonder_server.core.conversation.planning.budget_levels import spending_of
 from wonder_server.core.errors import Fault
 from wonder_server.core.frozen import Value
 
@@ -111,10 +112,12 @@ def allows_early_dispatch(command: Command) -> bool:
     return type(command) is RunWorkflow and command.volatile and command.fresh
 
 
-def query(state: ConversationState, asked: ReadConversation | ReadCalledTurn) -> Value | None:
+def query(state: ConversationState, asked: StateQuery) -> Value | None:
     """Answer a query about the state."""
     if isinstance(asked, ReadConversation):
         return state.conversation
+    if isinstance(asked, ReadSpending):
+        return spending_of(state, asked.turn_id)
     return called_turn(state, asked.operation_id)
 
 

@@ -13,7 +13,13 @@ from wonder_server.core.conversation.model import inputs
 from wonder_server.core.conversation.model.decisions import Decision, DispatchModel, LimitReached
 from wonder_server.core.conversation.model.values import OperationKind, TurnStatus
 from wonder_server.core.conversation.planner import CONVERSATION
-from wonder_server.core.conversation.planning.budget_rules import Estimate, check_affordable, estimate
+from wonder_server.core.conversation.planning.budget_rules import (
+    Check,
+    Estimate,
+    check_affordable,
+    estimate,
+    used,
+)
 from wonder_server.core.conversation.planning.limits import budget_fault
 from wonder_server.core.errors import Reason
 
@@ -56,7 +62,7 @@ def model_command(driven: Driven, decisions: tuple[Decision, ...]) -> CallModel:
 
 
 @pytest.mark.parametrize(
-    ("budget", "used", "reserved", "wanted", "is_last", "verdict"),
+    ("budget", "spent", "reserved", "wanted", "is_last", "verdict"),
     [
         (TOKENS, Account(input_tokens=400), NOTHING, Estimate(300), False, None),
         (TOKENS, Account(input_tokens=400), NOTHING, Estimate(301), False, "near"),
@@ -72,9 +78,10 @@ def model_command(driven: Driven, decisions: tuple[Decision, ...]) -> CallModel:
     ],
 )
 def test_a_call_is_checked_against_usage_and_reserved_calls(
-    budget: Budget, used: Account, reserved: Estimate, wanted: Estimate, is_last: bool, verdict: str | None
+    budget: Budget, spent: Account, reserved: Estimate, wanted: Estimate, is_last: bool, verdict: str | None
 ) -> None:
-    limit = check_affordable(budget, used, reserved, wanted, is_last=is_last)
+    check = Check(whose="agent", budget=budget, used=used(spent), reserved=reserved)
+    limit = check_affordable(check, wanted, is_last=is_last)
     assert (limit and ("gone" if limit.enforced else "near")) == verdict
     assert limit is None or limit.fault.metadata["of"] == "agent"
 
@@ -90,11 +97,12 @@ def test_only_agents_with_a_budget_are_checked() -> None:
     plain = Driven(begin=False)
     plain.step(send())
     command = model_command(plain, plain.succeed(OperationKind.ASSEMBLY, ASSEMBLED))
-    assert command.budget is None
+    assert command.levels == ()
     driven = Driven(begin=False)
     driven.step(send(agent=replace(agent(), budget=TOKENS)))
     command = model_command(driven, driven.succeed(OperationKind.ASSEMBLY, ASSEMBLED))
-    assert (command.agent_id, command.budget, command.is_last) == ("agt_1", TOKENS, False)
+    (level,) = command.levels
+    assert (level.agent_id, level.agent, command.is_last) == ("agt_1", TOKENS, False)
 
 
 def test_the_model_is_asked_to_finish_and_may_answer_once_more() -> None:
@@ -160,3 +168,33 @@ def test_a_last_call_stays_the_last_call_after_a_restart() -> None:
     driven.step(inputs.BudgetNearlyExhausted(operation_id=driven.pending(MODEL).id, fault=NEAR))
     again = driven.step(inputs.Restarted(operation_id=driven.pending(MODEL).id))
     assert model_command(driven, again).is_last and not any(isinstance(each, DispatchModel) for each in again)
+
+
+@pytest.mark.parametrize(
+    ("spent", "reserved", "is_last", "verdict"),
+    [
+        (600, 400, True, None),
+        (600, 400, False, "near"),
+        (2_000, 0, True, None),
+        (2_000, 0, False, "near"),
+        (100, 0, False, None),
+    ],
+)
+def test_a_turn_that_has_begun_may_finish(
+    spent: int, reserved: int, is_last: bool, verdict: str | None
+) -> None:
+    check = Check(
+        whose="turn", budget=TOKENS, used=Estimate(spent), reserved=Estimate(reserved), finishes=True
+    )
+    limit = check_affordable(check, Estimate(300), is_last=is_last)
+    assert (limit and ("gone" if limit.enforced else "near")) == verdict
+
+
+def test_a_refusal_names_the_calls_in_progress() -> None:
+    check = Check(whose="conversation", budget=TOKENS, used=Estimate(600), reserved=Estimate(500))
+    limit = check_affordable(check, Estimate(1), is_last=True)
+    assert limit is not None and limit.enforced
+    assert limit.fault.message == (
+        "The conversation used 600 of 1,000 tokens, and calls in progress may need 500: "
+        "raise the conversation's budget (UpdateConversation) to go on."
+    )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from wonder_server.core.actor.commands import Parent
 from wonder_server.core.actor.gates import Gate, ResolveGate
-from wonder_server.core.budget import Budget
+from wonder_server.core.budget import Budget, BudgetLevel
 from wonder_server.core.content.parts import Parts
 from wonder_server.core.conversation.model.exchange import Quote
 from wonder_server.core.conversation.model.histories.staging import AddHistory, Discard
@@ -49,7 +49,7 @@ class Send(Value, frozen=True, kw_only=True):
     `TurnWork`. ``max_waiting`` is the number of messages that may wait for the agent. ``partial_texts`` as in
     `lifecycle_inputs`, for a message that interrupts turns.
     ``root_id`` is the root run of the run that calls the agent; "" without one.
-    ``overrides`` are those of `Turn`.
+    ``overrides`` are those of `Turn`, ``levels`` those of `TurnWork`.
     """
 
     seed: str
@@ -75,6 +75,7 @@ class Send(Value, frozen=True, kw_only=True):
     partial_texts: dict[str, str] = field(default_factory=dict)
     root_id: str = ""
     overrides: TurnOverrides | None = None
+    levels: tuple[BudgetLevel, ...] = ()
 
 
 class Post(Value, frozen=True, kw_only=True):

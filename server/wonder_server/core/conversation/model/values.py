@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from wonder_server.core.actor.commands import MAX_DEPTH, Parent
 from wonder_server.core.actor.gates import Gate
-from wonder_server.core.budget import NO_BUDGET, Budget
+from wonder_server.core.budget import NO_BUDGET, Budget, BudgetLevel
 from wonder_server.core.content.parts import Parts
 from wonder_server.core.conversation.model.event_payloads import ResultExcerpt
 from wonder_server.core.conversation.model.exchange import PromptSnapshot, Quote, Summary
@@ -448,6 +448,8 @@ class Steer(Value, frozen=True, kw_only=True):
 class TurnWork(Value, frozen=True, kw_only=True):
     """Data of an unfinished turn beyond its row: the agent, pinned at the start of the turn.
 
+    ``levels`` are the turns above it whose budgets limit its model calls, outermost first.
+
     ``steers`` are the messages that people sent to the turn itself (`ConcurrentTurns`); requests up to their
     ordinal contain them.
 
@@ -466,6 +468,7 @@ class TurnWork(Value, frozen=True, kw_only=True):
     message_id: str = ""
     dispatches: int = 0
     steers: tuple[Steer, ...] = ()
+    levels: tuple[BudgetLevel, ...] = ()
 
 
 class Request(Value, frozen=True, kw_only=True):

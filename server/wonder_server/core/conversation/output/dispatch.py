@@ -44,6 +44,7 @@ from wonder_server.core.conversation.model.state import ConversationState
 from wonder_server.core.conversation.model.values import Operation, OperationKind, OperationStatus, Turn
 from wonder_server.core.conversation.output.state_changes import WithOperation, WithProgress
 from wonder_server.core.conversation.planning.agent_calls import answer
+from wonder_server.core.conversation.planning.budget_levels import budget_levels
 from wonder_server.core.conversation.planning.limits import (
     RULES_OF_LIMITED_TOOLS,
     delegate_budget,
@@ -160,6 +161,7 @@ def _model_command(state: ConversationState, operation: Operation, turn: Turn) -
     agent, request = work.agent, state.requests[turn.id].body
     if work.rules:
         request = with_breakpoints(request, agent.profile.spec.format)
+    levels = budget_levels(state, turn, agent, operation.id)
     return CallModel(
         operation_id=operation.id,
         turn_id=turn.id,
@@ -168,8 +170,8 @@ def _model_command(state: ConversationState, operation: Operation, turn: Turn) -
         profile=agent.profile.spec,
         request=request,
         agent_id=agent.agent_id,
-        budget=agent.budget,
-        is_last=agent.budget is not None and is_last_call(state, turn, agent),
+        levels=levels,
+        is_last=bool(levels) and is_last_call(state, turn, agent),
         trace_id=turn.trace_id,
         shows_reasoning=agent.persona.show_reasoning,
         project_id="" if state.conversation is None else state.conversation.project_id,
@@ -248,6 +250,8 @@ def _scope(state: ConversationState, operation: Operation, turn: Turn) -> Scope:
         principal=turn.principal,
         user_id=user_of(turn.caller),
         cost_limited=work.rules >= RULES_OF_LIMITED_TOOLS and limits_cost(state, turn, agent),
+        # Hooks are not refused: without them no answer is possible, or nothing is remembered.
+        levels=budget_levels(state, turn, agent, operation.id) if operation.tool_call_id else (),
     )
 
 

@@ -55,6 +55,7 @@ from wonder_server.core.conversation.planning.start_turn import (
     new_turn,
     refusal_of,
     start_turn,
+    work_of,
 )
 from wonder_server.core.conversation.planning.summarization import (
     RULES_OF_RESTING_SUMMARIES,
@@ -135,7 +136,7 @@ def _queue(state: ConversationState, event: Send, waiting: int, now: int) -> Dec
     return (
         *reactivated,
         *join(conversation, event, now),
-        StartTurn(turn=turn, work=TurnWork(turn_id=turn.id, agent=event.agent, rules=event.rules)),
+        StartTurn(turn=turn, work=work_of(turn, event)),
         AppendMessage(message=first_message(conversation, event, turn.id, ids.new("msg"), now)),
     )
 

@@ -157,8 +157,8 @@ def exhausted(state: ConversationState, turn: Turn, fault: Fault, now: int, *, a
     used = total_tokens(spender) if kind == "tokens" else spender.cost_micros
     if kind == "time":
         used = now - began_ms(turn) - waited_ms(state, turn, now)
-    elif whose == "agent":
-        # The usage of the agent's other conversations is that of the last check.
+    elif whose in ("agent", "caller"):
+        # The usage of other conversations is that of the last check.
         more = total_tokens(spent) if kind == "tokens" else spent.cost_micros
         used = int(fault.metadata.get("used", "0")) + more
     final = budget_fault(whose, kind, int(fault.metadata.get("limit", "0")), used, enforced=True)
@@ -375,6 +375,7 @@ _UNITS = {"tokens": "tokens", "cost": "millionths of a dollar", "time": "millise
 _ADVICE = {
     "turn": "raise its limit (in the persona's constraints, or the caller's budget) to let turns take more",
     "conversation": "raise the conversation's budget (UpdateConversation) to go on",
+    "caller": "raise the budget of the turn that called the agent, of its conversation or of its agent",
     "agent": "raise the agent's budget (`wonder agent budget`, or UpdateAgent) to go on",
 }
 
@@ -382,12 +383,14 @@ _ADVICE = {
 def budget_fault(whose: str, kind: str, limit: int, used: int, more: int = 0, *, enforced: bool) -> Fault:
     """Return the fault of a used-up, or nearly used-up, budget.
 
-    ``kind`` is ``tokens``, ``cost`` or ``time``, and ``whose`` is ``turn``, ``conversation`` or ``agent``.
-    ``more`` is the probable usage of the next call.
+    ``kind`` is ``tokens``, ``cost`` or ``time``, and ``whose`` is ``turn``, ``conversation``, ``agent`` or
+    ``caller``, for a budget above a called agent's turn.
+    ``more`` is the probable usage of the next call, or of the calls in progress if the budget is enforced.
     """
     unit = _UNITS[kind]
     message = f"The {whose} used {used:,} of {limit:,} {unit}"
     if enforced:
+        message += f", and calls in progress may need {more:,}" if more else ""
         message += f": {_ADVICE[whose]}."
     elif more:
         message += f", and the next call may need about {more:,}. The model is asked to answer without tools."

@@ -76,7 +76,7 @@ def start_turn(state: ConversationState, event: Send, now: int) -> Decisions:
     return (
         *reactivated,
         *join(conversation, event, now),
-        StartTurn(turn=turn, work=TurnWork(turn_id=turn.id, agent=event.agent, rules=event.rules)),
+        StartTurn(turn=turn, work=work_of(turn, event)),
         AppendMessage(message=message),
         DispatchWorkflow(operation=first),
         MarkWaiting(turn_id=turn.id, operation_id=first.id),
@@ -167,6 +167,11 @@ def new_turn(conversation: Conversation, event: Send, ids: Minter, now: int) -> 
         itemized=event.rules >= RULES_OF_ITEMIZED_USAGE,
         root_id=event.root_id,
     )
+
+
+def work_of(turn: Turn, event: Send) -> TurnWork:
+    """Return the data of the message's turn beyond its row."""
+    return TurnWork(turn_id=turn.id, agent=event.agent, rules=event.rules, levels=event.levels)
 
 
 def visible_quote(conversation: Conversation, quote: Quote | None) -> Quote | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -10,6 +11,7 @@ from wonder_server.core.actor.commands import Scope
 from wonder_server.core.conversation.context.result_excerpts import TextPiece
 from wonder_server.core.definitions.resources import NetworkPolicy
 from wonder_server.core.definitions.specs import ModelProfile, PinnedProfile
+from wonder_server.core.errors import Fault
 from wonder_server.core.idempotency import IdempotencyKey
 from wonder_server.core.json_types import JsonDict
 from wonder_server.core.memory.blocks import Author, BlockKey, MemoryBlock
@@ -121,16 +123,29 @@ class UsageReporter(Protocol):
         ...
 
 
+class BudgetReservations(Protocol):
+    """The budgets that limit the model calls of actions."""
+
+    def reserve_action(
+        self, scope: Scope, profile: ModelProfile, request_tokens: int
+    ) -> AbstractAsyncContextManager[Fault | None]:
+        """Reserve the probable usage of a call until the context ends. Yield the reason why a budget does not
+        allow the call; None if it may be made."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelAccess:
     """Language models. ``default_profile`` is the operator's, with its provider resolved (never ``auto``).
-    Without ``prices``, results have no cost. Without ``usage_reporter``, usage is not charged. ``profiles``
-    are the saved model profiles. ``resolve`` decides provider, model and format of a profile."""
+    Without ``prices``, results have no cost. Without ``usage_reporter``, usage is not charged. Without
+    ``budgets``, calls are not limited. ``profiles`` are the saved model profiles. ``resolve`` decides
+    provider, model and format of a profile."""
 
     model: Model
     default_profile: ModelProfile
     prices: Prices | None = None
     usage_reporter: UsageReporter | None = None
+    budgets: BudgetReservations | None = None
     files: RequestFiles = NO_FILES
     profiles: ProfilePinning | None = None
     resolve: Callable[[ModelProfile], ModelProfile] = lambda profile: profile

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from typing import cast
 
 from wonder_server.core.content.answer_images import AnswerImage, file_of, stand_ins_of, with_stand_ins
@@ -21,6 +22,7 @@ from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.json_types import JsonDict
 from wonder_server.core.model import NO_USAGE, Meter, ModelResult, Usage, explained
 from wonder_server.core.schema.output_schemas import check_output_schema
+from wonder_server.core.token_estimates import json_tokens
 from wonder_server.ports.files import store_images
 from wonder_server.ports.model import Chunk, Finished, TextDelta, UsageUpdate
 from wonder_server.services.actions.contract.kind import ActionCall, ActionKind
@@ -41,7 +43,7 @@ async def _run(call: ActionCall) -> JsonDict:
             if following == len(asked) or not is_worth_another(problem.fault):
                 raise
             continue
-        result = await _report_cost(call, profile, finished.result)
+        result = finished.result
         output = _output(schema, result) if schema else {}
         stored = await _stored(call, result.text, finished.images)
         return _as_json(result) | {"provider": profile.provider} | output | stored
@@ -49,19 +51,32 @@ async def _run(call: ActionCall) -> JsonDict:
 
 
 async def _ask(call: ActionCall, profile: ModelProfile, request: JsonDict) -> Finished:
-    usage_reporter = call.services.models.usage_reporter
+    """Return the answer of one model, with its cost. Raises BUDGET_EXHAUSTED if a budget does not allow the
+    call."""
     await _check_price(call, profile)
+    budgets = call.services.models.budgets
+    if budgets is None:
+        return await _ask_charged(call, profile, request)
+    async with budgets.reserve_action(call.context, profile, json_tokens(request)) as fault:
+        if fault is not None:
+            raise WonderError(fault)
+        return await _ask_charged(call, profile, request)
+
+
+async def _ask_charged(call: ActionCall, profile: ModelProfile, request: JsonDict) -> Finished:
+    usage_reporter = call.services.models.usage_reporter
     if usage_reporter is not None:
         await usage_reporter.report_start(call.context)
     try:
         async with asyncio.timeout(profile.timeout_ms / 1000) as deadline:
-            return await _answer(call, profile, request)
+            finished = await _answer(call, profile, request)
     except TimeoutError:
         if not deadline.expired():
             raise
         raise error(
             Reason.TIMEOUT, f"The model did not finish within {profile.timeout_ms} ms.", transient=True
         ) from None
+    return replace(finished, result=await _report_cost(call, profile, finished.result))
 
 
 def _schema(call: ActionCall) -> JsonDict:
