@@ -100,9 +100,8 @@ async def open_services(
         library = await stack.enter_async_context(
             _open_library(settings, stores, clients, memory.garbage_collector, clock)
         )
-        whole = library.of(SERVER)
-        await _ensure_standard(whole, stores)
-        repositories = _repositories(clients, whole)
+        await _ensure_standard(library.of(SERVER), stores)
+        repositories = _repositories(clients, library.of(SERVER))
         await repositories.worktrees.start()
         artifacts = _artifacts(stores, clients, library)
         files = await stack.enter_async_context(_open_files(settings, stores, library))
