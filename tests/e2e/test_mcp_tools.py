@@ -200,6 +200,25 @@ async def test_five_thousand_tools_are_a_thousand(caller: Client, provider: Prov
     assert "5,000 tools match, and the agent may have 1,000 more" in shown.notices[0]
 
 
+@pytest.mark.parametrize("speaks", ["openai", "responses"])
+async def test_a_preview_has_the_tools_that_the_provider_gets(
+    caller: Client, provider: Provider, file: Path, speaks: str
+) -> None:
+    write(file, *[tool(f"t{number}") for number in range(300)])
+    scripted = Scripted(caller, provider, speaks)
+    agent = await scripted.agent(Script(text="Hi."), tools=(), persona={"tool_sources": [{"mcp": "lister"}]})
+    conv = await caller.open(agent)
+    while (shown := (await preview(caller, conv)).tool_sources[0]).tool_count != 128:
+        pass  # A preview does not wait long for a slow list.
+    assert shown.notices[0] == (
+        "A request to openai takes 128 tools: 172 of this server are left out. Name fewer in 'include'."
+    )
+    previewed = MessageToDict((await preview(caller, conv)).request)
+    await caller.turn(conv, "Hello.")
+    (sent,) = scripted.requests
+    assert len(previewed["tools"]) == 128 and previewed["tools"] == sent["tools"]
+
+
 async def test_a_turn_keeps_its_tools_through_a_kill(provider: Provider, tmp_path: Path) -> None:
     file = tmp_path / "pages"
     write(file, tool("say"))

@@ -302,6 +302,11 @@ async def test_refused_calls_say_why_and_leave_nothing(client: Client) -> None:
     assert (await refusal(new())) == "NO_AGENT"
     assert (await refusal(new(agent_id="nobody"))) == "AGENT_NOT_FOUND"
     assert (await refusal(new(" ", agent_id="assistant"))) == "FIELD_INVALID"
+    resumed = Stream(client, new(agent_id="assistant"))
+    resumed.view.cursor = 99
+    with pytest.raises(aio.AioRpcError) as problem:
+        await resumed.read()
+    assert rejected(problem.value).reason == "CURSOR_OUT_OF_RANGE"
     assert (await refusal(new("y" * (1 << 20 | 1), agent_id="assistant"))) == "PAYLOAD_TOO_LARGE"
     assert (await refusal(new(agent_id="assistant", reply_to_message_id="msg_x"))) == "MESSAGE_NOT_FOUND"
     assert len(await client.all_conversations()) == before

@@ -1,9 +1,10 @@
 """An MCP server whose tools a file describes: ``python listing_mcp_server.py FILE`` uses stdio.
 
-FILE has the pages of the list, one JSON value per line; the server reads it anew for each request, so a test
-changes the tools while the server runs. Without the file the server ends. A tool answers with its own name
-and arguments. The call of a tool ``change`` writes the text of its argument ``pages`` to FILE first. It
-imports only the standard library, so that it starts quickly.
+FILE has the pages of the list, one JSON value per line (``again`` last: the page before it never ends); the
+server reads it anew for each request, so a test changes the tools while the server runs. Without the file
+the server ends. A tool answers with its own name and arguments. The call of a tool ``change`` writes the
+text of its argument ``pages`` to FILE first. It imports only the standard library, so that it starts
+quickly.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ def answer(message: dict[str, Any]) -> dict[str, Any]:
         pages = FILE.read_text(encoding="utf-8").splitlines()
         number = int(given.get("cursor") or 0)
         following = {"nextCursor": str(number + 1)} if number + 1 < len(pages) else {}
+        if pages[-1] == "again" and number + 2 == len(pages):
+            following = {"nextCursor": "1"}
         page: dict[str, Any] = {"tools": json.loads(pages[number]), **following}
         return page
     if given["name"] == "change":

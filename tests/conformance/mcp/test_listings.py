@@ -13,10 +13,16 @@ import pytest_asyncio
 
 from tests.fakes import listing_mcp_server, mcp_server
 from wonder_server.adapters.mcp.config import ServerConfig
-from wonder_server.adapters.mcp.listing import MAX_PAGES
+from wonder_server.adapters.mcp.listing import ENDLESS, MAX_PAGES
 from wonder_server.adapters.mcp.servers import McpServers
 from wonder_server.adapters.web.guarded import GuardedWeb
-from wonder_server.core.definitions.tool_sources import MAX_LISTED_TOOLS, ListedTool, ToolListing
+from wonder_server.core.definitions.tool_sources import (
+    MAX_LISTED_TOOLS,
+    TOO_MANY,
+    ListedTool,
+    ToolListing,
+    check_listing,
+)
 from wonder_server.core.errors import Reason, WonderError
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -58,7 +64,7 @@ def tools(*names: str) -> list[dict[str, Any]]:
 
 async def test_a_server_lists_its_tools(servers: McpServers) -> None:
     found = await servers.tools("fake", 60)
-    assert [tool.name for tool in found.tools[:2]] == ["add", "say"] and not found.is_cut
+    assert [tool.name for tool in found.tools[:2]] == ["add", "say"] and not found.cut
     assert found.tools[0].description == "Add two numbers."
     assert isinstance(found.tools[0].input_schema, dict)
     assert set(found.tools[0].input_schema["properties"]) == {"a", "b"}
@@ -80,12 +86,40 @@ async def test_a_tool_may_lack_a_description(servers: McpServers, tmp_path: Path
 async def test_long_and_endless_lists_are_cut(servers: McpServers, tmp_path: Path) -> None:
     half = tools(*[f"t{number}" for number in range(MAX_LISTED_TOOLS // 2 + 1)])
     found = await listed(servers, tmp_path, half, half)
-    assert len(found.tools) == MAX_LISTED_TOOLS and found.is_cut
+    assert len(found.tools) == MAX_LISTED_TOOLS and found.cut == TOO_MANY
     found = await listed(servers, tmp_path, *[tools("a")] * (MAX_PAGES + 1))
-    assert len(found.tools) == MAX_PAGES and found.is_cut
+    assert len(found.tools) == MAX_PAGES and found.cut == ENDLESS
 
 
-@pytest.mark.parametrize("page", ['{"a": 1}', "5", "null", "[5]", '[{"name": 7}]', '[{"name": "a"}]'])
+async def test_a_list_that_repeats_a_page_ends(servers: McpServers, tmp_path: Path) -> None:
+    found = await listed(servers, tmp_path, tools("a"), tools("b"), "again")
+    assert [tool.name for tool in found.tools] == ["a", "b"] and found.cut == ENDLESS
+    assert "does not end" in check_listing("listing", found).notices[0]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "notice"),
+    [
+        (5, "number 2 is left out: a name has 1 to 200 characters"),
+        ({"name": 7, "inputSchema": SCHEMA}, "number 2 is left out: a name has 1 to 200 characters"),
+        ({"name": "a"}, "a is left out: its input schema is not an object"),
+        ({"name": "a", "inputSchema": [1]}, "a is left out: its input schema is not an object"),
+        (
+            {"name": "a", "inputSchema": {"type": "objekt"}},
+            "a is left out: its input schema is invalid: type: must be one of object",
+        ),
+    ],
+)
+async def test_a_tool_that_the_protocol_forbids_does_not_take_its_list_with_it(
+    servers: McpServers, tmp_path: Path, wrong: object, notice: str
+) -> None:
+    found = check_listing("listing", await listed(servers, tmp_path, [*tools("x"), wrong, *tools("z")]))
+    assert [tool.name for tool in found.tools] == ["x", "z"]
+    (only,) = found.notices
+    assert notice in only
+
+
+@pytest.mark.parametrize("page", ['{"a": 1}', "5", "null"])
 async def test_a_page_that_is_no_list_is_an_error(servers: McpServers, tmp_path: Path, page: str) -> None:
     with pytest.raises(WonderError) as refused:
         await listed(servers, tmp_path, page)

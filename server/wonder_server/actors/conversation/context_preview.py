@@ -10,6 +10,7 @@ from wonder_server.core.actor.commands import Scope
 from wonder_server.core.conversation.context.history import select_history
 from wonder_server.core.conversation.context.hook_inputs import assembly_input, message_input
 from wonder_server.core.conversation.context.provenance import Block, blocks, with_turn_ids
+from wonder_server.core.conversation.context.sent_tools import with_sent_tools
 from wonder_server.core.conversation.model.decisions import Refuse, StartTurn
 from wonder_server.core.conversation.model.operations import HOOK_TIMEOUT_MS
 from wonder_server.core.conversation.model.speakers import user_of
@@ -91,6 +92,7 @@ class ContextPreviews:
         request = first_request(state, turn, agent, output, now)
         if isinstance(request, Fault):
             raise WonderError(request)
+        request, sources = with_sent_tools(agent, request)
         profile = agent.profile.spec
         return Preview(
             request=request,
@@ -101,7 +103,7 @@ class ContextPreviews:
             input_tokens=json_tokens(request),
             context_window_tokens=profile.context_window_tokens,
             workflow=str(agent.assembly.pin),
-            sources=agent.sources,
+            sources=sources,
             extraction=next(iter(agent.extraction_profiles if agent.extraction else ()), None),
             summary=next(iter(agent.summary_profiles if agent.summary else ()), None),
         )

@@ -9,7 +9,7 @@ from typing import Final
 
 from wonder_server.actors.conversation.conversations import Conversations, SendRequest
 from wonder_server.actors.conversation.lookup import conversation_not_found
-from wonder_server.actors.streaming.attachment import Attachment, CaughtUp
+from wonder_server.actors.streaming.attachment import Attachment, CaughtUp, beyond_last_event
 from wonder_server.actors.streaming.items import Closed, Delta, Item, KeepAlive, PartKind
 from wonder_server.core import ids
 from wonder_server.core.conversation.model.values import Conversation, Turn, TurnStatus
@@ -71,7 +71,7 @@ class TurnStreams:
                 message.origin,
                 return_existing=True,
                 use_home_project=request.at_home,
-                check=lambda draft: self._conversations.check_first_message(draft, message),
+                check=lambda draft: self._check(draft, request),
             )
             conversation_id = created.id
         if request.after:
@@ -81,6 +81,12 @@ class TurnStreams:
         sent = await self._conversations.send(conversation_id, message)
         after = max(request.after, sent.sequence - 1)
         return AcceptedTurn(conversation_id, sent.turn_id, sent.message_id, sent.sequence, after)
+
+    async def _check(self, draft: Conversation, request: TurnRequest) -> None:
+        """Check a request before its conversation is created."""
+        if request.after:
+            raise beyond_last_event(request.after, 0)
+        await self._conversations.check_first_message(draft, request.message)
 
     async def attach(self, accepted: AcceptedTurn, kinds: Collection[PartKind] = ()) -> TurnItems:
         """Attach a reader to the turn. ``kinds`` as in `Conversations.attach`."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from wonder_server.actors.streaming.hub import StreamHub
 from wonder_server.actors.streaming.items import Delta, Item, KeepAlive, PartKind, ended_ids
 from wonder_server.actors.streaming.subscription import Subscription
-from wonder_server.core.errors import Reason, error
+from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.ports.journal import Event, Journal
 from wonder_server.ports.scoped import ScopedRecords
 
@@ -189,10 +189,15 @@ async def attach(
     if head is None:
         return None
     if after > head and not tail_only:
-        raise error(
-            Reason.CURSOR_OUT_OF_RANGE,
-            f"The cursor {after} is beyond the last event, {head}. Use a cursor of at most {head}.",
-            field="after_sequence",
-            last_sequence=str(head),
-        )
+        raise beyond_last_event(after, head)
     return Attachment(source, subscription, partial_texts, after=head if tail_only else after, head=head)
+
+
+def beyond_last_event(after: int, head: int) -> WonderError:
+    """Return the error of a reader whose cursor is beyond the last event."""
+    return error(
+        Reason.CURSOR_OUT_OF_RANGE,
+        f"The cursor {after} is beyond the last event, {head}. Use a cursor of at most {head}.",
+        field="after_sequence",
+        last_sequence=str(head),
+    )

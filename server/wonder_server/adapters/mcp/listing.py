@@ -11,7 +11,7 @@ from mcp_types import CONNECTION_CLOSED, PARSE_ERROR, ListToolsRequest, Paginate
 from pydantic import RootModel, TypeAdapter
 
 from wonder_server.adapters.mcp.message_filter import CURRENT_CALL, PendingCall, unreadable
-from wonder_server.core.definitions.tool_sources import MAX_LISTED_TOOLS, ListedTool, ToolListing
+from wonder_server.core.definitions.tool_sources import MAX_LISTED_TOOLS, TOO_MANY, ListedTool, ToolListing
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.printable import quoted
 
@@ -20,7 +20,13 @@ CONNECTION_LOST: Final = error(Reason.TASK_FAILED, "The MCP server ended during 
 MAX_PAGES: Final = 200
 """Maximum number of pages of a list. A server with endless pages offers what these have."""
 
-# The package checks a page by the protocol's schema first, and refuses all of it for one wrong field.
+ENDLESS: Final = (
+    f"The server's list of tools does not end: it repeats a page, or has more than {MAX_PAGES} pages. What "
+    "follows is left out."
+)
+
+# The package checks a page by the protocol's schema first, and refuses all of it for one wrong field of one
+# tool. So `MessageFilter` takes the tools out of the page before.
 _PAGE: Final[TypeAdapter[RootModel[dict[str, Any]]]] = TypeAdapter(RootModel[dict[str, Any]])
 
 
@@ -28,10 +34,11 @@ async def list_tools(
     client: Client, server: str, deadline: float, pending: PendingCall
 ) -> ToolListing | WonderError:
     """Return the tools of a server, page by page. An error is returned, as for calls."""
+    pending.lists = True
     token = CURRENT_CALL.set(pending)
     try:
         async with asyncio.timeout_at(deadline):
-            return await _pages(client)
+            return await _pages(client, pending)
     except TimeoutError:
         return error(Reason.TIMEOUT, "It does not answer the request of its tools in time.")
     except MCPError as problem:
@@ -46,22 +53,23 @@ async def list_tools(
         CURRENT_CALL.reset(token)
 
 
-async def _pages(client: Client) -> ToolListing:
+async def _pages(client: Client, pending: PendingCall) -> ToolListing:
     tools: list[ListedTool] = []
     cursor: str | None = None
+    seen = set[str]()
     for _ in range(MAX_PAGES):
         request = ListToolsRequest(params=PaginatedRequestParams(cursor=cursor))
         page = (await client.session.send_request(request, _PAGE)).root
-        listed = page.get("tools")
-        if not isinstance(listed, list):
-            raise ValueError("the list of tools is no list")
-        tools += [_tool(each) for each in listed[: MAX_LISTED_TOOLS + 1]]
+        tools += [_tool(each) for each in pending.listed[: MAX_LISTED_TOOLS + 1]]
         if len(tools) > MAX_LISTED_TOOLS:
-            return ToolListing(tools=tuple(tools[:MAX_LISTED_TOOLS]), is_cut=True)
+            return ToolListing(tools=tuple(tools[:MAX_LISTED_TOOLS]), cut=TOO_MANY)
         cursor = page.get("nextCursor")
         if not isinstance(cursor, str) or not cursor:
             return ToolListing(tools=tuple(tools))
-    return ToolListing(tools=tuple(tools), is_cut=True)
+        if cursor in seen:
+            return ToolListing(tools=tuple(tools), cut=ENDLESS)
+        seen.add(cursor)
+    return ToolListing(tools=tuple(tools), cut=ENDLESS)
 
 
 def _tool(given: object) -> ListedTool:

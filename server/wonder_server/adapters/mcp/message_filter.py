@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from contextvars import ContextVar
 from enum import Enum
-from typing import Final
+from typing import Any, Final
 
 from mcp_types import (
     ErrorData,
@@ -33,10 +33,16 @@ _ID_WINDOW: Final = 200
 
 
 class PendingCall:
-    """A running call of a tool. ``problem`` is the reason why it has no answer, if known."""
+    """A running call of a tool. ``problem`` is the reason why it has no answer, if known.
+
+    ``lists``: it asks for the tools of the server. Then ``listed`` are those of the last page, as the server
+    wrote them.
+    """
 
     def __init__(self) -> None:
         self.problem: WonderError | None = None
+        self.lists = False
+        self.listed: list[Any] = []
         self.progress = TokenBucket(MAX_MESSAGES, MESSAGES_PER_S)
 
 
@@ -73,7 +79,9 @@ class MessageFilter:
     def verdict_for(self, message: JSONRPCMessage) -> Verdict:
         """Return the verdict for a message from the server."""
         if isinstance(message, JSONRPCResponse | JSONRPCError) and message.id in self._pending:
-            del self._pending[message.id]
+            call = self._pending.pop(message.id)
+            if call is not None and call.lists and isinstance(message, JSONRPCResponse):
+                _take_tools(call, message)
             return Verdict.PASS
         if isinstance(message, JSONRPCNotification) and message.method == "notifications/progress":
             call = self._call_of_progress(message.params)
@@ -112,6 +120,14 @@ class MessageFilter:
         if not isinstance(token, int | str) or not is_number(parameters.get("progress")):
             return None
         return self._pending.get(token) if total is None or is_number(total) else None
+
+
+def _take_tools(call: PendingCall, page: JSONRPCResponse) -> None:
+    """Move the tools of a page to its call."""
+    listed = page.result.get("tools")
+    if isinstance(listed, list):
+        call.listed = listed
+        page.result = {**page.result, "tools": []}
 
 
 def rejection(request: JSONRPCRequest) -> JSONRPCResponse | JSONRPCError:

@@ -35,6 +35,8 @@ from wonder_server.core.schema.schemas import check_schema
 MAX_LISTED_TOOLS: Final = 5_000
 """Maximum number of tools that the server reads from a list. Each costs about 0.1 ms to check."""
 
+TOO_MANY: Final = f"The server lists more than {MAX_LISTED_TOOLS:,} tools; the others are left out."
+
 MAX_SOURCE_TOOLS: Final = 1_000
 """Maximum number of tools that an agent gets from its sources together."""
 
@@ -66,10 +68,10 @@ class ListedTool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolListing:
-    """The tools of a server. ``is_cut``: the server has more than were read."""
+    """The tools of a server. ``cut`` is the reason, as a sentence, why the server has more than were read."""
 
     tools: tuple[ListedTool, ...]
-    is_cut: bool = False
+    cut: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,8 +113,9 @@ def check_listing(server: str, listing: ToolListing) -> KnownTools:
                 f"the model gets {MAX_DESCRIPTION:,}."
             )
         tools[listed.name] = _known(server, listed, description)
-    if listing.is_cut or len(listing.tools) > MAX_LISTED_TOOLS:
-        notices.insert(0, f"The server lists more than {MAX_LISTED_TOOLS:,} tools; the others are left out.")
+    cut = TOO_MANY if len(listing.tools) > MAX_LISTED_TOOLS else listing.cut
+    if cut:
+        notices.insert(0, cut)
     return KnownTools(
         server=server, tools=tuple(tools.values()), digest=_digest(listing), notices=_bounded(notices)
     )
