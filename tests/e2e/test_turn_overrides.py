@@ -98,6 +98,19 @@ async def test_a_named_tool_is_called_first_and_then_the_model_decides(
     assert [body.get(field) for body in scripted.requests] == [forced, free]
 
 
+async def test_a_choice_leaves_the_profile_to_say_that_calls_come_one_by_one(
+    client: Client, provider: Provider
+) -> None:
+    scripted = Scripted(client, provider, "anthropic")
+    one_by_one = {"tool_choice": {"type": "auto", "disable_parallel_tool_use": True}}
+    agent = await scripted.agent(Script(calls=(FACT,)), Script(text="Noted."), parameters=one_by_one)
+    await said(client, await client.open(agent), "Seven.", tool_choice="required")
+    assert [body["tool_choice"] for body in scripted.requests] == [
+        {"type": "any", "disable_parallel_tool_use": True},
+        {"type": "auto", "disable_parallel_tool_use": True},
+    ]
+
+
 async def test_a_repeated_request_has_the_same_overrides(client: Client, provider: Provider) -> None:
     conv = await client.open(await Scripted(client, provider, "openai").agent(Script(text="Yes.")))
     first = await said(client, conv, "Hello?", "override-1", instructions=["Be brief."])

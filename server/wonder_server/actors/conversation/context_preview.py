@@ -10,11 +10,11 @@ from wonder_server.core.actor.commands import Scope
 from wonder_server.core.conversation.context.history import select_history
 from wonder_server.core.conversation.context.hook_inputs import assembly_input, message_input
 from wonder_server.core.conversation.context.provenance import Block, blocks, with_turn_ids
-from wonder_server.core.conversation.context.sent_tools import with_sent_tools
 from wonder_server.core.conversation.model.decisions import Refuse, StartTurn
 from wonder_server.core.conversation.model.operations import HOOK_TIMEOUT_MS
 from wonder_server.core.conversation.model.speakers import user_of
 from wonder_server.core.conversation.output.dispatch import work_place
+from wonder_server.core.conversation.output.sent_tools import with_sent_tools
 from wonder_server.core.conversation.planning.model_requests import first_request
 from wonder_server.core.conversation.planning.start_turn import start_turn
 from wonder_server.core.definitions.specs import PinnedProfile, PinnedSource

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Final
 
+from wonder_server.core.conversation.context.dialects import NAMED
 from wonder_server.core.definitions.overrides import TurnOverrides
 from wonder_server.core.definitions.specs import PinnedAgent
 from wonder_server.core.errors import Reason, error
@@ -48,7 +49,7 @@ async def with_overrides(
 
 def _check_tool_choice(agent: PinnedAgent, choice: str) -> None:
     names = [tool.spec.name for tool in agent.tools]
-    if not choice or choice in names or choice in _WORDS[:2]:
+    if not choice or choice.removeprefix(NAMED) in names or choice in _WORDS[:2]:
         return
     field = "overrides.tool_choice"
     if choice == "required":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from wonder_server.core.conversation.context.dialects import (
     DIALECTS,
     dialect_of,
+    kept_settings,
     result_text,
     wrap_up_by_system_message,
 )
@@ -201,6 +203,53 @@ def test_a_request_is_never_changed_in_place(name: str) -> None:
 @pytest.mark.parametrize("name", DIALECTS)
 def test_a_request_without_tools_gets_no_tool_choice(name: str) -> None:
     assert "tool_choice" not in DIALECTS[name].wrap_up({"messages": [], "tools": []}, "Stop.")
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+def test_a_tool_that_is_named_like_a_word_can_be_chosen(name: str) -> None:
+    request: JsonDict = {"tools": [{"name": "auto"}]}
+    chosen = DIALECTS[name].choose_tool(request, "tool:auto")
+    assert chosen != DIALECTS[name].choose_tool(request, "auto")
+    named = DIALECTS[name].choose_tool(request, "find")
+    assert json.dumps(chosen) == json.dumps(named).replace("find", "auto")
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "choice", "expected"),
+    [
+        (
+            "anthropic_messages",
+            {"tool_choice": {"type": "auto", "disable_parallel_tool_use": True}},
+            "required",
+            {"tool_choice": {"type": "any", "disable_parallel_tool_use": True}},
+        ),
+        (
+            "anthropic_messages",
+            {"tool_choice": {"type": "auto", "disable_parallel_tool_use": True}},
+            "none",
+            {"tool_choice": {"type": "none"}},
+        ),
+        ("anthropic_messages", {}, "find", {"tool_choice": {"type": "tool", "name": "find"}}),
+        (
+            "gemini",
+            {"toolConfig": {"retrievalConfig": {"languageCode": "de"}}},
+            "none",
+            {
+                "toolConfig": {
+                    "retrievalConfig": {"languageCode": "de"},
+                    "functionCallingConfig": {"mode": "NONE"},
+                }
+            },
+        ),
+        ("openai_chat", {"parallel_tool_calls": False}, "none", {"tool_choice": "none"}),
+    ],
+)
+def test_a_choice_keeps_the_other_settings_of_tools(
+    name: str, before: JsonDict, choice: str, expected: JsonDict
+) -> None:
+    request = {"tools": [{"name": "find"}], **before}
+    kept = kept_settings(request, DIALECTS[name].choose_tool(request, choice))
+    assert kept == {**request, **expected}
 
 
 @pytest.mark.parametrize("name", DIALECTS)

@@ -37,8 +37,8 @@ class Dialect:
     - ``notice(request, text)`` appends a notice of the platform, with the role of the user: many providers
       accept a system message only at the beginning.
     - ``forbid_tools(request)`` keeps the tools and forbids their use.
-    - ``choose_tool(request, choice)`` sets the choice among the tools: ``auto``, ``none``, ``required`` or
-      the name of a tool. A request without tools stays the same.
+    - ``choose_tool(request, choice)`` sets the choice among the tools: ``auto``, ``none``, ``required``, or
+      the name of a tool, with or without `NAMED` before it. A request without tools stays the same.
     - ``insert_notice(request, head, text)`` adds a notice after the first ``head`` messages, or to the
       instructions if the format has a field for them.
     """
@@ -112,18 +112,38 @@ def _openai_forbid_tools(request: Request) -> Request:
 def _openai_choose_tool(request: Request, choice: str) -> Request:
     if not request.get("tools"):
         return request
-    named: JsonDict = {"type": "function", "function": {"name": choice}}
+    named: JsonDict = {"type": "function", "function": {"name": _name(choice)}}
     return {**request, "tool_choice": choice if choice in _CHOICES else named}
 
 
 _CHOICES = {"auto": "auto", "none": "none", "required": "any"}
 """The words of a tool choice, with those of Anthropic and Gemini. Any other choice is the name of a tool."""
 
+NAMED = "tool:"
+"""Prefix of a tool choice that makes it the name of a tool, even if the tool is named like a word."""
+
+
+def _name(choice: str) -> str:
+    return choice.removeprefix(NAMED)
+
+
+def kept_settings(before: Request, chosen: Request) -> Request:
+    """Return the request ``chosen`` with what ``before`` says beside the choice among its tools: not to call
+    several at once (Anthropic), and settings of tools that are no functions (Gemini)."""
+    earlier, choice = before.get("tool_choice"), chosen.get("tool_choice")
+    kept = earlier.get("disable_parallel_tool_use") if isinstance(earlier, dict) else None
+    if kept is not None and isinstance(choice, dict) and choice.get("type") != "none":
+        return {**chosen, "tool_choice": {**choice, "disable_parallel_tool_use": kept}}
+    configured, config = before.get("toolConfig"), chosen.get("toolConfig")
+    if isinstance(configured, dict) and isinstance(config, dict):
+        return {**chosen, "toolConfig": {**configured, **config}}
+    return chosen
+
 
 def _responses_choose_tool(request: Request, choice: str) -> Request:
     if not request.get("tools"):
         return request
-    named: JsonDict = {"type": "function", "name": choice}
+    named: JsonDict = {"type": "function", "name": _name(choice)}
     return {**request, "tool_choice": choice if choice in _CHOICES else named}
 
 
@@ -131,14 +151,14 @@ def _anthropic_choose_tool(request: Request, choice: str) -> Request:
     if not request.get("tools"):
         return request
     word = _CHOICES.get(choice)
-    return {**request, "tool_choice": {"type": word} if word else {"type": "tool", "name": choice}}
+    return {**request, "tool_choice": {"type": word} if word else {"type": "tool", "name": _name(choice)}}
 
 
 def _gemini_choose_tool(request: Request, choice: str) -> Request:
     if not request.get("tools"):
         return request
     mode = _CHOICES.get(choice, "any").upper()
-    names: JsonDict = {} if choice in _CHOICES else {"allowedFunctionNames": [choice]}
+    names: JsonDict = {} if choice in _CHOICES else {"allowedFunctionNames": [_name(choice)]}
     return {**request, "toolConfig": {"functionCallingConfig": {"mode": mode, **names}}}
 
 

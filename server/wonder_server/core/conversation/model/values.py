@@ -416,7 +416,7 @@ class Operation(Value, frozen=True, kw_only=True):
     gates_below: tuple[Gate, ...] = ()
 
 
-TURN_RULES = 5
+TURN_RULES = 6
 """Version of the rules that new turns follow.
 
     1   requests have a stable beginning, tool calls in their history, and grow by what others say meanwhile
@@ -426,6 +426,7 @@ TURN_RULES = 5
         called agents are offered the tool `decline`; messages follow the policy for concurrent turns;
         waits for people do not count against the timeout of a tool; failed summaries rest
     5   hooks go on with fallbacks and know limits of cost; notices are true of messages without a turn
+    6   a message's tool choice keeps the model profile's other settings of tools
 """
 
 

@@ -5,7 +5,11 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
-from wonder_server.core.conversation.context.dialects import dialect_of, wrap_up_by_system_message
+from wonder_server.core.conversation.context.dialects import (
+    dialect_of,
+    kept_settings,
+    wrap_up_by_system_message,
+)
 from wonder_server.core.conversation.context.fitting import fit_request
 from wonder_server.core.conversation.context.output_requests import ask_for_output, output_schema_of
 from wonder_server.core.conversation.context.window import (
@@ -41,6 +45,9 @@ from wonder_server.core.token_estimates import json_tokens
 
 MODEL_BACKOFF_MS = 500
 
+RULES_OF_KEPT_SETTINGS = 6
+"""Version of `TURN_RULES` from which on a message's tool choice keeps the other settings of tools."""
+
 WRAP_UP = (
     "You have reached the limit of moves for this turn. Do not call tools any more: "
     "answer now with what you have, and say what is missing."
@@ -72,7 +79,7 @@ def call_model(
     The request forbids tools if a limit allows only this call.
     """
     if turn.overrides is not None and not prepared.repair:
-        prepared = dataclasses.replace(prepared, body=_with_tool_choice(turn, agent, prepared.body))
+        prepared = dataclasses.replace(prepared, body=_with_tool_choice(turn, agent, prepared))
     reduced, body = _within_window(state, turn, agent, prepared.body, prepared.truncation)
     if prepared.repair:
         repair = Request(turn_id=turn.id, body=body, repair=True, through=prepared.through)
@@ -82,17 +89,19 @@ def call_model(
     return (*reduced, *limited, _continuing_message(state, dispatched))
 
 
-def _with_tool_choice(turn: Turn, agent: PinnedAgent, body: JsonDict) -> JsonDict:
-    """Return the request with the tool choice of the turn's message.
+def _with_tool_choice(turn: Turn, agent: PinnedAgent, prepared: PreparedRequest) -> JsonDict:
+    """Return the body of the request with the tool choice of the turn's message.
 
     A forced call is of the first answer only: else the turn could not end.
     """
     choice = turn.overrides.tool_choice if turn.overrides is not None else ""
+    body = prepared.body
     if not choice:
         return body
     if turn.moves and choice != "none":
         choice = "auto"
-    return dialect_of(agent.profile.spec.format).choose_tool(body, choice)
+    chosen = dialect_of(agent.profile.spec.format).choose_tool(body, choice)
+    return kept_settings(body, chosen) if prepared.rules >= RULES_OF_KEPT_SETTINGS else chosen
 
 
 def _continuing_message(state: ConversationState, dispatched: DispatchModel) -> DispatchModel:

@@ -14369,6 +14369,7 @@ class TurnOverrides(betterproto2.Message):
     """
     `auto`: the model decides. `none`: it calls no tool in this turn. `required`: its first answer calls a tool. The
     name of a tool of the agent: its first answer calls that tool; later answers are free, so that the turn can end.
+    `tool:` before a name makes it one, for a tool that is named `auto`, `none` or `required`.
     FIELD_INVALID for a tool that the agent does not have. Empty: that of the model profile.
     """
 
