@@ -79,7 +79,7 @@ from wonder_server.core.conversation.model.operations import (
 )
 from wonder_server.core.conversation.model.state import ConversationState
 from wonder_server.core.conversation.model.turn_progress import progress_of
-from wonder_server.core.conversation.model.usage import UsageDelta, add_usage
+from wonder_server.core.conversation.model.usage import RULES_OF_ESTIMATED_REQUESTS, UsageDelta, add_usage
 from wonder_server.core.conversation.model.values import (
     Operation,
     OperationKind,
@@ -125,6 +125,7 @@ from wonder_server.core.errors import Fault, Reason, not_found
 from wonder_server.core.frozen import replace
 from wonder_server.core.ids import Minter
 from wonder_server.core.model import explained
+from wonder_server.core.token_estimates import json_tokens
 
 
 def plan(state: ConversationState, event: Input, now_ms: int) -> Decisions:
@@ -477,8 +478,10 @@ def _restarted(
     if operation.repeatable:
         lost: Decisions = ()
         if metered and operation.kind is OperationKind.MODEL:
-            # The server stopped during this call, so the provider may have executed it.
-            spent = UsageDelta(model_calls=1, unpriced_calls=1)
+            # The server stopped during this call, so the provider may have executed it: its answer is lost.
+            knows = state.turn_work[operation.turn_id].rules >= RULES_OF_ESTIMATED_REQUESTS
+            tokens = json_tokens(state.requests[operation.turn_id].body) if knows else 0
+            spent = UsageDelta(input_tokens=tokens, model_calls=1, unpriced_calls=1)
             lost = (ChargeTurn(turn=progress_of(add_usage(state.turns[operation.turn_id], spent))),)
         return (*lost, Redispatch(operation=retry_operation(operation, now)))
     fault = Fault(

@@ -28,6 +28,7 @@ from wonder_server.core.conversation.model.values import Conversation, Operation
 from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.errors import Fault, Reason
 from wonder_server.core.model import NO_USAGE, ModelResult, Usage
+from wonder_server.core.token_estimates import json_tokens
 
 ASSEMBLY, TASK = OperationKind.ASSEMBLY, OperationKind.TASK
 
@@ -306,7 +307,10 @@ def test_a_call_in_flight_at_a_crash_counts() -> None:
     driven = Driven()
     driven.succeed(ASSEMBLY, ASSEMBLED)
     driven.step(inputs.Restarted(operation_id=driven.pending(MODEL).id, metered=True))
+    lost = driven.turn.input_tokens
+    assert lost == json_tokens(driven.request()) > 0
     driven.answer(priced(text_answer("Done."), 1))
+    assert driven.turn.input_tokens > lost
     assert driven.turn.model_calls == 2 and known_cost(driven.turn) is None
     assert as_usage(conversation_of(driven)) == as_usage(driven.turn)
 

@@ -22,6 +22,11 @@ RULES_OF_ITEMIZED_USAGE = 2
 """Version of `TURN_RULES` from which on the usage of a turn counts cached and reasoning tokens."""
 
 
+RULES_OF_ESTIMATED_REQUESTS = 6
+"""Version of `TURN_RULES` from which on a call that a restart interrupted counts the tokens of its
+request."""
+
+
 class UsageDelta(Value, frozen=True, kw_only=True):
     """Usage to add to a turn or conversation.
 

@@ -426,7 +426,8 @@ TURN_RULES = 6
         called agents are offered the tool `decline`; messages follow the policy for concurrent turns;
         waits for people do not count against the timeout of a tool; failed summaries rest
     5   hooks go on with fallbacks and know limits of cost; notices are true of messages without a turn
-    6   a message's tool choice keeps the model profile's other settings of tools
+    6   a message's tool choice keeps the model profile's other settings of tools; a call that a restart
+        interrupted counts the tokens of its request
 """
 
 
