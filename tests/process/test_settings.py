@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import re
 from pathlib import Path
 
@@ -221,3 +222,22 @@ def test_mcp_servers_are_json_or_tables_of_the_config_file(tmp_path: Path) -> No
 def test_an_invalid_mcp_server_is_refused(given: str) -> None:
     with pytest.raises(SettingsError, match=r"^mcp_servers: (expected |.* needs |.* name is )"):
         load({}, {"WONDER_MCP_SERVERS": given})
+
+
+@pytest.mark.parametrize(
+    ("header", "text"),
+    [
+        ("Authorization", "Bearer …"),
+        ("Authorization", "Bearer x\n"),
+        ("A B", "x"),
+        ("", "x"),
+        ("X-\u00e9", "x"),
+    ],
+)
+def test_a_header_that_no_request_carries_is_refused_without_its_value(header: str, text: str) -> None:
+    given = json.dumps({"site": {"url": "https://a.b/mcp", "headers": {header: text}}})
+    with pytest.raises(
+        SettingsError, match=r"^mcp_servers: the server site has a header that cannot"
+    ) as problem:
+        load({}, {"WONDER_MCP_SERVERS": given})
+    assert "Bearer" not in str(problem.value)

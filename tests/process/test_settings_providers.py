@@ -123,6 +123,7 @@ def test_prices_and_windows_are_of_a_model_or_of_all_models_of_a_provider() -> N
         ('[{"name": "a", "format": "gemini", "prices": {"input": NaN, "output": 1}}]', "price input"),
         ('[{"name": "a", "format": "gemini", "prices": {"input": "1", "output": 1}}]', "price input"),
         ('[{"name": "a", "format": "gemini", "prices": {"in": 1, "output": 1}}]', "has prices for"),
+        ('[{"name": "a", "format": "gemini", "prices": {"inputt": 1, "output": 1}}]', "none for 'inputt'"),
         ('[{"name": "a", "format": "gemini", "models": {"m": {"price": 1}}}]', "context_window_tokens and"),
         ('[{"name": "a", "format": "gemini", "models": ["m"]}]', "object of models"),
         ('[{"name": "a", "format": "gemini", "context_window_tokens": true}]', "a number from 0"),

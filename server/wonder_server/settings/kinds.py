@@ -115,6 +115,7 @@ class McpServer:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,200}\Z")
 _MCP_NAME = re.compile(r"[a-z][a-z0-9_.-]{0,99}\Z")
 _MCP_FIELDS = {"command": {"command", "args", "env"}, "url": {"url", "headers"}}
 
@@ -144,9 +145,20 @@ def _mcp_server(name: str, given: object) -> McpServer:
         raise ValueError(
             f"the server {name} needs texts: args is a list, env and headers are objects of them"
         )
+    for header, text in maps["headers"].items():
+        if not is_header(header, text):
+            raise ValueError(
+                f"the server {name} has a header that cannot be sent, {header!r}: names and values are "
+                "printable ASCII"
+            )
     return McpServer(
         name=name, command=given.get("command", ""), args=tuple(args), url=given.get("url", ""), **maps
     )
+
+
+def is_header(name: str, text: str) -> bool:
+    """Return True if HTTP can carry this header."""
+    return bool(_HEADER_NAME.match(name)) and text.isascii() and text.isprintable()
 
 
 def _is_text_list(value: object) -> bool:

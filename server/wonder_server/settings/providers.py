@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from wonder_server.core import request_formats
 from wonder_server.core.network_address import host_port_of, is_metadata
 from wonder_server.core.prices import ModelPrice, price_of_rates
-from wonder_server.settings.kinds import Kind
+from wonder_server.settings.kinds import Kind, is_header
 
 Option = str | int | float | bool
 """A value of ``options``."""
@@ -61,7 +61,6 @@ _MODEL_FIELDS = frozenset({"context_window_tokens", "prices"})
 _FIELDS = frozenset({"name", *_TEXTS, "headers", "options", "models", *_MODEL_FIELDS})
 RATES: Final = ("input", "output", "cached", "cache_write", "cache_write_hour", "reasoning")
 """Names of prices: those of `core.prices.Tier`."""
-_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,200}\Z")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}\Z")
 _OPTION = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}\Z")
 _OF_THE_SERVER: Final = frozenset(
@@ -188,7 +187,11 @@ def _model_price(name: str, place: str, fields: Mapping[object, object]) -> Mode
         raise ValueError(f"{place} needs a number from 0 to {_MAX_WINDOW} for context_window_tokens")
     rates = fields.get("prices", {})
     if not isinstance(rates, dict) or not set(rates) <= set(RATES):
-        raise ValueError(f"{place} has prices for {', '.join(RATES)}, in US dollars for a million tokens")
+        unknown = ", ".join(repr(key) for key in rates if key not in RATES) if isinstance(rates, dict) else ""
+        raise ValueError(
+            f"{place} has prices for {', '.join(RATES)}, in US dollars for a million tokens"
+            + (f", and none for {unknown}" if unknown else "")
+        )
     if rates and not {"input", "output"} <= set(rates):
         raise ValueError(f"{place} needs prices for both input and output")
     micros = {key: _rate(place, key, rate) for key, rate in rates.items()}
@@ -222,7 +225,7 @@ def _check_provider(provider: Provider) -> None:
         if not _OPTION.match(option) or option in _OF_THE_SERVER:
             raise ValueError(f"the provider {name} cannot set the option {option!r}: the server sets it")
     for header, text in provider.headers.items():
-        if not _HEADER_NAME.match(header) or not text.isascii() or not text.isprintable():
+        if not is_header(header, text):
             raise ValueError(f"the provider {name} has a header that cannot be sent")
 
 

@@ -138,6 +138,31 @@ def test_a_conversation_of_two_has_no_names(assistant: PinnedAgent, format: str)
 
 
 @pytest.mark.parametrize(
+    ("others", "caller", "thread", "named"),
+    [
+        ([MIA, OWN, OTHER], MIA, [said(MIA, "Which day?"), said(OTHER, "Friday.")], False),
+        ([MIA, BOB, OWN], MIA, [], True),
+        ([MIA, OWN, OTHER], BOB, [], True),
+        # A user who has left.
+        ([MIA, OWN, OTHER], MIA, [said(BOB, "Friday!")], True),
+        # An agent asks: the user's memories are those of another.
+        ([MIA, OWN, OTHER], OTHER, [], True),
+    ],
+)
+def test_memories_name_the_present_user_among_two_users_and_not_among_agents(
+    assistant: PinnedAgent,
+    others: list[JsonDict],
+    caller: JsonDict,
+    thread: list[JsonDict],
+    named: bool,
+) -> None:
+    """`assemble` compares what the searches get; the messages have their brackets in each case."""
+    given = multi_party(participants=others, caller=caller, recent_turns=talk(thread), name_user=named)
+    last = assemble(assistant, given)["request"]["messages"][-1]["content"]
+    assert last.endswith(f"[{caller['label']}] And now?")
+
+
+@pytest.mark.parametrize(
     ("changes", "lines"),
     [
         ({"reply_to_speaker": OWN}, ["[user Bob] replies to your message:", "> Monday."]),

@@ -55,7 +55,7 @@ def assemble(agent: PinnedAgent, given: JsonDict, memories: list[str] | None = N
     output = run_workflow(agent.assembly, given, actions)
     asked = given["user_message"]
     query = asked if len(asked) <= 2000 else asked[:1999] + "…"
-    several = bool(given.get("multi_party"))
+    several = bool(given.get("name_user", given.get("multi_party")))
     speakers = {"speakers": given.get("participants", []), "name_user": several}
     assert searched == [{"query": query, "limit": 6, "min_relevance": 0.05, **speakers}]
     assert shown == [speakers]

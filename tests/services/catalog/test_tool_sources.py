@@ -27,7 +27,7 @@ class Servers:
     """MCP servers by name, each with its tools or its error. Implements the port ``Mcp``."""
 
     def __init__(self) -> None:
-        self.names: dict[str, tuple[str, ...] | WonderError] = {"files": ("read", "write")}
+        self.names: dict[str, tuple[str, ...] | Exception] = {"files": ("read", "write")}
         self.fetches = 0
         self.gate = asyncio.Event()
         self.gate.set()
@@ -36,7 +36,7 @@ class Servers:
         self.fetches += 1
         await self.gate.wait()
         found = self.names.get(server, error(Reason.FIELD_INVALID, f"There is no MCP server '{server}'."))
-        if isinstance(found, WonderError):
+        if isinstance(found, Exception):
             raise found
         return ToolListing(tools=tuple(ListedTool(name=each, input_schema={}) for each in found))
 
@@ -120,6 +120,18 @@ async def test_a_server_that_is_down_at_the_start_leaves_the_agent_without_its_t
     stage.servers.names["files"] = ("read",)
     stage.now_s = RETRY_S
     assert await stage.names() == ["read"]
+
+
+async def test_an_unexpected_error_is_a_notice_too_without_what_the_error_holds(stage: Stage) -> None:
+    stage.servers.names["files"] = ValueError("Bearer secret")
+    pinned = await stage.pin()
+    assert pinned.tools == ()
+    assert pinned.sources[0].notices == (
+        "The MCP server 'files' does not list its tools: The request failed with ValueError.",
+    )
+    fetches = stage.servers.fetches
+    await stage.pin()
+    assert stage.servers.fetches == fetches, "it is not asked at once again"
 
 
 async def test_an_unknown_server_is_a_notice_of_the_turn(stage: Stage) -> None:

@@ -99,14 +99,20 @@ class ToolSources:
                 )
             # The same list stays the same object: comparing it is then one step.
             server.known = server.known if found == server.known else found
-        except WonderError as problem:
-            text = printable(problem.fault.message)
+        except Exception as problem:  # Of an adapter or a library: the turns go on without the tools.
+            text = problem.fault.message if isinstance(problem, WonderError) else _described(problem)
+            text = printable(text)
             _log.warning("mcp_tools_failed", server=server.name, problem=text)
             server.fail(f"The MCP server '{server.name}' does not list its tools: {text}")
         finally:
             server.is_tried = True
             server.fresh_until_s = self._monotonic_s() + fresh_s
             server.fetch = None
+
+
+def _described(problem: Exception) -> str:
+    """Return an unexpected error in one line, without its arguments, which may hold a header or a key."""
+    return f"The request failed with {type(problem).__name__}."
 
 
 class _Server:
