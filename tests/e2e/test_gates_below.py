@@ -109,6 +109,8 @@ async def test_a_gate_two_levels_below_is_shown_through_a_kill_at_any_commit(
         for name in ("gate.opened", "gate.resolved", "turn.completed"):
             assert view.names.count(name) == 1, view.names
         assert view.names.index("gate.opened") < view.names.index("gate.resolved")
+        # A report that a kill loses is made again, else the end of the work shows the gate as cancelled.
+        assert [each.status for each in resolved(view)] == [run_pb2.GATE_STATUS_APPROVED]
         return deaths
 
     assert await at_every(point, tell, fresh=fresh, folder=tmp_path) >= 4

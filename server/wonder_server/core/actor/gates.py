@@ -99,9 +99,11 @@ def refusal(gate: Gate | None, event: ResolveGate) -> Fault | None:
             field="shown_hash",
         )
     if gate.user_ids and event.user_id not in gate.user_ids:
+        named = f"`{event.user_id[:64]}` may not resolve this gate"
+        who = named if event.user_id else "The answer names no user"
         return Fault(
             reason=Reason.PERMISSION_DENIED,
-            message=f"`{event.user_id[:64]}` may not resolve this gate; it is for {_names(gate.user_ids)}.",
+            message=f"{who}; it is for {_names(gate.user_ids)}.",
             field="user_id",
         )
     if event.answer is None:
