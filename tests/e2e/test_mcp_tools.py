@@ -20,6 +20,7 @@ from tests.e2e.scripted import PROVIDERS, Scripted
 from tests.e2e.test_approval import inbox, opened, resolve
 from tests.fakes import listing_mcp_server
 from tests.fakes.provider import Provider, Script
+from tests.rpc.rpc_kit import rejected
 from wonder.v1 import conversation_pb2 as conversation
 from wonder.v1 import conversation_service_pb2 as pb
 
@@ -279,6 +280,46 @@ async def test_calls_of_a_source_wait_for_approval_as_the_turn_began(
     assert [result.success for move in moves for result in move.tool_results] == [True, True, False]
     assert dict(moves[0].tool_calls[1].edited_input) == {"text": "hello"}
     assert "hello" in json.dumps(scripted.requests[1]) and "Stay." in json.dumps(scripted.requests[2])
+
+
+async def test_schemas_that_change_between_a_kill_and_the_answer_change_the_next_turn(
+    provider: Provider, tmp_path: Path
+) -> None:
+    """A call waits for a person, the server dies, and its tools are others when it returns."""
+    file, data = tmp_path / "pages", tmp_path / "data"
+    write(file, tool("say"))
+    scripts = Script(calls=(call("say", text="hi"),)), Script(text="Said."), Script(text="Again.")
+    async with serving(data, environment=environment(provider, file)) as server:
+        async with server.client() as client:
+            scripted = Scripted(client, provider, "openai")
+            sources = [{"mcp": "lister", "approval": "always"}]
+            conv = await client.open(
+                await scripted.agent(*scripts, tools=(), persona={"tool_sources": sources})
+            )
+            await until(client, conv, "say")
+            turn = (await client.say(conv, "Say hi.")).turn.id
+            async with client.listening(conv) as listener:
+                await listener.until(opened)
+        await server.kill()
+    loud = {"type": "object", "properties": {"loud": {"type": "boolean"}}, "required": ["loud"]}
+    write(file, tool("say", inputSchema=loud), *[tool(f"t{number}") for number in range(50)])
+    async with serving(data, environment=environment(provider, file)) as server, server.client() as client:
+        (gate,) = await inbox(client, conv)
+        # What a person may edit is what the turn's schema allows, not that of today.
+        refused, _ = await rejected(resolve(client, gate, answer=struct(loud=True)))
+        assert refused == "INPUT_INVALID"
+        await resolve(client, gate, answer=struct(text="hello"))
+        await client.settled(conv, turn)
+        (move, _) = await client.moves(turn, conv)
+        assert move.tool_results[0].success
+        while len(offered(MessageToDict((await preview(client, conv)).request))) != 51:
+            pass  # A preview does not wait long for a slow list.
+        await client.turn(conv, "Again?")
+    first, second, third = scripted.requests
+    assert second["tools"] == first["tools"] and offered(second) == ["say"]
+    assert "hello" in json.dumps(second) and len(offered(third)) == 51
+    assert "loud" in json.dumps(third["tools"])
+    await assert_replays(data)
 
 
 async def test_a_server_that_dies_in_a_call_is_a_result_for_the_model(
