@@ -24,11 +24,12 @@ def decoded(data: str) -> bytes:
 
 
 async def store_part(
-    call: ActionCall, name: str, content: bytes, media_type: str = "", number: int = 0
+    call: ActionCall, name: str, content: bytes, media_type: str = "", number: str = "0"
 ) -> JsonDict:
     """Store a file for the principal of the task and return it as a part of a message.
 
-    ``number`` distinguishes the files of one call. A repeated call returns the same file.
+    ``number`` distinguishes the files of one call: a repeated call returns the same file, and is refused with
+    another content unless the number contains its digest.
     """
     files = _files_of(call)
 

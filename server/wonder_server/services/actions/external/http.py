@@ -33,9 +33,12 @@ from wonder_server.core.task.action_effects import DEFAULT_METHOD
 from wonder_server.core.task.outcome_errors import NotStartedError
 from wonder_server.ports.web import WebRequest, WebResponse
 from wonder_server.services.actions.contract.kind import ActionCall, ActionKind
+from wonder_server.services.actions.external.http_files import is_file, stored_body
 
 DEFAULT_BYTES: Final = 1 << 20
 MAX_BYTES: Final = 3 << 20
+MAX_FILE_BYTES: Final = 20 << 20
+"""Maximum size of a body with ``store_files``: it is no part of the result."""
 DEFAULT_REDIRECTS: Final = 5
 MAX_RETRY_AFTER_MS: Final = 3_600_000
 BODY_HEAD: Final = 500
@@ -87,14 +90,16 @@ async def _run(call: ActionCall) -> JsonDict:
         request = _redirected(request, response.status, location)
     if call.input.get("fail_on_status", True):
         _check_status(call, request, response)
-    body, encoding = _body(response)
-    return {
+    result: JsonDict = {
         "status": response.status,
         "url": request.url,
         "headers": dict(response.headers),
-        "body": body,
-        "encoding": encoding,
     }
+    if call.input.get("store_files", False) and is_file(response.headers, response.body):
+        file = await stored_body(call, request.url, response.headers, response.body)
+        return {**result, "body": None, "encoding": "file", "file": file}
+    body, encoding = _body(response)
+    return {**result, "body": body, "encoding": encoding}
 
 
 # --- the request --------------------------------------------------------------------------------
@@ -124,8 +129,21 @@ def _request(call: ActionCall) -> WebRequest:
         headers=headers,
         body=body,
         repeatable=call.repeatable,
-        max_bytes=int(given.get("max_response_bytes", DEFAULT_BYTES)),
+        max_bytes=_max_bytes(given),
     )
+
+
+def _max_bytes(given: JsonObject) -> int:
+    """Return the maximum size of the body. Raises INPUT_INVALID for one that no result holds."""
+    store_files = given.get("store_files", False)
+    max_bytes = int(given.get("max_response_bytes", MAX_FILE_BYTES if store_files else DEFAULT_BYTES))
+    if max_bytes > MAX_BYTES and not store_files:
+        raise error(
+            Reason.INPUT_INVALID,
+            f"max_response_bytes is at most {MAX_BYTES}; with store_files, at most {MAX_FILE_BYTES}.",
+            field="max_response_bytes",
+        )
+    return max_bytes
 
 
 def _encoded(body: JsonValue) -> bytes:
@@ -322,8 +340,19 @@ HTTP = ActionKind(
             "max_response_bytes": {
                 "type": "integer",
                 "minimum": 1,
-                "maximum": MAX_BYTES,
-                "description": f"A longer body fails the step. Default: {DEFAULT_BYTES}.",
+                "maximum": MAX_FILE_BYTES,
+                "description": (
+                    f"A longer body fails the step. At most {MAX_BYTES} without store_files."
+                    f" Default: {DEFAULT_BYTES}; with store_files, {MAX_FILE_BYTES}."
+                ),
+            },
+            "store_files": {
+                "type": "boolean",
+                "description": (
+                    "True to store a body that is no text as a file of the project: `file` is"
+                    " {type, file_id, media_type, name, size_bytes}, and a tool's result shows it to the"
+                    " model. Default: false."
+                ),
             },
             "idempotency_key": {
                 "type": "boolean",
@@ -342,10 +371,16 @@ HTTP = ActionKind(
             "status": {"type": "integer"},
             "url": {"type": "string", "description": "URL of the response, after redirects."},
             "headers": {"type": "object", "description": "Names in lower case."},
-            "body": {"description": "JSON if the content type is JSON, else a string; null if empty."},
+            "body": {
+                "description": "JSON if the content type is JSON, else a string; null if empty or stored."
+            },
             "encoding": {
-                "enum": ["json", "text", "base64", "none"],
-                "description": "Encoding of body; base64 if it is not text.",
+                "enum": ["json", "text", "base64", "none", "file"],
+                "description": "Encoding of body; base64 if it is not text, file with store_files.",
+            },
+            "file": {
+                "type": "object",
+                "description": "The stored body; {type: text, text} with the reason if it is not stored.",
             },
         },
     },

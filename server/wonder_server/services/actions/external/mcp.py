@@ -7,14 +7,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from wonder_server.core.content.media_types import EXTENSIONS
+from wonder_server.core.content.parts import IMAGE
 from wonder_server.core.definitions.resources import NetworkPolicy
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.json_types import JsonDict, JsonValue
 from wonder_server.core.printable import quoted
 from wonder_server.ports.mcp import McpCall, McpResult
-from wonder_server.services.actions.contract.file_parts import decoded, store_part
 from wonder_server.services.actions.contract.kind import ActionCall, ActionKind
+from wonder_server.services.actions.contract.stored_results import default_name, stored_content
 
 TEXT_HEAD: Final = 1_000
 """Maximum number of characters of a tool's text in a fault."""
@@ -67,18 +67,13 @@ async def _stored(call: ActionCall, content: list[JsonValue]) -> list[JsonValue]
     An image that the server does not accept becomes a text with the reason.
     """
     stored: list[JsonValue] = []
+    images = 0
     for number, block in enumerate(content):
         if isinstance(block, dict) and block.get("type") == "image" and isinstance(block.get("data"), str):
             media_type = str(block.get("mimeType", ""))
-            name = f"image-{number}.{EXTENSIONS.get(media_type, 'bin')}"
-            try:
-                image = decoded(block["data"])
-                stored.append(await store_part(call, name, image, media_type, number))
-            except WonderError as problem:
-                if problem.fault.transient:
-                    raise
-                words = f"[image, {media_type[:100]}, not stored: {problem.fault.message}]"
-                stored.append({"type": "text", "text": words})
+            name = default_name(IMAGE, number, media_type)
+            stored.append(await stored_content(call, block["data"], name, media_type, images))
+            images += 1
         else:
             stored.append(block)
     return stored

@@ -8,6 +8,7 @@ from __future__ import annotations
 from wonder_server.core.errors import Reason, error
 from wonder_server.core.json_types import JsonDict
 from wonder_server.services.actions.contract.kind import ActionCall, ActionKind
+from wonder_server.services.actions.contract.stored_results import with_files
 from wonder_server.services.workers import Job, Progress
 
 
@@ -28,7 +29,8 @@ async def _run(call: ActionCall) -> JsonDict:
         idempotent=call.idempotent,
         on_progress=report,
     )
-    return await workers.perform(job)
+    output = await workers.perform(job)
+    return await with_files(call, output) if call.input.get("store_files", False) else output
 
 
 WORKER = ActionKind(
@@ -44,6 +46,13 @@ WORKER = ActionKind(
                 "description": "Name of the action kind, as registered by workers.",
             },
             "input": {"type": "object", "description": "Input of the action kind, valid for its schema."},
+            "store_files": {
+                "type": "boolean",
+                "description": "True to store images and files of the output as files of the project:"
+                " {type, file_id, media_type, name, size_bytes} takes the place of each object, at any depth,"
+                " with `type` image or file, base64 in `data`, `media_type`, and `name` if it has one. A"
+                " tool's result shows them to the model. Default: false.",
+            },
         },
         "required": ["name"],
         "additionalProperties": False,
