@@ -26,7 +26,7 @@ from tests.sdk.fake_server import (
 from wonder.v1 import conversation_pb2 as conversation
 from wonder.v1 import conversation_service_pb2 as service
 from wonder.v1 import definition_pb2 as definition
-from wonder_sdk.cli.conversation import chat
+from wonder_sdk.cli.conversation import chat, line_history
 from wonder_sdk.cli.shared.terminal import Terminal
 
 # A session leader that opens a terminal receives Ctrl-C from it.
@@ -256,7 +256,7 @@ def test_at_the_prompt_a_second_ctrl_c_exits(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr("builtins.input", type_next)
     monkeypatch.setattr(sys, "stdin", Screen())
-    monkeypatch.setattr(chat, "_keep_history", lambda: None)
+    monkeypatch.setattr(line_history, "keep", lambda: None)
     screen = Screen()
     talk = chat.ChatSession(cast(Any, None), Terminal(screen), chat.ChatOptions())
 

@@ -13,42 +13,63 @@ if TYPE_CHECKING:
     from wonder_sdk.json_types import JsonDict
 
 
+_QUESTION = "approve? [y/e/n] (e: edit, Enter: later, Ctrl-C: cancel the turn) "
+_LATER = ("", "l", "later")
+
+
+class CallWaitsError(Exception):
+    """The person answers later, or cannot answer: the call waits."""
+
+    def __init__(self, gate: v1.Gate) -> None:
+        super().__init__(gate.id)
+        self.gate = gate
+
+
+def command(gate: v1.Gate) -> str:
+    """Return the command that answers the gate from anywhere."""
+    return f"wonder gates approve {gate.id}  (or reject, with --comment)"
+
+
 def ask(client: sync.Client, terminal: Terminal, gate: v1.Gate, user: str) -> None:
-    """Ask the user at the terminal and send the answer. Without one the call goes on waiting."""
+    """Ask the user at the terminal and send the answer. Raises `CallWaitsError` without an answer."""
     from wonder_sdk import FailedPreconditionError, InvalidArgumentError, PermissionDeniedError
 
     terminal.line(json.dumps(from_struct(gate.shown), ensure_ascii=False, indent=2))
     while True:
         try:
-            answered = _answer(client, terminal, gate, user)
+            if _answer(client, terminal, gate, user):
+                return
         except InvalidArgumentError as problem:
             terminal.line(str(problem), "red")
-            continue
         except FailedPreconditionError as problem:
             terminal.note(str(problem))  # Another user has answered.
             return
         except PermissionDeniedError as problem:
             terminal.line(str(problem), "red")
-            answered = False
+            raise CallWaitsError(gate) from None
         except EOFError:
-            answered = False
-        if not answered:
-            terminal.note(f"it waits: wonder gates approve {gate.id}  (or reject, with --comment)")
-        return
+            terminal.line()
+            raise CallWaitsError(gate) from None
 
 
 def _answer(client: sync.Client, terminal: Terminal, gate: v1.Gate, user: str) -> bool:
-    match input("approve? [y/e/n] (e: edit, Enter: later) ").strip().lower():
+    """Send the answer. Return False to ask again."""
+    match answer := input(_QUESTION).strip().lower():
         case "y" | "yes":
             client.approve(gate, user=user)
         case "e" | "edit":
             edited = _edited(terminal)
             if edited is None:
-                return _answer(client, terminal, gate, user)
+                return False
             client.approve(gate, edited, user=user)
         case "n" | "no":
             client.reject(gate, comment=input("reason for the model: ").strip(), user=user)
+        case _ if answer in _LATER:
+            raise CallWaitsError(gate)
         case _:
+            terminal.line(
+                f"  {answer} is no answer: y approves, e edits, n rejects, Enter answers later.", "dim"
+            )
             return False
     return True
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import atexit
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING
 
+from wonder_sdk.cli.conversation import line_history
 from wonder_sdk.cli.shared import connection, overrides, uploads
 from wonder_sdk.cli.shared.terminal import Terminal
 
 if TYPE_CHECKING:
     from wonder_sdk import sync, v1
     from wonder_sdk.cli.conversation.turn_printer import AnswerPrinter, TurnPrinter
+    from wonder_sdk.cli.conversation.waiting import FollowedTurn
     from wonder_sdk.conversation.event_cursor import DeltaKind
 
 _EXAMPLES = """\
@@ -27,8 +28,8 @@ examples:
   wonder chat -a architect -a critic
       Start a conversation with several agents. `@critic ...` addresses one; otherwise the first answers.
   wonder chat -m "What is my cat called?"
-      Send one message, print the answer, exit. Exit code 1 if the turn failed. A pipe or a file gets only
-      the answer.
+      Send one message, print the answer, exit. Exit code 1 if the turn failed, 3 if a tool call waits for
+      approval. A pipe or a file gets only the answer.
   wonder chat --conversation conv_01J9...
       Continue a conversation.
   wonder chat -m "What is this?" --file cat.png
@@ -47,6 +48,7 @@ second.
 """
 _HELP = """\
   /new     Start a new conversation.
+  /approve Answer tool calls that wait for approval, which you have left for later.
   /quit    Exit (or Ctrl-D); the conversation stays.
   /help    Show this help.
   //text   Send a message that begins with a slash.
@@ -54,9 +56,9 @@ _HELP = """\
   Lines typed while the agent answers are sent afterwards; Ctrl-C cancels its turn.
   After each answer of a real model, memory extraction makes a second model call, which is charged;
   `memory_extraction_workflow_id: none` in the agent's persona turns it off."""
-_PROMPT = "you> "
 _DEFAULT_AGENT = "assistant"
-_HISTORY = Path.home() / ".wonder_history"
+_WAITS = 3
+"""Exit code if a tool call waits for approval."""
 
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -171,10 +173,14 @@ class ChatSession:
         # Receives everything except the answer.
         self._notes = terminal
         self._is_person = terminal.is_interactive and sys.stdin.isatty()
+        self._is_once = False
+        # Turns whose calls the person answers later.
+        self._waiting: list[FollowedTurn] = []
 
     def send_once(self, conversation_id: str, message: str, paths: Sequence[str] = ()) -> int:
-        """Send one message, with the files at ``paths``. Return 0, 1 if the turn did not complete, or 130 if
-        it was cancelled here."""
+        """Send one message, with the files at ``paths``. Return 0, 1 if the turn did not complete, 3 if a
+        call waits for approval, or 130 if the turn was cancelled here."""
+        self._is_once = True
         if not self._terminal.is_interactive:
             self._notes = Terminal(sys.stderr)
         if not uploads.check(paths):
@@ -193,37 +199,46 @@ class ChatSession:
         Returns the exit code of the last turn, or 0 for a user at a terminal. ``show_resume_hint`` says that
         the conversation stays, and prints the command that continues it.
         """
-        code = 0
         while True:
             opened = conversation_id or self._create()
             with self._attach(opened) as chat:
                 self._greet(chat.conversation, is_old=bool(conversation_id), stays=show_resume_hint)
-                wants_new = False
-                for line in self._lines():
-                    match line.strip():
-                        case "":
-                            continue
-                        case "/quit" | "/exit":
-                            break
-                        case "/help":
-                            self._terminal.line(_HELP, "dim")
-                        case "/new":
-                            wants_new = True
-                            break
-                        case command if command.startswith("/") and not command.startswith("//"):
-                            self._terminal.line(
-                                f"  {command.split()[0]} is not a command; /help lists the commands.", "dim"
-                            )
-                        case text:
-                            code = self._send_turn(
-                                chat, text.removeprefix("/") if text.startswith("//") else text
-                            )
+                code, wants_new = self._talk(chat)
+                self._leave_waiting()
             if not wants_new:
                 break
             conversation_id = ""
         if show_resume_hint and (self._is_person or not conversation_id):
             _print_resume_hint(self._terminal if self._is_person else Terminal(sys.stderr), opened)
         return 0 if self._is_person else code
+
+    def _talk(self, chat: sync.Chat) -> tuple[int, bool]:
+        """Send the lines and carry out the commands, to the end of the conversation here.
+
+        Return the exit code of the last turn, and True if the user wants a new conversation.
+        """
+        code = 0
+        for line in self._lines(partial(self._catch_up, chat)):
+            match line.strip():
+                case "":
+                    continue
+                case "/quit" | "/exit":
+                    break
+                case "/new":
+                    return code, True
+                case "/approve":
+                    self._answer_waiting(chat)
+                case "/help":
+                    self._terminal.line(_HELP, "dim")
+                case command if command.startswith("/") and not command.startswith("//"):
+                    self._terminal.line(
+                        f"  {command.split()[0]} is not a command; /help lists the commands.", "dim"
+                    )
+                case text:
+                    code = self._send_turn(chat, text.removeprefix("/") if text.startswith("//") else text)
+                    if code == _WAITS and not self._is_person:
+                        break
+        return code, False
 
     def _upload(self, paths: Sequence[str], conversation_id: str) -> list[v1.File]:
         """Upload the files to the project of the conversation. If one is rejected, delete those before it."""
@@ -279,15 +294,26 @@ class ChatSession:
             for message in reversed(page.messages):
                 speaker = addressing.speaker(message, conversation, self._user)
                 self._terminal.line(f"{speaker}> {readable(message)}", "dim")
+            self._mention_gates(conversation.id)
+
+    def _mention_gates(self, conversation_id: str) -> None:
+        from wonder_sdk import WonderError
+
+        try:
+            waiting = len(list(self._client.list_gates(conversation=conversation_id)))
+        except WonderError:  # The caller may talk here and see no gates.
+            return
+        if waiting:
+            calls = "1 call waits" if waiting == 1 else f"{waiting} calls wait"
+            self._terminal.line(f"  {calls} for approval; /approve answers", "dim")
 
     def _send_turn(self, chat: sync.Chat, text: str, files: Sequence[v1.File] = ()) -> int:
         """Send one message and print its turn.
 
         The first Ctrl-C cancels the turn; the second stops waiting for it.
         """
-        from wonder_sdk import CallCancelledError, WonderError, v1
         from wonder_sdk.cli.conversation import addressing
-        from wonder_sdk.cli.conversation.connection_status import ConnectionStatus
+        from wonder_sdk.cli.conversation.waiting import FollowedTurn
 
         if not self._agent and (hint := addressing.hint(text, chat.conversation)):
             self._notes.line(f"  {hint}", "dim")
@@ -295,15 +321,27 @@ class ChatSession:
         user = self._user or addressing.default_user(chat.conversation)
         own = self._options.overrides
         reply = chat.send(text, parts=files, agent=self._agent, user=user, overrides=own, check=False)
+        return self._follow(chat, FollowedTurn(reply, printer))
+
+    def _follow(self, chat: sync.Chat, turn: FollowedTurn) -> int:
+        """Print a turn to its end, or until the person leaves a call of it for later."""
+        from wonder_sdk import CallCancelledError, WonderError
+        from wonder_sdk.cli.conversation.approval import CallWaitsError
+        from wonder_sdk.cli.conversation.connection_status import ConnectionStatus
+
+        reply, interrupts = turn.reply, 0
         status = ConnectionStatus(chat, self._notes, self._client.target)
-        interrupts = 0
         while True:
             try:
                 if interrupts:
                     reply.give_up()
                     self._notes.note("cancelling …")
-                printer.show(status.items(reply))
+                else:
+                    turn.ask_again(self._client, self._approve)
+                turn.printer.show(status.items(reply))
                 break
+            except CallWaitsError as waits:
+                return self._defer(turn, waits.gate)
             except KeyboardInterrupt:
                 interrupts += 1
                 if interrupts > 1:
@@ -321,7 +359,72 @@ class ChatSession:
         self._terminal.fresh_line()
         if interrupts and not self._is_person:
             return 130
-        return 0 if reply.turn is not None and reply.turn.status is v1.TurnStatus.COMPLETED else 1
+        return 0 if turn.is_completed else 1
+
+    def _defer(self, turn: FollowedTurn, gate: v1.Gate) -> int:
+        """Say how to answer a call later, and keep the turn if the prompt returns."""
+        from wonder_sdk.cli.conversation import waiting
+
+        turn.gates[gate.id] = gate
+        returns = self._is_person and not self._is_once
+        waiting.show_deferred(self._notes, gate, returns=returns)
+        if returns:
+            self._waiting.append(turn)
+        return _WAITS
+
+    def _answer_waiting(self, chat: sync.Chat) -> None:
+        """Ask again about the calls that wait, and print the rest of their turns."""
+        turns, self._waiting = self._waiting, []
+        if not turns:
+            self._answer_earlier(chat.conversation.id)
+        for turn in turns:
+            self._follow(chat, turn)
+
+    def _answer_earlier(self, conversation_id: str) -> None:
+        """Ask about calls that wait since before this chat, whose turns it does not print."""
+        from wonder_sdk.cli.conversation import waiting
+        from wonder_sdk.cli.conversation.approval import CallWaitsError
+
+        gates = list(self._client.list_gates(conversation=conversation_id))
+        if not gates:
+            self._terminal.line("  no tool call waits for approval", "dim")
+        for gate in gates:
+            self._terminal.line(f"  {waiting.waits(gate)}", "dim")
+            try:
+                self._approve(gate)
+                self._terminal.line(
+                    "  the turn goes on; its answer is in: wonder events " + conversation_id, "dim"
+                )
+            except CallWaitsError:
+                waiting.show_deferred(self._terminal, gate, returns=True)
+            except KeyboardInterrupt:
+                self._terminal.line()
+                return
+
+    def _catch_up(self, chat: sync.Chat) -> None:
+        """Print what has arrived of the turns whose calls wait; all of those whose calls others answered."""
+        from wonder_sdk import WonderError
+
+        for turn in list(self._waiting):
+            try:
+                has_ended = turn.catch_up(self._terminal)
+                if has_ended or not turn.gates:
+                    self._waiting.remove(turn)
+                    self._terminal.fresh_line()
+                if not has_ended and not turn.gates:
+                    self._follow(chat, turn)
+            except WonderError as problem:
+                self._waiting.remove(turn)
+                self._terminal.line(connection.explain(problem, self._client.target), "red")
+
+    def _leave_waiting(self) -> None:
+        """Print the calls that go on waiting."""
+        if not self._waiting:
+            return
+        from wonder_sdk.cli.conversation import waiting
+
+        waiting.show_left(self._terminal, [gate for turn in self._waiting for gate in turn.gates.values()])
+        self._waiting.clear()
 
     def _printer(self, chat: sync.Chat) -> TurnPrinter | AnswerPrinter:
         from wonder_sdk.cli.conversation.addressing import agent_names
@@ -329,13 +432,14 @@ class ChatSession:
 
         names = agent_names(chat.conversation)
         if self._notes is not self._terminal:
-            return AnswerPrinter(self._terminal, self._notes, names)
-        approve = self._approve if self._is_person else None
-        return TurnPrinter(self._terminal, f"{self._speaker(chat)}>", approve, names)
+            return AnswerPrinter(self._terminal, self._notes, names, self._approve)
+        return TurnPrinter(self._terminal, f"{self._speaker(chat)}>", self._approve, names)
 
     def _approve(self, gate: v1.Gate) -> None:
-        from wonder_sdk.cli.conversation.approval import ask
+        from wonder_sdk.cli.conversation.approval import CallWaitsError, ask
 
+        if not self._is_person:
+            raise CallWaitsError(gate)
         ask(self._client, self._terminal, gate, self._user)
 
     def _speaker(self, chat: sync.Chat) -> str:
@@ -343,16 +447,17 @@ class ChatSession:
         named = [agent for agent in agents if self._agent in (agent.name, agent.agent_id)]
         return next((agent.name for agent in named or agents if agent.name), self._agent or "agent")
 
-    def _lines(self) -> Iterator[str]:
-        """Yield the lines that the user types, or those of the input."""
+    def _lines(self, before: Callable[[], None] = lambda: None) -> Iterator[str]:
+        """Yield the lines that the user types, or those of the input. ``before`` precedes each prompt."""
         if not self._is_person:
             yield from (line.rstrip("\n") for line in sys.stdin)
             return
-        _keep_history()
+        line_history.keep()
         warned = False
         while True:
             try:
-                yield input(_prompt(self._terminal))
+                before()
+                yield input(line_history.prompt(self._terminal))
                 warned = False
             except EOFError:
                 self._terminal.line()
@@ -367,37 +472,3 @@ class ChatSession:
 
 def _print_resume_hint(terminal: Terminal, conversation_id: str) -> None:
     terminal.line(f"  continue with: wonder chat -c {conversation_id}", "dim")
-
-
-def _prompt(terminal: Terminal) -> str:
-    styled = terminal.style(_PROMPT, "cyan")
-    if styled == _PROMPT:
-        return _PROMPT
-    # Mark the escape sequences as zero-width for readline.
-    before, after = styled.split(_PROMPT)
-    return f"\x01{before}\x02{_PROMPT}\x01{after}\x02"
-
-
-def _keep_history() -> None:
-    try:
-        import readline
-    except ImportError:
-        return
-    if readline.get_current_history_length():
-        return
-    try:
-        readline.read_history_file(_HISTORY)
-    except OSError:
-        pass
-    readline.set_history_length(1_000)
-    atexit.register(_save_history)
-
-
-def _save_history() -> None:
-    import readline
-
-    try:
-        _HISTORY.touch(mode=0o600)
-        readline.write_history_file(_HISTORY)
-    except OSError:
-        pass

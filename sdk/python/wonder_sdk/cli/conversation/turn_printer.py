@@ -20,11 +20,21 @@ class AnswerPrinter:
     With several agents (``names`` by id), a note says which of them answers.
     """
 
-    def __init__(self, answers: Terminal, notes: Terminal, names: Mapping[str, str] = _NO_NAMES) -> None:
+    def __init__(
+        self,
+        answers: Terminal,
+        notes: Terminal,
+        names: Mapping[str, str] = _NO_NAMES,
+        approve: Callable[[v1.Gate], None] | None = None,
+    ) -> None:
         self._answers = answers
-        self._notes = TurnPrinter(notes, "")
+        self._notes = TurnPrinter(notes, "", approve)
         self._names = names
         self._announce = notes.note
+
+    def fresh_line(self) -> None:
+        """Begin a new line."""
+        self._notes.fresh_line()
 
     def show(self, items: Iterable[Item]) -> None:
         for item in items:
@@ -61,6 +71,11 @@ class TurnPrinter:
         """Message whose text is being printed."""
         self._reasoning_id = ""
         """Message whose reasoning is being printed."""
+
+    def fresh_line(self) -> None:
+        """Begin a new line; text that follows has its speaker before it."""
+        self._message_id = self._reasoning_id = ""
+        self._terminal.fresh_line()
 
     def show(self, items: Iterable[Item]) -> None:
         for item in items:
@@ -159,8 +174,7 @@ class TurnPrinter:
 
     def _gate(self, gate: v1.Gate) -> None:
         """Ask about a tool call or a run that waits for a person, or print how to answer."""
-        self._message_id = self._reasoning_id = ""
-        self._terminal.fresh_line()
+        self.fresh_line()
         self._terminal.note(f"? {_waiting(gate)} {one_line(from_struct(gate.shown))} waits for approval")
         if not gate.tool_name:
             self._terminal.line(f"  {gate.prompt}")
