@@ -40,6 +40,7 @@ from wonder_server.core.request_formats.neutral import ASIDE
 
 ASSEMBLY, MODEL = OperationKind.ASSEMBLY, OperationKind.MODEL
 
+MIA = "user mia, who asked,"
 HEAD = f"{ASIDE}\n\n{MEANWHILE}\n\n"
 """Beginning of each notice about messages of other turns."""
 
@@ -202,13 +203,13 @@ def running(operation_id: str) -> JsonDict:
     return {"status": "running", "operation_id": operation_id, "note": note}
 
 
-def ended(operation_id: str, name: str, result: str, *, still: str = "") -> str:
+def ended(operation_id: str, name: str, result: str, *, still: str = "", asker: str = "") -> str:
     """Return the notice about the result of an asynchronous call."""
     parts = [
         "(A notice of the platform, not the user's words.)",
         f"The tool `{name}` that ran in the background ({operation_id}) has ended. Its result:\n{result}",
         *([still] if still else []),
-        "Go on with the task, and tell the user what matters of this, failures too.",
+        f"Go on with the task, and tell {asker or 'the user'} what matters of this, failures too.",
     ]
     return "\n\n".join(parts)
 
@@ -403,7 +404,7 @@ def test_a_late_result_gets_a_fresh_assembly_with_the_moves_of_its_turn(request_
             *said(request_format, "", "slow"),
             *answered(request_format, "slow", running(slow)),
             *said(request_format, "I am at it."),
-            *noticed(request_format, meanwhile, ended(slow, "slow", "OAuth.")),
+            *noticed(request_format, meanwhile, ended(slow, "slow", "OAuth.", asker=MIA)),
         ],
     }
     assert kinds(talk.answers(asked, "It is OAuth."))[-2:] == ["CompleteTurn", "ReleaseTurn"]
@@ -441,10 +442,10 @@ def test_the_words_of_others_stand_between_the_moves_in_the_order_of_time() -> N
         json.dumps(running(flow), separators=(",", ":")),
         "I am at it.",
         f"{HEAD}[user bob] Three.",
-        ended(slow, "slow", "late", still=still),
+        ended(slow, "slow", "late", still=still, asker=MIA),
         "The first is there.",
         f"{HEAD}[user bob] Four.",
-        ended(flow, "slow_flow", "later"),
+        ended(flow, "slow_flow", "later", asker=MIA),
     ]
 
 

@@ -80,9 +80,16 @@ def result_files(result: ToolResult) -> list[JsonDict]:
 def whole_result_text(result: ToolResult) -> str:
     """Return a tool's result as text, however large."""
     if result.success:
-        value = without_copies(result.result)
+        value = without_copies(_shown(result))
         return value if isinstance(value, str) else _json(value)
     return _json({"error": {"code": result.code, "message": result.message, "retriable": result.retriable}})
+
+
+def _shown(result: ToolResult) -> JsonValue:
+    value = result.result
+    if not result.hidden or not isinstance(value, dict):
+        return value
+    return {name: member for name, member in value.items() if name not in result.hidden}
 
 
 def _json(value: JsonValue) -> str:
@@ -252,7 +259,7 @@ def _function_response(calls: list[JsonDict], position: int, result: ToolResult)
     if result.excerpt is not None:
         shown = result_text(result)
     elif result.success:
-        shown = without_copies(result.result)
+        shown = without_copies(_shown(result))
     else:
         shown = {"code": result.code, "message": result.message, "retriable": result.retriable}
     response = {

@@ -10,6 +10,7 @@ from typing import Final
 from wonder_server.core.content.parts import readable
 from wonder_server.core.conversation.context.hook_inputs import speaker_of
 from wonder_server.core.conversation.context.meanwhile import Said
+from wonder_server.core.conversation.model.speakers import AGENT, author_key, caller_key, speakers_of
 from wonder_server.core.conversation.model.state import ConversationState
 from wonder_server.core.conversation.model.values import Message, Role, Turn
 from wonder_server.core.request_formats.indentation import indent, with_newlines
@@ -35,6 +36,27 @@ MESSAGE_BYTES: Final = 4 * 1024
 
 NOTICE_BYTES: Final = 16 * 1024
 """Maximum size of the messages in a notice; the oldest are left out."""
+
+RULES_OF_ASKERS: Final = 6
+"""Version of `TURN_RULES` from which on notices about results name who asked."""
+MAX_ASKERS: Final = 3
+
+
+def askers(state: ConversationState, turn: Turn, through: int) -> str:
+    """Return the labels of those whose messages up to the ordinal ``through`` the turn answers, the newest
+    `MAX_ASKERS` of them; "" if only one party speaks with the agent."""
+    if state.turn_work[turn.id].rules < RULES_OF_ASKERS or state.conversation is None:
+        return ""
+    own = state.messages.get(turn.id, ())
+    messages = [each for each in own if each.role is Role.USER and each.ordinal <= through]
+    keys = {author_key(message, turn) for message in messages}
+    others = speakers_of(state.conversation.participants).others(turn.agent_id)
+    if len(others | keys | {caller_key(turn.caller)} - {(AGENT, turn.agent_id)}) < 2:
+        return ""
+    labels = [str(speaker_of(state, message)["label"]) for message in messages]
+    # A label without a name says nothing among several people.
+    named = [label for label in dict.fromkeys(labels) if " " in label]
+    return " and ".join(named[-MAX_ASKERS:])
 
 
 def said_notice(state: ConversationState, turn: Turn, said: Said) -> str:

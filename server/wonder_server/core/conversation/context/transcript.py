@@ -63,7 +63,7 @@ def exchanges_of(moves: Sequence[Move], *, has_ended: bool = True) -> tuple[Exch
     for move in moves:
         reported |= {entry.operation_id for entry in move.reported}
         still = [entry for entry in started if entry.operation_id not in reported]
-        said = notice(move.reported, still) if move.reported else ""
+        said = notice(move.reported, still, move.asker) if move.reported else ""
         results = [
             _result(entry, entry.operation_id in all_reported, has_ended) for entry in move.invocations
         ]
@@ -210,14 +210,16 @@ def running_result(entry: Invocation) -> ToolResult:
     )
 
 
-def notice(news: Sequence[Invocation], still: Sequence[Invocation]) -> str:
-    """Return the notice for the model about new results. ``still`` are the calls without a result."""
+def notice(news: Sequence[Invocation], still: Sequence[Invocation], asker: str = "") -> str:
+    """Return the notice for the model about new results. ``still`` are the calls without a result, and
+    ``asker`` is the label of those who asked; "" for the only user."""
     parts = ["(A notice of the platform, not the user's words.)"]
     parts += [_report(entry) for entry in news]
     if still:
         names = ", ".join(f"`{entry.call.name}` ({entry.operation_id})" for entry in still)
         parts.append(f"Still running: {names}.")
-    parts.append("Go on with the task, and tell the user what matters of this, failures too.")
+    whom = f"{asker}, who asked," if asker else "the user"
+    parts.append(f"Go on with the task, and tell {whom} what matters of this, failures too.")
     return "\n\n".join(parts)
 
 

@@ -7,6 +7,8 @@ name keeps it, and its mode cannot be selected.
 
 from __future__ import annotations
 
+from typing import Final
+
 from wonder_server.core.conversation.model.event_payloads import AgentCall
 from wonder_server.core.conversation.model.values import Operation
 from wonder_server.core.definitions.specs import PinnedTool
@@ -68,6 +70,10 @@ def split_mode(tool: PinnedTool, arguments: JsonDict) -> tuple[str, JsonDict, st
     return chosen, rest, ""
 
 
+IDS: Final = ("agent_id", "turn_id")
+"""Members of the result of an agent call that only the record has."""
+
+
 def result_of(operation: Operation, output: JsonValue) -> JsonDict:
     """Return the tool result for the answer of the called agent's turn (`agent_calls.answer`).
 
@@ -75,7 +81,7 @@ def result_of(operation: Operation, output: JsonValue) -> JsonDict:
     """
     answer = output if isinstance(output, dict) else {}
     said = "output" if "output" in answer else "text"
-    fields = {name: answer[name] for name in (said, "agent_id", "turn_id") if name in answer}
+    fields = {name: answer[name] for name in (said, *IDS) if name in answer}
     if operation.mode != LOOP_IN:
         return fields
     return {

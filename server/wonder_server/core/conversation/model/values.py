@@ -275,7 +275,8 @@ class ToolResult(Value, frozen=True, kw_only=True):
     ``created_ms`` is the time of the result, ``attempts`` and ``duration_ms`` its effort; all are 0 if
     nothing ran. ``fault`` is the complete fault behind ``code`` and ``message``; the model does not see it.
     ``excerpt`` is set if the model gets only a part of the result. The record has all of it. ``note`` is a
-    sentence that the model gets after the result; "" for none.
+    sentence that the model gets after the result; "" for none. ``hidden`` are the members of ``result``
+    that only the record has.
     """
 
     tool_call_id: str
@@ -290,6 +291,7 @@ class ToolResult(Value, frozen=True, kw_only=True):
     fault: Fault | None = None
     excerpt: ResultExcerpt | None = None
     note: str = ""
+    hidden: tuple[str, ...] = ()
 
 
 class Invocation(Value, frozen=True, kw_only=True):
@@ -316,6 +318,7 @@ class Move(Value, frozen=True, kw_only=True):
     ``reported`` are the asynchronous invocations of earlier moves whose results this move's request
     contained. ``completed_ms`` is the time of the last result, without asynchronous ones. ``provider`` and
     ``model_profile`` (``library/name@revision``) are those that answered; "" before `TURN_RULES` 4.
+    ``asker`` is the label of the people whom the results of ``reported`` serve; "" for the only one.
     """
 
     id: str
@@ -334,6 +337,7 @@ class Move(Value, frozen=True, kw_only=True):
     completed_ms: int = 0
     provider: str = ""
     model_profile: str = ""
+    asker: str = ""
 
 
 class OperationKind(StrEnum):
@@ -427,7 +431,8 @@ TURN_RULES = 6
         waits for people do not count against the timeout of a tool; failed summaries rest
     5   hooks go on with fallbacks and know limits of cost; notices are true of messages without a turn
     6   a message's tool choice keeps the model profile's other settings of tools; a call that a restart
-        interrupted counts the tokens of its request
+        interrupted counts the tokens of its request; notices of results name who asked; models get the
+        answers of called agents without ids
 """
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from wonder_server.core.conversation.context.notices import askers
 from wonder_server.core.conversation.context.output_requests import ask_for_repair, output_schema_of
 from wonder_server.core.conversation.context.permissions import may_decline
 from wonder_server.core.conversation.model import agent_tools
@@ -73,6 +74,8 @@ from wonder_server.core.schema.truncation import utf8_size
 _REQUESTING = (OperationKind.ASSEMBLY, OperationKind.MODEL)
 """Operations of a turn whose end leads to a decision about the next request."""
 
+RULES_OF_HIDDEN_IDS = 6
+"""Version of `TURN_RULES` from which on models get the answers of called agents without ids."""
 RULES_OF_NAMED_MODELS = 4
 """Version of `TURN_RULES` from which on a move names the provider and the model profile that answered."""
 
@@ -112,6 +115,8 @@ def model_answered(
     if work.rules >= RULES_OF_NAMED_MODELS:
         profile = work.agent.profile
         move = replace(move, provider=profile.spec.provider, model_profile=str(profile.pin))
+    if move.reported:
+        move = replace(move, asker=askers(state, turn, request.through))
     messages = _answer_message(conversation, turn, operation, event, now)
     answer = _Answer(operation, result, turn, move, messages)
     if result.tool_calls and may_decline(state, turn, agent):
@@ -304,6 +309,8 @@ def agent_ended(
         decisions.append(ChargeTurn(turn=progress_of(turn)))
     if fault is None:
         result = tool_calls.success(operation, agent_tools.result_of(operation, output), now)
+        if state.turn_work[turn.id].rules >= RULES_OF_HIDDEN_IDS:
+            result = replace(result, hidden=agent_tools.IDS)
     else:
         result = tool_calls.failure(operation, fault, now)
     ended = AgentCallEnded(turn_id=turn.id, call=agent_tools.ended_call(operation, now, output, fault))

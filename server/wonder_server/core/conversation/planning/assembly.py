@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from wonder_server.core.conversation.context.dialects import Dialect, Request, dialect_of
 from wonder_server.core.conversation.context.history import select_history
 from wonder_server.core.conversation.context.meanwhile import Said, said_since, steering_messages
-from wonder_server.core.conversation.context.notices import said_notice, steering_text
+from wonder_server.core.conversation.context.notices import askers, said_notice, steering_text
 from wonder_server.core.conversation.context.transcript import notice, running_result, transcript_of_move
 from wonder_server.core.conversation.context.window import last_known
 from wonder_server.core.conversation.model.decisions import (
@@ -71,11 +71,12 @@ def extended(
     dialect, request = dialect_of(agent.profile.spec.format), state.requests[turn.id]
     body = _with_move(dialect, request.body, moves[-1])
     if not rules:
-        return _with_results(dialect, PreparedRequest(body, rules), moves)
+        return _with_results(dialect, PreparedRequest(body, rules), moves, "")
     said = said_since(state, turn, agent, request.through)
     body = _with_said(dialect, body, state, turn, said)
     body = _with_steering(dialect, body, state, turn, steering_messages(state, turn, request.through))
-    return _with_results(dialect, PreparedRequest(body, rules, through=message_count(state)), moves)
+    prepared = PreparedRequest(body, rules, through=message_count(state))
+    return _with_results(dialect, prepared, moves, askers(state, turn, prepared.through))
 
 
 def continued(
@@ -102,7 +103,7 @@ def continued(
         body, steering = _with_steering(dialect, body, state, turn, given), steering[len(given) :]
         if move.reported:
             still = async_tools.unknown(moves[: place + 1])
-            body = dialect.notice(body, notice(move.reported, still))
+            body = dialect.notice(body, notice(move.reported, still, move.asker))
         if place < state.turn_work[turn.id].foreign_moves:
             body = with_foreign_move(dialect, body, move)
         else:
@@ -110,7 +111,7 @@ def continued(
     body = _with_said(dialect, body, state, turn, said)
     body = _with_steering(dialect, body, state, turn, steering)
     prepared = PreparedRequest(body, rules, truncation, through=message_count(state))
-    return _with_results(dialect, prepared, moves)
+    return _with_results(dialect, prepared, moves, askers(state, turn, prepared.through))
 
 
 def _with_move(dialect: Dialect, body: Request, move: Move) -> Request:
@@ -139,12 +140,14 @@ def _with_steering(
     return body
 
 
-def _with_results(dialect: Dialect, prepared: PreparedRequest, moves: Sequence[Move]) -> PreparedRequest:
+def _with_results(
+    dialect: Dialect, prepared: PreparedRequest, moves: Sequence[Move], asker: str
+) -> PreparedRequest:
     """Return the request with the notice about asynchronous results that no request contains yet."""
     news = async_tools.unreported(moves)
     if not news:
         return prepared
-    body = dialect.notice(prepared.body, notice(news, async_tools.running(moves)))
+    body = dialect.notice(prepared.body, notice(news, async_tools.running(moves), asker))
     reports = tuple(entry.operation_id for entry in news)
     return dataclasses.replace(prepared, body=body, reports=reports)
 
