@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from google.protobuf.json_format import MessageToDict
 
 from tests.conformance.models.subjects import KEY
 from tests.e2e.client import Client
@@ -80,6 +81,38 @@ async def test_a_model_with_a_tool_for_files_gets_their_ids(
     # In later turns too, with the same bytes at the beginning.
     await settle(client, conv, pb.ConverseSend(content="Which colour?"))
     assert user_contents(speaks, scripted.requests[1])[0] == found
+
+
+def with_contents(value: Any, shown: dict[str, Any]) -> Any:
+    """Return a preview with the content of each file in its place."""
+    if isinstance(value, dict) and "wonder_file" in value:
+        return shown[value["wonder_file"]["file_id"]]
+    if isinstance(value, dict):
+        return {name: with_contents(each, shown) for name, each in value.items()}
+    return [with_contents(each, shown) for each in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("speaks", FORMATS)
+async def test_a_preview_has_the_ids_that_are_sent(client: Client, provider: Provider, speaks: str) -> None:
+    await client.apply("e2e/measuring", TOOL)
+    scripted = Scripted(client, provider, speaks)
+    agent = await scripted.agent(
+        Script(text="A cat."),
+        Script(text="Again."),
+        tools=("e2e/measuring/measure",),
+        accepts=["text", "image", "file"],
+    )
+    conv, parts = await client.open(agent), await everything(client)
+    first = pb.ConverseSend(parts=parts)
+    for number, send in enumerate([first, pb.ConverseSend(content="Which colour?")]):
+        request = pb.PreviewContextRequest(conversation_id=conv, send=send)
+        preview = MessageToDict((await client.conversations.PreviewContext(request)).request)
+        await settle(client, conv, send)
+        sent = user_contents(speaks, scripted.requests[number])
+        ids = [parts[1].image.file_id, parts[2].file.file_id, parts[3].file.file_id]
+        contents = dict(zip(ids, [sent[0][2], sent[0][4], sent[0][5]], strict=True))
+        assert with_contents(user_contents(speaks, preview), contents) == sent
+        assert f"file_id: {ids[0]}]" in json.dumps(preview)
 
 
 async def measure(given: dict[str, Any], context: WorkerContext) -> dict[str, Any]:

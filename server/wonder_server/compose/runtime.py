@@ -237,7 +237,7 @@ def _build_entry_points(
             agent_calls=AgentCallService(
                 access=access, conversations=conversations, agents=library, budgets=actors.budgets
             ),
-            previews=ContextPreviews(conversations, dry_runs, access.clock),
+            previews=ContextPreviews(conversations, dry_runs, access.clock, services.request_files),
             forks=ConversationForks(access, conversations),
             runs=Runs(
                 access=access,

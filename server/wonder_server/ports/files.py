@@ -45,6 +45,10 @@ class RequestFiles(Protocol):
         """
         ...
 
+    async def labelled(self, project_id: str, profile: ModelProfile, request: JsonDict) -> JsonDict:
+        """Return the request with the words that `filled` puts before users' files, and with their places."""
+        ...
+
     async def store_image(self, project_id: str, principal: str, key: str, image: AnswerImage) -> ContentPart:
         """Store an image of a model's answer as a file of the project, and return it as a part.
 
@@ -82,6 +86,9 @@ class NoFiles:
         self, project_id: str, profile: ModelProfile, request: JsonDict
     ) -> AsyncIterator[JsonDict]:
         yield request
+
+    async def labelled(self, project_id: str, profile: ModelProfile, request: JsonDict) -> JsonDict:
+        return request
 
     async def store_image(self, project_id: str, principal: str, key: str, image: AnswerImage) -> ContentPart:
         raise error(Reason.NOT_IMPLEMENTED, "This server stores no files.")

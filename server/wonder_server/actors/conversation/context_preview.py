@@ -22,6 +22,7 @@ from wonder_server.core.errors import Fault, Reason, WonderError
 from wonder_server.core.json_types import JsonDict
 from wonder_server.core.token_estimates import json_tokens
 from wonder_server.ports.clock import Clock
+from wonder_server.ports.files import RequestFiles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,10 +48,13 @@ class Preview:
 class ContextPreviews:
     """Builds requests without sending them."""
 
-    def __init__(self, conversations: Conversations, dry_runs: DryRuns, clock: Clock) -> None:
+    def __init__(
+        self, conversations: Conversations, dry_runs: DryRuns, clock: Clock, files: RequestFiles
+    ) -> None:
         self._conversations = conversations
         self._dry_runs = dry_runs
         self._clock = clock
+        self._files = files
 
     async def preview(self, conversation_id: str, send_request: SendRequest) -> Preview:
         """Return the request of the turn that ``send_request`` would start.
@@ -94,6 +98,7 @@ class ContextPreviews:
             raise WonderError(request)
         request, sources = with_sent_tools(agent, request)
         profile = agent.profile.spec
+        request = await self._files.labelled(project_id, profile, request)
         return Preview(
             request=request,
             provider=profile.provider,

@@ -13,6 +13,7 @@ A model that has a tool for files gets the ids of users' files in words: `takes_
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Final
 
 from wonder_server.core.json_types import JsonDict, JsonValue
@@ -71,6 +72,16 @@ def filled(request_format: RequestFormat, request: JsonDict, show: Show) -> Json
             later = []
         messages.append(_fill(request_format, message, show))
     return {**request, request_format.messages: messages[:-1]}
+
+
+def labelled(request_format: RequestFormat, request: JsonDict, labels: Mapping[str, str]) -> JsonDict:
+    """Return the request with the labels of users' files, by their ids, before the places; for previews."""
+
+    def show(file: JsonDict) -> ShownFile:
+        return ShownFile(words="", label=labels.get(str(file.get("file_id")), ""), part={FILE_KEY: file})
+
+    messages = [_fill(request_format, each, show) for each in request[request_format.messages]]
+    return {**request, request_format.messages: messages}
 
 
 def _find(value: JsonValue, found: list[JsonDict]) -> None:

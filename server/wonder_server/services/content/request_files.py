@@ -25,7 +25,7 @@ from wonder_server.core.errors import Reason, WonderError
 from wonder_server.core.json_types import JsonDict
 from wonder_server.core.printable import printable
 from wonder_server.core.request_formats import FALLBACK, FORMATS
-from wonder_server.core.request_formats.files import filled, places, takes_file_ids
+from wonder_server.core.request_formats.files import filled, labelled, places, takes_file_ids
 from wonder_server.core.request_formats.format import FileContent, RequestFormat, ShownFile
 from wonder_server.core.token_estimates import MAX_TEXT_FILE_BYTES
 from wonder_server.ports.model import FilledRequest
@@ -98,6 +98,16 @@ class FilledRequests:
             yield FilledRequest(filled(request_format, request, show), request)
         finally:
             self._memory.release(size)
+
+    async def labelled(self, project_id: str, profile: ModelProfile, request: JsonDict) -> JsonDict:
+        """See `ports.files.RequestFiles.labelled`."""
+        request_format = FORMATS.get(profile.format, FALLBACK)
+        if not takes_file_ids(request) or not (named := places(request_format, request)):
+            return request
+        reader = _Reader(profile, request_format, names_ids=True)
+        chosen, _ = await self._choose(project_id, reader, named)
+        shown = {key: reader.words(file) for key, file in chosen.items() if not is_text(file.media_type)}
+        return labelled(request_format, request, shown)
 
     async def _choose(
         self, project_id: str, reader: _Reader, named: list[JsonDict]
