@@ -300,6 +300,8 @@ async def test_refused_calls_say_why_and_leave_nothing(client: Client) -> None:
     assert await turns_of(client, conv) == []
     # What refuses a message creates no conversation.
     assert (await refusal(new())) == "NO_AGENT"
+    with pytest.raises(aio.AioRpcError, match=r"Set send\.agent_id"):
+        await Stream(client, new()).read()
     assert (await refusal(new(agent_id="nobody"))) == "AGENT_NOT_FOUND"
     assert (await refusal(new(" ", agent_id="assistant"))) == "FIELD_INVALID"
     resumed = Stream(client, new(agent_id="assistant"))

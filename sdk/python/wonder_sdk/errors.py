@@ -56,7 +56,7 @@ _TLS_TEXTS = {
     ),
     "CERTIFICATE_VERIFY_FAILED": (
         "The certificate of {target} is not signed by the certificate authority that WONDER_CA or tls_root "
-        "names."
+        "names; without them, by none that this machine trusts."
     ),
     "Failed to create security handshaker": (
         "The certificate authority for {target} cannot be used. Check the PEM file that WONDER_CA or "

@@ -312,7 +312,6 @@ async def test_without_a_server_the_command_explains_the_start(
     assert capsys.readouterr().err == (
         "wonder: No server listens on 127.0.0.1:1. Start one with `wonder serve`, or name another with "
         "--server.\n"
-        "If the server uses TLS, set WONDER_CA or --tls. If it does not, remove them.\n"
     )
 
 
@@ -335,7 +334,7 @@ async def test_events_are_listed_as_text_and_as_json(capsys: pytest.CaptureFixtu
         ["10", "memory_extraction.completed", "turn_1"],
     ]
     assert '"memory_extraction_completed": {"run_id": "run_1"}' in lines[2]
-    assert lines[3].endswith("turn_1  Your cät 🐈 is Mia.")
+    assert lines[3].split()[2:4] == ["turn_1", "msg_b"] and lines[3].endswith("  Your cät 🐈 is Mia.")
 
 
 async def test_events_of_failures_show_the_error_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:

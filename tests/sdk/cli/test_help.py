@@ -76,3 +76,38 @@ def test_an_unknown_command_is_named_without_the_list_of_commands(capsys: pytest
     with pytest.raises(SystemExit):
         cli.main(["caht"])
     assert "did you mean chat?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["principals", "roles", "keys", "agent", "files", "tenants"])
+def test_a_command_without_its_verb_lists_the_verbs(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main([command])
+    assert re.search(r"^  list +List ", capsys.readouterr().err, re.MULTILINE)
+
+
+def test_a_flag_of_commands_before_the_command_is_refused_with_its_place(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["--tls", "health"])
+    assert "--tls follows the command: wonder health --tls" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "conversations",
+        "runs",
+        "gates",
+        "libraries",
+        "definitions",
+        "actions",
+        "audit",
+        "memory blocks",
+        "agent",
+    ],
+)
+def test_every_list_takes_the_word_list(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """None of them reads `list` as a name: without a server each says so."""
+    assert cli.main([*command.split(), "list", "--server", "127.0.0.1:1"]) == 1
+    assert "No server listens on" in capsys.readouterr().err

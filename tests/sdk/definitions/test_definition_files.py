@@ -141,6 +141,16 @@ KINDS = "persona, tool, workflow, task, action, model_profile"
         ),
         ("name: a\ntask: [1]\n", 2, "task: must be a mapping, not a list"),
         ("name: a\ntask: {steps: {}}\n", 2, "task.steps: must be a list, not a mapping"),
+        (
+            "name: a\nagnt: {}\n",
+            1,
+            f"a definition has exactly one of {KINDS}; did you mean `agent:` in place of `agnt:`?",
+        ),
+        (
+            "version: 1\nservices: {}\n",
+            1,
+            f"a definition has exactly one of {KINDS}; an agent has `agent:`, a project `project:`",
+        ),
         ("name: a\ntask: {}\ntool: {}\n", 1, f"a definition has exactly one of {KINDS}"),
         (
             "kind: task\nname: a\nsteps: []\n",

@@ -175,7 +175,7 @@ async def test_a_rejected_certificate_is_not_an_absent_server(
         f"wonder: The certificate of {address} is for another name. Connect by a name or address that the "
         "certificate has.\n",
         f"wonder: The certificate of {address} is not signed by the certificate authority that WONDER_CA or "
-        "tls_root names.\n",
+        "tls_root names; without them, by none that this machine trusts.\n",
         f"wonder: The certificate authority for {address} cannot be used. Check the PEM file that WONDER_CA "
         "or tls_root names.\n",
         f"wonder: {tmp_path / 'notes.txt'} contains no certificate in PEM form (-----BEGIN CERTIFICATE-----)."

@@ -47,6 +47,18 @@ from wonder_sdk.cli.workflows import gates, run, runs, workflow
 
 GROUP = "wonder.commands"
 
+_LISTS = (
+    ("conversations",),
+    ("runs",),
+    ("gates",),
+    ("libraries",),
+    ("definitions",),
+    ("actions",),
+    ("audit",),
+    ("memory", "blocks"),
+)
+"""Commands that list without a verb."""
+
 _EPILOG = """\
 begin here:
   wonder serve                       Start a server with its data in ./wonder-data.
@@ -62,14 +74,14 @@ environment:
   WONDER_CA       PEM file of the server's certificate authority; turns on TLS.
   NO_COLOR        Turns off colours.
 
-exit codes: 0 success, 1 failure, 2 invalid command line, 130 interrupted
+exit codes: 0 success, 1 failure, 2 invalid command line, 3 a tool call waits for approval, 130 interrupted
 """
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     parser = build_parser()
-    argv = sys.argv[1:] if argv is None else argv
+    argv = _without_list(sys.argv[1:] if argv is None else argv)
     arguments, unknown = parser.parse_known_args(argv)
     if unknown:
         _command_of(parser, argv).refuse(unknown)
@@ -85,6 +97,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader of stdout has closed the pipe, as `head` does. Python would print an error at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+def _without_list(argv: Sequence[str]) -> Sequence[str]:
+    """Remove the verb `list` of commands that list without a verb; the others have it."""
+    for command in _LISTS:
+        if tuple(argv[: len(command) + 1]) == (*command, "list"):
+            return [*command, *argv[len(command) + 1 :]]
+    return argv
 
 
 def _command_of(parser: Parser, argv: Sequence[str]) -> Parser:

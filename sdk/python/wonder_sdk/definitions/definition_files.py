@@ -35,7 +35,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -296,6 +296,16 @@ def _flat(node: yaml.Node, kind: str, faults: list[DocumentError]) -> yaml.Mappi
     return yaml.MappingNode(node.tag, entries, node.start_mark, node.end_mark)
 
 
+def _meant(said: Collection[str], present: Sequence[str]) -> str:
+    """Return a hint for a document without a kind: the kind that a key resembles, or that others exist."""
+    if present:
+        return ""
+    for key in said:
+        if found := documents.closest_field(key, [*KINDS, *_RESOURCES]):
+            return f"; did you mean `{found}:` in place of `{key}:`?"
+    return "; an agent has `agent:`, a project `project:`"
+
+
 def _definition(source: Source, faults: list[DocumentError]) -> v1.Definition | None:
     """Return the readable parts of a definition, or None if it has no name or no single kind."""
     found: list[DocumentError] = []
@@ -309,7 +319,9 @@ def _definition(source: Source, faults: list[DocumentError]) -> v1.Definition | 
     first = documents.line(source.node)
     defined, _ = betterproto2.which_one_of(definition, "spec")
     if len(present) > 1 or not defined:
-        below = f"; put its fields below `{kind}:`" if kind in KINDS and not present else ""
+        below = (
+            f"; put its fields below `{kind}:`" if kind in KINDS and not present else _meant(said, present)
+        )
         faults += (each for each in found if "." in each.path)  # this fault replaces those of the top level
         faults.append(DocumentError(first, "", f"a definition has exactly one of {', '.join(KINDS)}{below}"))
         return None

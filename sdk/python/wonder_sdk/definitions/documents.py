@@ -119,9 +119,13 @@ def write(message: betterproto2.Message) -> JsonDict:
 
 
 def closest_field(key: str, names: Iterable[str]) -> str:
-    """Return the name closest to ``key``, such as ``from_node_id`` for ``from``; empty without one."""
+    """Return the name closest to ``key``, such as ``from_node_id`` for ``from``; empty without one.
+
+    Both begin or end with the same letter: ``version`` is no misspelt ``persona``.
+    """
     choices = sorted(names)
-    near = difflib.get_close_matches(key[:200], choices, 1)
+    found = difflib.get_close_matches(key[:200], choices, 3)
+    near = [name for name in found if name[0] == key[0] or name[-1] == key[-1]]
     near = near or [name for name in choices if key and name.startswith(f"{key}_")]
     return near[0] if near else ""
 

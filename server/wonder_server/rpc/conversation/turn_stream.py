@@ -137,7 +137,13 @@ def _check_fields(request: pb.StreamTurnRequest) -> None:
 
 
 def _with_agent(draft: Conversation, agent: str) -> Conversation:
-    """Return the draft with the agent that answers, if it has no agent."""
-    if not agent or any(person.type == "agent" for person in draft.participants):
+    """Return the draft with the agent that answers, if it has no agent. Raises NO_AGENT without one."""
+    if any(person.type == "agent" for person in draft.participants):
         return draft
+    if not agent:
+        raise error(
+            Reason.NO_AGENT,
+            "The new conversation has no agent. Set send.agent_id, or name an agent among its participants.",
+            field="send.agent_id",
+        )
     return replace(draft, participants=(*draft.participants, Participant(type="agent", id=agent)))

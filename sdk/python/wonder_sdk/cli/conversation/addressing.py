@@ -28,6 +28,13 @@ def speaker(message: v1.Message, conversation: v1.Conversation, user: str) -> st
     return message.author if is_other else "you"
 
 
+def author(message: v1.Message, conversation: v1.Conversation) -> str:
+    """Return the name of the agent, or the id of the user, who wrote a message."""
+    if message.role is v1.MessageRole.USER:
+        return message.author or _USER
+    return agent_names(conversation).get(message.author, message.author or "agent")
+
+
 def default_user(conversation: v1.Conversation) -> str:
     """Return the user that a message without one is from, where the server cannot know it; else "".
 

@@ -1,4 +1,4 @@
-"""``wonder conversations``: list, fork, import and export conversations."""
+"""``wonder conversations``: list, show, fork, import and export conversations."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ examples:
       List the conversations of an agent in a project.
   wonder conversations --archived
       Include archived conversations; listing does not restore them.
+  wonder conversations show conv_01J9...
+      Print the messages with their ids, times and speakers.
   wonder conversations fork conv_01J9... msg_01J9... --before -m "What I meant"
       Edit a message: a new conversation with the messages before it, and the new text.
   wonder conversations fork conv_01J9... --regenerate
@@ -36,8 +38,8 @@ examples:
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = subparsers.add_parser(
         "conversations",
-        help="List, fork, import and export conversations.",
-        description="List conversations, newest first; fork, import and export them.",
+        help="List, show, fork, import and export conversations.",
+        description="List conversations, newest first; show, fork, import and export them.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -58,6 +60,21 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     connection.connect(parser, run)
     verbs = parser.add_subparsers(title="verbs", metavar="VERB")
+    show = connection.add_verb(
+        verbs, "show", "Print the messages with their ids, times and speakers.", run_show, inherited=True
+    )
+    show.add_argument("conversation", metavar="CONVERSATION", help="Id of the conversation.")
+    show.add_argument(
+        "-n",
+        dest="messages",
+        type=connection.count,
+        default=100,
+        metavar="N",
+        help="Print the newest N messages (default: 100; 0: all).",
+    )
+    show.add_argument(
+        "--json", action="store_true", help="Print complete messages, one JSON object per line."
+    )
     histories.add_verbs(verbs)
     add_examples(verbs, _EXAMPLES)
 
@@ -75,6 +92,49 @@ def run(arguments: argparse.Namespace, client: sync.Client) -> int:
         rows = (_row(each, archived=arguments.archived) for each in found)
         listing.show(terminal, rows, nothing="no matching conversations")
     return 0
+
+
+def run_show(arguments: argparse.Namespace, client: sync.Client) -> int:
+    """Print the conversation in one line, and its messages, oldest first."""
+    from wonder_sdk import v1
+
+    known = v1.GetConversationRequest(conversation_id=arguments.conversation)
+    conversation = client.conversations.get_conversation(known).conversation
+    messages, terminal = _messages(client, arguments), Terminal()
+    if arguments.json:
+        for each in messages:
+            terminal.line(connection.as_json(each))
+        return 0
+    if terminal.is_interactive:
+        terminal.line("  ".join(filter(None, _row(conversation, archived=True))), "dim")
+    for each in messages:
+        _show_message(terminal, each, conversation)
+    return 0
+
+
+def _show_message(terminal: Terminal, message: v1.Message, conversation: v1.Conversation) -> None:
+    """Print a heading of id, time and speaker, and below it the text, which spaces set apart."""
+    from wonder_sdk.cli.conversation import addressing
+    from wonder_sdk.cli.conversation.message_parts import readable
+
+    speaker = addressing.author(message, conversation)
+    terminal.line(f"{message.id}  {listing.local(message.create_time)}  {speaker}", "cyan")
+    for line in readable(message).splitlines():
+        terminal.line(f"  {line}")
+
+
+def _messages(client: sync.Client, arguments: argparse.Namespace) -> list[v1.Message]:
+    """Return the newest messages, oldest first."""
+    from wonder_sdk import v1
+
+    limit = arguments.messages or sys.maxsize
+    request = v1.ListMessagesRequest(conversation_id=arguments.conversation, page_size=min(limit, 500))
+    found: list[v1.Message] = []
+    for page in listing.pages(client.conversations.list_messages, request):
+        found += page.messages
+        if len(found) >= limit:
+            break
+    return found[:limit][::-1]
 
 
 def _newest(client: sync.Client, arguments: argparse.Namespace) -> list[v1.Conversation]:

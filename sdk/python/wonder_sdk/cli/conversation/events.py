@@ -30,7 +30,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = subparsers.add_parser(
         "events",
         help="Show the events of a conversation.",
-        description="Show the events of a conversation with their sequence numbers.",
+        description="Show the events of a conversation with their sequence numbers, turns and messages.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -59,7 +59,8 @@ def run(arguments: argparse.Namespace, client: sync.Client) -> int:
 
 def _line(event: v1.Event) -> str:
     when = event.create_time.astimezone().strftime("%H:%M:%S.%f")[:-3] if event.create_time else ""
-    text = _beginning(event.message_appended.content) if event.message_appended else _failure_text(event)
+    message = event.message_appended
+    text = f"{message.id}  {_beginning(message.content)}" if message else _failure_text(event)
     return f"{event.sequence:>6}  {when}  {event.name:<28} {event.turn_id}  {text}".rstrip()
 
 

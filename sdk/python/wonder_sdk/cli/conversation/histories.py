@@ -72,6 +72,10 @@ def run_fork(arguments: argparse.Namespace, client: sync.Client) -> int:
     """Print the id of the fork, and that of the turn it starts with."""
     from wonder_sdk.methods.histories import ForkOptions
 
+    if arguments.before and (arguments.regenerate or not arguments.message):
+        need = "with --regenerate" if arguments.regenerate else "without MESSAGE"
+        print(f"wonder: --before ends the fork before MESSAGE; it is of no use {need}.", file=sys.stderr)
+        return 2
     options = ForkOptions(
         before=arguments.before,
         regenerate=arguments.regenerate,

@@ -16,7 +16,7 @@ examples:
   wonder message conv_01J9...
       Print the latest message of the conversation.
   wonder message conv_01J9... msg_01J9... > answer.md
-      Print this message; `wonder events conv_01J9... --json` shows the ids.
+      Print this message; `wonder conversations show conv_01J9...` shows the ids.
 
 Other commands cut a message of more than the server's max_message_bytes.
 """

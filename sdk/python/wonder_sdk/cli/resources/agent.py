@@ -145,7 +145,7 @@ def run_list(arguments: argparse.Namespace, client: sync.Client) -> int:
     listing.show(
         Terminal(),
         ((each.name, each.persona_id or "inline persona", each.id) for page in pages for each in page.agents),
-        nothing="the server has no agents",
+        nothing="you see no agents",
     )
     return 0
 

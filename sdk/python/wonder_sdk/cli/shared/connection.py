@@ -185,7 +185,7 @@ seconds.__name__, count.__name__, positive.__name__ = "number of seconds", "numb
 def explain(problem: WonderError, server: str) -> str:
     """Return the cause, the reason and the remedy in one line.
 
-    If no server can be reached, a second line names the other possible cause.
+    If a connection fails for a reason that TLS may be, a second line says so.
     """
     from wonder_sdk import UnauthenticatedError, UnavailableError, UnimplementedError
 
@@ -200,10 +200,7 @@ def explain(problem: WonderError, server: str) -> str:
     if isinstance(problem, UnavailableError) and problem.timed_out:
         return f"{problem.message}\n{_TLS}"
     if isinstance(problem, UnavailableError) and not problem.reason:
-        return (
-            f"No server listens on {server}. Start one with `wonder serve`, or name another with --server.\n"
-            f"{_TLS}"
-        )
+        return f"No server listens on {server}. Start one with `wonder serve`, or name another with --server."
     hints = {
         UnauthenticatedError: " Set WONDER_TOKEN to your token.",
         UnimplementedError: "" if problem.reason else f" Is {server} a Wonder server?",

@@ -59,10 +59,23 @@ class Parser(argparse.ArgumentParser):
         if "did you mean" not in message:
             # The parser reads the value of a misspelt flag as another argument.
             message += next(filter(None, map(self._suggestion, takewhile("--".__ne__, self._given))), "")
+        if message.endswith(("required: VERB", "required: COMMAND")):
+            message += f"\n{self._verbs()}"
         usage = self.format_usage()
         if usage.count("\n") <= _LONGEST_USAGE:
             self.exit(2, f"{usage}{self.prog}: error: {message}\n")
         self.exit(2, f"{self.prog}: error: {message}\nUse `{self.prog} --help` for the options.\n")
+
+    def _verbs(self) -> str:
+        """Return the verbs with their texts, one a line."""
+        verbs = [
+            (each.dest, each.help or "")
+            for action in self._actions
+            if isinstance(action, argparse._SubParsersAction)
+            for each in action._choices_actions
+        ]
+        width = max((len(name) for name, _ in verbs), default=0)
+        return "\n".join(f"  {name:<{width}}  {text}" for name, text in verbs)
 
     def _suggestion(self, word: str) -> str:
         flag, known = word.partition("=")[0], self._option_string_actions
@@ -73,6 +86,8 @@ class Parser(argparse.ArgumentParser):
         """Exit because of arguments that no command or flag takes."""
         flag = next((each.partition("=")[0] for each in unknown if each.startswith("-")), "")
         hint = _suggest(flag, self._option_string_actions) if flag else ""
+        if flag in self._option_string_actions:  # The main command has hardly any flags.
+            hint = f". {flag} follows the command: {self.prog} {flag}"
         self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
 
 
