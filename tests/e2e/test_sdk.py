@@ -148,6 +148,37 @@ async def test_a_file_goes_up_into_a_message_and_down_again(
             await wonder.upload(path, media_type="image/gif")
 
 
+async def test_an_attached_image_is_a_part_in_the_project_of_its_conversation(
+    server: Server, client: raw.Client, provider: Provider, tmp_path: Path
+) -> None:
+    scripted = Scripted(client, provider, "openai")
+    agent = await scripted.agent(*[Script(text="A cat.")] * 2, tools=(), accepts=["image"])
+    content = b"\x89PNG\r\n\x1a\n" + bytes(1_000)
+    path = tmp_path / "cat.png"
+    path.write_bytes(content)
+    async with Client(server.address) as wonder:
+        project = await wonder.library.create_project(
+            v1.CreateProjectRequest(project=v1.Project(name="sdk-attached"))
+        )
+        assert project.project is not None
+        for given, name in [(path, "cat.png"), (str(path), "cat.png"), (content, "image.png")]:
+            part = await wonder.attach(given, project=project.project.id)
+            assert part.image is not None
+            file = await wonder.describe_file(part.image.file_id)
+            assert (file.name, file.media_type, file.project_id) == (name, "image/png", project.project.id)
+        assert (await wonder.attach(b"- one")).file is not None
+        conversation = await wonder.create_conversation(agent=agent)
+        parts = [await wonder.attach(given, conversation=conversation) for given in (path, content)]
+        turn = wonder.stream_turn("What is this?", conversation=conversation, parts=parts)
+        assert await turn.text() == "A cat."
+        with pytest.raises(InvalidArgumentError, match="declared type image/gif"):
+            await wonder.attach(content, media_type="image/gif")
+        with pytest.raises(NotFoundError):
+            await wonder.attach(content, conversation="conv_01ARZ3NDEKTSV4RRFFQ69G5FAV")
+        with pytest.raises(FileNotFoundError):
+            await wonder.attach(tmp_path / "none.png")
+
+
 async def _messages(wonder: Client, conversation_id: str) -> AsyncIterator[v1.Message]:
     page = await wonder.conversations.list_messages(v1.ListMessagesRequest(conversation_id=conversation_id))
     for message in page.messages:

@@ -335,6 +335,7 @@ class Client:
     diff_branch = _blocking(asynchronous.Client.diff_branch)
     merge_branch = _blocking(asynchronous.Client.merge_branch)
     upload = _blocking(asynchronous.Client.upload)
+    attach = _blocking(asynchronous.Client.attach)
     download = _blocking(asynchronous.Client.download)
     describe_file = _blocking(asynchronous.Client.describe_file)
     list_files = _blocking_iterator(asynchronous.Client.list_files)

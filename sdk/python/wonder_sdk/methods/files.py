@@ -11,6 +11,7 @@ from wonder_sdk._proto import stubs
 from wonder_sdk._proto.wonder import v1
 from wonder_sdk.errors import InternalError, UnavailableError
 from wonder_sdk.methods.paging import pages
+from wonder_sdk.values import content_parts
 
 PIECE_BYTES = 1 << 20
 """Bytes of one message of an upload."""
@@ -23,6 +24,7 @@ _LOST_REFUSAL = "Internal error from Core"
 class FileMethods:
     """Methods of `Client` for files. ``project`` is an id or a name."""
 
+    conversations: stubs.ConversationServiceStub
     files: stubs.FileServiceStub
 
     async def upload(
@@ -73,6 +75,33 @@ class FileMethods:
             raise ValueError("the server answered without a file")
         return response.file
 
+    async def attach(
+        self,
+        content: Path | str | bytes,
+        *,
+        name: str = "",
+        media_type: str = "",
+        conversation: str = "",
+        project: str = "",
+        request_id: str = "",
+    ) -> v1.ContentPart:
+        """Store an image or a file for a message and return its part, for ``parts`` of the message.
+
+        ``content`` is a path, or the bytes; the name of bytes follows from their type. A message takes files
+        of its conversation's project only: give the id of the ``conversation``, or the ``project`` of a new
+        one. Raises the errors of `upload`, and NotFoundError.
+        """
+        if conversation and not project:
+            request = v1.GetConversationRequest(conversation_id=conversation)
+            found = (await self.conversations.get_conversation(request)).conversation
+            project = "" if found is None else found.project_id
+        if isinstance(content, bytes) and not name:
+            name = _name_of(content, media_type)
+        file = await self.upload(
+            content, name=name, media_type=media_type, project=project, request_id=request_id
+        )
+        return content_parts([file])[0]
+
     async def download(self, file_id: str) -> bytes:
         """Return the content of a file. It goes on after a lost connection.
 
@@ -111,6 +140,23 @@ class FileMethods:
     async def delete_file(self, file_id: str, *, request_id: str = "") -> None:
         """Delete a file. Messages keep its description. Raises NotFoundError."""
         await self.files.delete_file(v1.DeleteFileRequest(file_id=file_id, request_id=request_id))
+
+
+_SIGNATURES = (
+    (b"\x89PNG\r\n\x1a\n", "image.png"),
+    (b"\xff\xd8\xff", "image.jpg"),
+    (b"GIF8", "image.gif"),
+    (b"RIFF", "image.webp"),
+    (b"%PDF-", "file.pdf"),
+)
+
+
+def _name_of(content: bytes, media_type: str) -> str:
+    """Return the name of a file that has none, such as ``image.png``. The server finds the type itself."""
+    if media_type:
+        kind = "image" if media_type.startswith("image/") else "file"
+        return f"{kind}{mimetypes.guess_extension(media_type) or ''}"
+    return next((name for start, name in _SIGNATURES if content.startswith(start)), "file.txt")
 
 
 def _text_type(name: str) -> str:
