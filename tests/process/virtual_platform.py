@@ -160,6 +160,7 @@ def _stores(shards: MemoryShards, placement: Placement, scope_of: ScopeOf) -> St
                 ),
                 blobs=MemoryBlobs(),
                 file_objects=catalog,
+                removed_projects=catalog.removed_projects(),
                 tenancy=MemoryTenancy(),
                 disk_full_error=lambda: None,
             ),

@@ -57,7 +57,7 @@ async def open_servicers(
                 services.files, message_timeout_s=float(settings.request_seconds)
             ),
             "wonder.v1.LibraryService": LibraryServicer(
-                stores.per_scope(parts.library), services.repositories
+                stores.per_scope(parts.library), services.repositories, services.project_removals
             ),
             "wonder.v1.MemoryService": MemoryServicer(stores.per_scope(parts.memory)),
         }

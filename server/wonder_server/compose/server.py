@@ -102,6 +102,7 @@ async def open_application(
         background.start(
             "leftovers", remove_orphaned_worktrees(services.repositories.worktrees, stores.of(SERVER).records)
         )
+        background.start("removed projects", services.project_removals.finish())
         background.start("resumption", directory.resume(runtime.actors.handlers))
         services.garbage_collector.start()
         background.start("preload", asyncio.to_thread(clients.preload))

@@ -38,6 +38,7 @@ from wonder_server.services.catalog.tool_sources import ToolSources
 from wonder_server.services.content.artifacts import Artifacts
 from wonder_server.services.content.checkout import RepositoryAccess
 from wonder_server.services.content.files import FileContents, FileLimits, collect_forever
+from wonder_server.services.content.project_removals import ProjectContent, ProjectRemovals
 from wonder_server.services.content.removed_commits import RemovedCommits
 from wonder_server.services.content.repositories import RepositoryService
 from wonder_server.services.content.request_files import FilledRequests
@@ -75,6 +76,7 @@ class ApplicationServices:
     workers: WorkerPools
     executor: Executor
     budgets: Budgets
+    project_removals: ProjectRemovals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,8 +108,7 @@ async def open_services(
         artifacts = _artifacts(stores, clients, library)
         files = await stack.enter_async_context(_open_files(settings, stores, library))
         request_files = FilledRequests(files.of(SERVER))
-        workers = _worker_pools(settings, clock)
-        stack.callback(workers.close)
+        stack.callback((workers := _worker_pools(settings, clock)).close)
         memory_blocks = stores.per_scope(lambda views: MemoryBlockService(views.memory_blocks, clock))
         budgets = Budgets(stores.of(SERVER).accounts, directory, clients.prices)
 
@@ -143,7 +144,12 @@ async def open_services(
             workers=workers,
             executor=executor,
             budgets=budgets,
+            project_removals=_project_removals(stores, (artifacts.of(SERVER), repositories.worktrees)),
         )
+
+
+def _project_removals(stores: Stores, contents: tuple[ProjectContent, ...]) -> ProjectRemovals:
+    return ProjectRemovals(stores.internal.removed_projects, stores.of(SERVER).catalog, contents)
 
 
 def _worker_pools(settings: Settings, clock: Clock) -> WorkerPools:

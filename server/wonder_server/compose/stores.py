@@ -30,6 +30,7 @@ from wonder_server.adapters.scoped.memories import (
 )
 from wonder_server.adapters.scoped.records import AccountsView, JournalsView, RecordsView
 from wonder_server.adapters.sqlite.catalog.files import SqliteFileObjects
+from wonder_server.adapters.sqlite.catalog.removed_projects import SqliteRemovedProjects
 from wonder_server.adapters.sqlite.catalog.store import SqliteCatalog
 from wonder_server.adapters.sqlite.catalog.tenancy import SqliteTenancy
 from wonder_server.adapters.sqlite.database import Database
@@ -50,7 +51,7 @@ from wonder_server.ports.access import AccessScope, PerScope, ScopeOf, all_recor
 from wonder_server.ports.accounts import Accounts
 from wonder_server.ports.archives import Archives
 from wonder_server.ports.blobs import Blobs, UnreferencedObjects
-from wonder_server.ports.catalog import CatalogStore
+from wonder_server.ports.catalog import CatalogStore, RemovedProjects
 from wonder_server.ports.embedder import Embedder
 from wonder_server.ports.failpoints import NO_FAILPOINTS, Failpoints
 from wonder_server.ports.holds import Holds
@@ -122,6 +123,7 @@ class InternalStores:
     blobs: Blobs
     file_objects: UnreferencedObjects
     """The objects of files that no file refers to."""
+    removed_projects: RemovedProjects
     tenancy: StoredTenants
     disk_full_error: Callable[[], WonderError | None]
     """Return STORAGE_UNAVAILABLE while the disk is full, else None."""
@@ -259,6 +261,7 @@ async def open_stores(
                     memory=sqlite_memory_upkeep(memories),
                     blobs=blobs,
                     file_objects=SqliteFileObjects(catalog.database),
+                    removed_projects=SqliteRemovedProjects(catalog.database),
                     tenancy=tenancy,
                     disk_full_error=disk_space.write_rejection,
                     databases=databases,

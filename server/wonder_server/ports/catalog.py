@@ -159,6 +159,16 @@ class Changes(Protocol):
         ...
 
 
+class RemovedProjects(Protocol):
+    """The notes about deleted projects. The commit that deletes a project writes its note."""
+
+    async def removed_projects(self) -> list[str]:
+        """Return the ids of deleted projects whose notes have not been removed."""
+        ...
+
+    async def forget_removed(self, project_id: str) -> None: ...
+
+
 class Catalog(Definitions, Agents, Projects, Files, Changes, Protocol):
     """The complete catalog, as the views of access scopes have it."""
 

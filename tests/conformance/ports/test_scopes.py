@@ -244,8 +244,7 @@ async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
                 placement=nothing,
                 memory=upkeep,
                 blobs=nothing,
-                file_objects=nothing,
-                tenancy=nothing,
+                **dict.fromkeys(("file_objects", "removed_projects", "tenancy"), nothing),
                 disk_full_error=lambda: None,
             ),
         )

@@ -270,7 +270,7 @@ async def test_a_cancelled_deletion_is_completed(stack: RepositoryStack) -> None
 
 async def test_work_of_a_deleted_project_is_not_made_again(stack: RepositoryStack) -> None:
     await stack.repos.files.write(ONE, "a", b"1\n")
-    await stack.repos.worktrees.delete_project_work("proj_web")
+    await stack.repos.worktrees.delete_project("proj_web")
     assert await reason(stack.repos.files.write(ONE, "b", b"1\n")) is Reason.PROJECT_NOT_FOUND
     assert await stack.workspaces.keys() == []
 

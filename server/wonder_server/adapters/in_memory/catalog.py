@@ -40,6 +40,7 @@ class _Tables:
     projects: dict[str, Project] = field(default_factory=dict)
     files: dict[str, File] = field(default_factory=dict)
     answers: dict[str, Answer] = field(default_factory=dict)
+    removed_projects: set[str] = field(default_factory=set)
 
     def copy(self) -> _Tables:
         return _Tables(
@@ -49,6 +50,7 @@ class _Tables:
             dict(self.projects),
             dict(self.files),
             dict(self.answers),
+            self.removed_projects,
         )
 
     def heads(self) -> list[Definition]:
@@ -170,7 +172,12 @@ class MemoryCatalog:
         for file in self._tables.files.values():
             if file.id not in tables.files:
                 self._loose.update(dict.fromkeys(file.objects, file.project_id))
+        tables.removed_projects.update(self._tables.projects.keys() - tables.projects.keys())
         self._tables = tables
+
+    def removed_projects(self) -> MemoryRemovedProjects:
+        """Return the notes about deleted projects."""
+        return MemoryRemovedProjects(self._tables.removed_projects)
 
     async def answer(self, request_id: str) -> Answer | None:
         return self._tables.answers.get(request_id)
@@ -178,6 +185,19 @@ class MemoryCatalog:
     async def keep_answers(self, answers: Sequence[Answer]) -> None:
         for answer in answers:
             self._tables.answers.setdefault(answer.request_id, answer)
+
+
+class MemoryRemovedProjects:
+    """Implements the port ``RemovedProjects``."""
+
+    def __init__(self, notes: set[str]) -> None:
+        self._notes = notes
+
+    async def removed_projects(self) -> list[str]:
+        return sorted(self._notes)
+
+    async def forget_removed(self, project_id: str) -> None:
+        self._notes.discard(project_id)
 
 
 def _put(tables: _Tables, resource: Resource) -> None:

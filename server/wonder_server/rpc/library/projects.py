@@ -13,6 +13,7 @@ from wonder_server.rpc.shared.call_context import CallContext
 from wonder_server.rpc.shared.fields import required
 from wonder_server.rpc.shared.pages import encode_page, page_request
 from wonder_server.rpc.shared.request_keys import message_origin
+from wonder_server.services.content.project_removals import ProjectRemovals
 from wonder_server.services.content.repositories import RepositoryService
 
 
@@ -30,6 +31,7 @@ class ProjectMethods(LibraryMethods):
     """Methods of the LibraryServicer; see ``library_service.proto``."""
 
     _repositories: RepositoryService | None
+    _removals: ProjectRemovals | None
 
     async def create_project(
         self, request: pb.CreateProjectRequest, _context: CallContext
@@ -95,11 +97,7 @@ class ProjectMethods(LibraryMethods):
         self, request: pb.DeleteProjectRequest, _context: CallContext
     ) -> pb.DeleteProjectResponse:
         key = required(request.project_id, "project_id")
-        own = self._own  # The scope after the deletion does not have the project.
-        known = await own.library.projects.find(key)
-        await own.library.projects.delete(key, etag=request.etag, origin=message_origin(request))
-        if known is not None:
-            await own.artifacts.delete_project(known.id)
-            if self._repositories is not None:
-                await self._repositories.worktrees.delete_project_work(known.id)
+        await self._own.library.projects.delete(key, etag=request.etag, origin=message_origin(request))
+        if self._removals is not None:
+            await self._removals.finish()
         return pb.DeleteProjectResponse()

@@ -12,6 +12,7 @@ from wonder_server.rpc.library.artifacts import ArtifactMethods
 from wonder_server.rpc.library.definitions import DefinitionMethods
 from wonder_server.rpc.library.parts import LibraryMethods, LibraryParts
 from wonder_server.rpc.library.projects import ProjectMethods
+from wonder_server.services.content.project_removals import ProjectRemovals
 from wonder_server.services.content.repositories import RepositoryService
 
 
@@ -19,7 +20,11 @@ class LibraryServicer(DefinitionMethods, AgentMethods, ProjectMethods, ArtifactM
     """Methods of the LibraryService; see ``library_service.proto``."""
 
     def __init__(
-        self, parts: ByPrincipal[LibraryParts], repositories: RepositoryService | None = None
+        self,
+        parts: ByPrincipal[LibraryParts],
+        repositories: RepositoryService | None = None,
+        removals: ProjectRemovals | None = None,
     ) -> None:
         LibraryMethods.__init__(self, parts)
         self._repositories = repositories
+        self._removals = removals

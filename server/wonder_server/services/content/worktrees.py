@@ -155,7 +155,7 @@ class BranchWorktrees:
             if name == conversation_id:
                 await self._remove(key, key.rpartition("-")[0], branch)
 
-    async def delete_project_work(self, project_id: str) -> None:
+    async def delete_project(self, project_id: str) -> None:
         """Remove the worktrees of a deleted project and the server's copies of its repositories.
 
         Pending calls that would create them again fail with PROJECT_NOT_FOUND."""

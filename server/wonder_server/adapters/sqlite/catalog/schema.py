@@ -173,4 +173,11 @@ MIGRATIONS: Final = (
             BEGIN SELECT RAISE(ABORT, 'an audit entry never changes'); END;
         """,
     ),
+    (
+        "0005 removed projects",
+        """
+        -- Deleted projects of which documents or repositories may be left.
+        CREATE TABLE removed_projects (id TEXT PRIMARY KEY) WITHOUT ROWID;
+        """,
+    ),
 )

@@ -419,6 +419,8 @@ def _delete(connection: sqlite3.Connection, resource: Resource) -> None:
     )
     if deleted.rowcount != 1:
         raise stale()
+    if isinstance(resource, Project):
+        connection.execute("INSERT OR IGNORE INTO removed_projects (id) VALUES (?)", (resource.id,))
 
 
 def store_answer(connection: sqlite3.Connection, answer: Answer) -> None:
