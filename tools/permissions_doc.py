@@ -13,6 +13,10 @@ from wonder_server.rpc.server.server import contract_services
 
 PAGE = Path(__file__).parent.parent / "docs" / "security.md"
 BEGIN = "<!-- permissions: written by tools/permissions_doc.py; `make gen` renews it -->\n"
+FOOTNOTE = (
+    "A principal of the kind `service` also has `act_as` where it is a member or developer: a backend "
+    "signs in its own users ([operating.md](operating.md#users-keys-and-roles)).\n"
+)
 END = "<!-- end of permissions -->\n"
 
 
@@ -25,7 +29,8 @@ def table() -> str:
     uses = {permission: ", ".join(names) for permission, names in methods.items()} | dict(EXTRA)
     uses["server.reflect"] = "server reflection, as `grpcurl` uses it"
     head = f"| permission | needed to | {' | '.join(Role)} |\n|---|---|{'---|' * len(Role)}\n"
-    return head + "".join(_row(permission, uses[permission]) for permission in sorted(uses))
+    rows = "".join(_row(permission, uses[permission]) for permission in sorted(uses))
+    return f"{head}{rows}\n{FOOTNOTE}"
 
 
 def _row(permission: str, use: str) -> str:

@@ -294,6 +294,12 @@ async def test_the_guide_to_approval_runs_as_written(address: str, tmp_path: Pat
                     case v1.Event(tool_completed=v1.ToolOutcome(tool_result=v1.ToolResult(result=result))):
                         assert result is not None and result.to_dict() == {"sent_to": "ann"}
             assert reply.turn is not None and reply.turn.status is v1.TurnStatus.COMPLETED
+        code = re.findall(r"```python\n(.*?)```", guide, re.DOTALL)[0]
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            await _run_block(code.replace("Client()", f"Client({address!r})"), client)
+        sent, rejected = printed.getvalue().splitlines()[0], printed.getvalue().splitlines()[-1]
+        assert '{"sent_to":"ann"}' in sent.replace(" ", "") + printed.getvalue().replace(" ", "")
+        assert "Eve gets no letters." in rejected
 
 
 def test_the_guide_to_workers_runs_as_written(

@@ -95,6 +95,17 @@ async def test_an_approval_shows_the_gate_and_asks_for_confirmation(
     assert ("the gate was not answered" in person.screen) == bool(code)
 
 
+async def test_an_edited_answer_is_shown_before_the_confirmation(tmp_path: Path) -> None:
+    async with running(
+        FakeCoordinator(held=HERE), tmp_path, "gates", "approve", GATE, "--set", "notes=x"
+    ) as person:
+        await asyncio.to_thread(person.reads, "your answer, in place of what is shown:")
+        await asyncio.to_thread(person.reads, '"notes": "x"')
+        await asyncio.to_thread(person.reads, "Approve? [y/N]")
+        person.types("n\r")
+        assert await asyncio.to_thread(person.leaves) == 1
+
+
 async def test_lists_are_printed_in_columns(tmp_path: Path) -> None:
     async with running(FakeCoordinator(), tmp_path, "runs", "-n", "2") as person:
         assert await asyncio.to_thread(person.leaves) == 0

@@ -398,3 +398,17 @@ async def test_the_client_gives_up_on_an_unavailable_server() -> None:
         async with wonder.converse(CONVERSATION) as chat:
             with pytest.raises(UnavailableError, match="the line is cut"):
                 await chat.send("Hello").text()
+
+
+async def test_the_model_of_a_message_is_short_for_its_override() -> None:
+    fake = FakeConversation()
+    async with serving(fake) as address, client(address) as wonder, wonder.converse(CONVERSATION) as chat:
+        with pytest.raises(ValueError, match="not both"):
+            chat.send("Hello", model="fast", overrides=v1.TurnOverrides(model_profile_id="slow"))
+        await chat.send("Hello", model="fast", overrides=v1.TurnOverrides(instructions=["Be brief."])).text()
+    (sent,) = [
+        each.send
+        for each in fake.requests
+        if isinstance(each, service.ConverseRequest) and each.HasField("send")
+    ]
+    assert sent.overrides.model_profile_id == "fast" and list(sent.overrides.instructions) == ["Be brief."]

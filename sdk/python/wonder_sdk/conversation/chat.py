@@ -12,6 +12,7 @@ import time
 import uuid
 import weakref
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Self, TypeAlias
 
@@ -26,6 +27,7 @@ from wonder_sdk.conversation.subscriptions import raise_if_deleted
 from wonder_sdk.errors import (
     CallCancelledError,
     FailedPreconditionError,
+    RequestError,
     UnavailableError,
     WonderError,
     from_fault,
@@ -145,6 +147,7 @@ class Chat:
         reply_to: str = "",
         metadata: JsonObject | None = None,
         overrides: v1.TurnOverrides | None = None,
+        model: str = "",
         request_id: str = "",
         check: bool = True,
     ) -> Reply:
@@ -154,7 +157,8 @@ class Chat:
 
         ``agent`` is the id or name of the agent that answers, ``user`` the id of the speaker, ``reply_to``
         the id of a message. ``overrides`` are settings for this turn alone: ``model_profile_id``,
-        ``tool_choice``, ``instructions``. An explicit ``request_id`` makes the message idempotent beyond this
+        ``tool_choice``, ``instructions``; ``model`` is short for the
+        first. An explicit ``request_id`` makes the message idempotent beyond this
         chat: a second message with it starts no turn, and its reply yields the first message's turn.
 
         The loop over the reply raises TurnFailedError after a failed turn, and TurnCancelledError after a
@@ -163,6 +167,10 @@ class Chat:
         """
         self._check_usable()
         self._handled_cursor.on_program_continued()
+        if model:
+            if overrides is not None and overrides.model_profile_id not in ("", None, model):
+                raise RequestError("Pass model or overrides.model_profile_id, not both.", "model")
+            overrides = replace(overrides or v1.TurnOverrides(), model_profile_id=model)
         send = v1.ConverseSend(
             content="" if parts else content,
             parts=content_parts([*([content] if content else []), *parts] if parts else []),

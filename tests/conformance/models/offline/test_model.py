@@ -72,6 +72,13 @@ async def test_a_question_without_a_matching_memory_calls_recall(request_format:
     assert called(result) == [("memory_recall", {"query": "What is my cat called?"})]
 
 
+async def test_a_file_after_the_question_does_not_make_the_query_too_long(request_format: str) -> None:
+    text = f"What is my cat called?\n{'licence ' * 500}"
+    result = await say(request_format, text, system=MEMORIES, memory_recall=QUERY)
+
+    assert called(result) == [("memory_recall", {"query": text[:1000]})]
+
+
 async def test_without_memories_and_tools_it_still_answers(request_format: str) -> None:
     assert (await say(request_format, "What is my cat called?")).text
 

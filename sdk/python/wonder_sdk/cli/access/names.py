@@ -51,6 +51,19 @@ def principal_id(client: sync.Client, name: str, tenant: str = "") -> str:
     raise NotAName(f"{name} is the name of several principals; use one of {choices}")
 
 
+def place(client: sync.Client, binding: v1.RoleBinding) -> str:
+    """Return where a role holds; a project by its name, or by its id if the caller does not see it."""
+    from wonder_sdk import WonderError, v1
+
+    if not binding.project_id:
+        return "of the server" if binding.server else "everywhere"
+    try:
+        found = client.library.get_project(v1.GetProjectRequest(project_id=binding.project_id)).project
+    except WonderError:
+        return f"in {binding.project_id}"
+    return f"in {found.name}"
+
+
 def described(principal: v1.StoredPrincipal) -> str:
     """Return ``kind:name``."""
     return f"{word(principal.kind)}:{principal.name}"

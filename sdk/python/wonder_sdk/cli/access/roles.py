@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from wonder_sdk.cli.access.names import ROLES, add_tenant, described, principal_id, principals, word
+from wonder_sdk.cli.access.names import ROLES, add_tenant, described, place, principal_id, principals, word
 from wonder_sdk.cli.access.refusals import explained
 from wonder_sdk.cli.shared import connection, listing
 from wonder_sdk.cli.shared.parser import add_examples
@@ -66,7 +66,7 @@ def run_list(arguments: argparse.Namespace, client: sync.Client) -> int:
         (
             f"group {each.group}" if each.group else names.get(each.principal_id or "", ""),
             word(each.role),
-            "the server" if each.server else each.project_id or "everywhere",
+            place(client, each).removeprefix("of ").removeprefix("in "),
             each.id,
         )
         for each in _bindings(client, arguments)
@@ -81,8 +81,7 @@ def run_give(arguments: argparse.Namespace, client: sync.Client) -> int:
     wanted = _wanted(arguments, client)
     made = client.identity.create_role_binding(v1.CreateRoleBindingRequest(role_binding=wanted)).role_binding
     member = arguments.principal or f"group {arguments.group}"
-    place = f"in {made.project_id}" if made.project_id else "of the server" if made.server else "everywhere"
-    Terminal().line(f"{member} is {arguments.role} {place} ({made.id})")
+    Terminal().line(f"{member} is {arguments.role} {place(client, made)} ({made.id})")
     return 0
 
 

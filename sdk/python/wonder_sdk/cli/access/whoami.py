@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from wonder_sdk.cli.access.names import word
+from wonder_sdk.cli.access.names import place, word
 from wonder_sdk.cli.shared import connection, listing
 from wonder_sdk.cli.shared.terminal import Terminal
 
@@ -46,11 +46,8 @@ def run(_arguments: argparse.Namespace, client: sync.Client) -> int:
         until = f", until {listing.local(found.key.expire_time)}" if found.key.expire_time else ""
         terminal.line(f"key {found.key.id} {found.key.label}{until}".rstrip())
     for each in found.role_bindings:
-        place = (
-            f"in {each.project_id}" if each.project_id else "of the server" if each.server else "everywhere"
-        )
         group = f" (group {each.group})" if each.group else ""
-        terminal.line(f"role {word(each.role)} {place}{group}")
+        terminal.line(f"role {word(each.role)} {place(client, each)}{group}")
     if found.permissions:
         terminal.line(f"permissions everywhere: {', '.join(found.permissions)}")
     for project in found.project_permissions:

@@ -177,6 +177,9 @@ def _run_answer(arguments: argparse.Namespace) -> int:
             gate.shown_hash = arguments.shown_hash  # The server rejects another hash.
         elif not arguments.yes and terminal.is_interactive and sys.stdin.isatty():
             _show(terminal, gate)
+            if answer:
+                terminal.line("your answer, in place of what is shown:", "bold")
+                terminal.line(json.dumps(answer, ensure_ascii=False, indent=2))
             if not _confirmed(arguments.verb):
                 terminal.line("the gate was not answered")
                 return 1

@@ -243,6 +243,10 @@ def _remember(reading: ParsedRequest) -> Answer | None:
     return "", (_build_call(reading, tool, match["fact"].strip().rstrip("."), 0),)
 
 
+_MAX_QUERY = 1_000
+"""Maximum number of characters of a question to `recall`."""
+
+
 def _question(reading: ParsedRequest) -> Answer | None:
     if not _QUESTION.search(reading.user_text):
         return None
@@ -251,7 +255,8 @@ def _question(reading: ParsedRequest) -> Answer | None:
     if known:
         return "I remember: " + "; ".join(memory.rstrip(".") for memory in known) + ".", ()
     if tool := reading.tool_like("recall"):
-        return "", (_build_call(reading, tool, reading.user_text.strip(), 0),)
+        # The text of a file may follow the question; `recall` takes 1,000 characters.
+        return "", (_build_call(reading, tool, reading.user_text.strip()[:_MAX_QUERY], 0),)
     return None
 
 
