@@ -201,6 +201,44 @@ async def test_the_usage_of_a_delegate_is_charged_to_its_caller_that_no_longer_w
     assert usage.input_tokens > own.usage.input_tokens and usage.output_tokens > own.usage.output_tokens
 
 
+@pytest.mark.parametrize("speaks", ["openai", "responses", "gemini"])
+@pytest.mark.parametrize(
+    ("script", "end", "is_charged"),
+    [
+        (Script(stall="headers"), "cancel", True),
+        (Script(stall="headers"), "timeout", True),
+        (Script(text=SAID, stall="first_token"), "timeout", True),
+        (Script(status=503), "refusal", False),
+        (Script(text=SAID, break_off="begin"), "refusal", False),
+    ],
+)
+async def test_a_call_without_an_answer_counts_its_request_unless_the_provider_refused_it(
+    client: Client, provider: Provider, speaks: str, script: Script, end: str, is_charged: bool
+) -> None:
+    """A caller that gives up cannot know whether the provider works on the request, and charges for it."""
+    scripted = Scripted(client, provider, speaks)
+    patience = {"first_token_timeout_ms": 300} if end == "timeout" else {}
+    models = {"gemini": "gemini-2.0-flash"}
+    model = models.get(speaks, PRICED)
+    agent = await scripted.agent(script, tools=(), model=model, max_attempts=1, **patience)
+    before = len(scripted.requests)
+    conv = await client.open(agent)
+    turn = (await client.say(conv, "Hello there. " * 100)).turn.id
+    await provider.wait_until(lambda: len(scripted.requests) > before)
+    if end == "cancel":
+        await client.conversations.CancelTurn(pb.CancelTurnRequest(conversation_id=conv, turn_id=turn))
+    await client.settled(conv, turn)
+    if is_charged:
+        async with asyncio.timeout(60):
+            while not (await spent(client, turn)).input_tokens:  # noqa: ASYNC110 - no event says so
+                await asyncio.sleep(0.01)  # The charge follows the end of the turn.
+    usage = await charged_everywhere(client, conv, turn, agent)
+    assert usage.model_calls == 1 and usage.cost_unknown == is_charged and not usage.output_tokens
+    assert usage.HasField("cost_micros") is not is_charged
+    # 1,300 characters in the message, and some in the frame.
+    assert 325 <= usage.input_tokens <= 450 if is_charged else not usage.input_tokens
+
+
 NOTES = Script(text='[{"content": "Ann likes tea."}]')
 
 

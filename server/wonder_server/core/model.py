@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from wonder_server.core.errors import Fault
+from wonder_server.core.errors import Fault, Reason
 from wonder_server.core.json_types import JsonDict
 from wonder_server.core.token_estimates import BYTES_PER_TOKEN, json_tokens, text_tokens
 
@@ -46,7 +46,7 @@ class Usage:
 
 
 NO_USAGE = Usage(cost_micros=0)
-"""Usage of a call without any answer: no known cost."""
+"""Usage of a call that the provider did not do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,9 +70,10 @@ class ModelResult:
 class Meter:
     """Usage of a call in progress, for calls that end without a complete answer."""
 
-    __slots__ = ("_characters", "_texts", "_usage", "started")
+    __slots__ = ("_characters", "_texts", "_usage", "asked", "started")
 
     def __init__(self) -> None:
+        self.asked = False
         self.started = False
         self._texts: list[str] = []
         self._characters = 0
@@ -91,10 +92,19 @@ class Meter:
         self.started = True
         self._usage, self._characters = usage, characters
 
+    def give_up(self, fault: Fault | None = None) -> None:
+        """Note the end of a call that its caller ended: by a timeout, the ``fault``, or by a cancellation.
+
+        The provider may work on a request that it was asked, and charge for it.
+        """
+        if fault is None or fault.reason is Reason.TIMEOUT:
+            self.started = self.started or self.asked
+
     def estimate_usage(self, request: JsonDict) -> Usage | None:
         """Return the usage of the call with ``request``: the reported numbers and an estimate of the rest.
 
-        Returns None if no part of an answer has arrived, since the usage is then unknown.
+        Returns None if no part of an answer has arrived and the caller did not give up: the provider did not
+        do the work.
         """
         if not self.started:
             return None

@@ -433,7 +433,8 @@ async def test_llm_settles_a_call_that_is_cancelled() -> None:
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    assert ledger.noted == ["begun, 0 asked", NO_USAGE]
+    # The provider may work on it all the same.
+    assert ledger.noted == ["begun, 0 asked", Usage(input_tokens=1, output_tokens=0, estimated=True)]
 
 
 async def test_llm_asks_no_model_that_cannot_be_charged() -> None:

@@ -141,9 +141,11 @@ class ModelCalls:
             await self._receive(actor_id, command, answer)
         except WonderError as problem:
             answer.fault = problem.fault
+            answer.meter.give_up(problem.fault)
         except asyncio.CancelledError:
             # The turn no longer needs the answer. The provider charges for what it sent.
             if not self._stopping:
+                answer.meter.give_up()
                 await self._report_partial_usage(actor_id, command, answer.meter)
             raise
         if answer.result is None:
@@ -195,6 +197,7 @@ class ModelCalls:
         """Read the model's chunks into ``answer`` and stream its text."""
         streams, message_id = self._streams, command.message_id
         streams.begin_message(actor_id, command.turn_id, message_id, command.dispatches)
+        answer.meter.asked = True
         chunks = self._model.stream(command.profile, request)
         try:
             async for chunk in chunks:

@@ -145,6 +145,8 @@ async def _answer(call: ActionCall, profile: ModelProfile, request: JsonDict) ->
             return await _read(call, profile, sent, meter)
     except BaseException as problem:
         # The provider charges for the partial answer too.
+        if isinstance(problem, WonderError | asyncio.CancelledError):
+            meter.give_up(problem.fault if isinstance(problem, WonderError) else None)
         used = meter.estimate_usage(request)
         if used is None:
             _report_usage(call, NO_USAGE)
@@ -156,6 +158,7 @@ async def _answer(call: ActionCall, profile: ModelProfile, request: JsonDict) ->
 
 
 async def _read(call: ActionCall, profile: ModelProfile, request: JsonDict, meter: Meter) -> Finished:
+    meter.asked = True
     chunks = call.services.models.model.stream(profile, request)
     # Closing the stream closes the upstream request at once, after an error, a timeout or a cancel.
     async with aclosing(cast("AsyncGenerator[Chunk]", chunks)):
