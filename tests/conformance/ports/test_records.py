@@ -385,6 +385,8 @@ def empty_shard(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ({"table": "conversations", "alias": "ref"}, "conversations_by_reference"),
         ({"table": "turns", "actor": "c", "by_ordinal": True, "statuses": ("active",)}, "turns_by_status"),
         ({"table": "turns", "actor": "c", "by_ordinal": True, "statuses": ("failed",)}, "turns_by_order"),
+        ({"table": "messages", "actor": "c", "parent": "t", "by_ordinal": True}, "messages_by_turn"),
+        ({"table": "moves", "actor": "c", "parent": "t", "by_ordinal": True}, "moves_by_turn"),
         ({"table": "messages", "by_id": True}, "messages_by_id"),
         (
             {"table": "messages", "by_id": True, "projects": frozenset({"p"}), "text": TextQuery(("tea",))},

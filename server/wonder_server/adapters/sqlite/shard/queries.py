@@ -54,7 +54,8 @@ def rows_sql(selection: RowSelection) -> tuple[str, list[SqlValue]]:
         return _rows_by_id(where, selection)
     order = "ordinal" if query.by_ordinal else "created_ms"
     is_few = query.actor and query.statuses and set(query.statuses) <= set(FEW.get(query.table, ()))
-    if query.actors or is_few:
+    is_of_turn = query.table == "messages" and query.actor and query.parent
+    if query.actors or is_few or is_of_turn:
         # The plus keeps SQLite from using the index of the order, which would read all rows of the actor, or
         # of all actors.
         order = f"+{order}"
