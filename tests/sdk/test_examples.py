@@ -302,6 +302,14 @@ async def test_the_guide_to_approval_runs_as_written(address: str, tmp_path: Pat
         assert "Eve gets no letters." in rejected
 
 
+def test_apply_says_that_an_mcp_server_is_unknown_and_saves(address: str, tmp_path: Path) -> None:
+    file = tmp_path / "reader.yaml"
+    file.write_text("name: reader\npersona: {system_prompt: Read., tool_sources: [{mcp: tickets}]}\n")
+    code, out, err = wonder(address, "apply", "-f", str(file), "--library", "acme/reader")
+    assert code == 0 and "1 created" in out
+    assert err.startswith("notice: The persona 'reader' has tools of the MCP server 'tickets'")
+
+
 def test_the_guide_to_workers_runs_as_written(
     address: str, environment: dict[str, str], tmp_path: Path
 ) -> None:

@@ -243,7 +243,8 @@ async def _open_library(
 ) -> AsyncIterator[PerScope[Library]]:
     """Build the use cases of the catalog. On exit, end requests for lists of tools."""
     max_age_s, monotonic_s = settings.mcp_tools_max_age_seconds, asyncio.get_running_loop().time
-    tool_sources = ToolSources(clients.mcp, max_age_s, monotonic_s)
+    configured = frozenset(each.name for each in settings.mcp_servers)
+    tool_sources = ToolSources(clients.mcp, max_age_s, monotonic_s, configured)
     whole = Library(
         stores.of(SERVER).catalog,
         clock,

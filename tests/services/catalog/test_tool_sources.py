@@ -134,6 +134,21 @@ async def test_an_unexpected_error_is_a_notice_too_without_what_the_error_holds(
     assert stage.servers.fetches == fetches, "it is not asked at once again"
 
 
+async def test_definitions_with_a_server_that_is_not_configured_get_a_notice(stage: Stage) -> None:
+    drafts = [
+        persona("helper", tool_sources=[{"mcp": "files"}, {"mcp": "gone"}]),
+        persona("plain"),
+    ]
+    sources = ToolSources(stage.servers, MAX_AGE_S, lambda: 0.0, {"files", "web"})
+    assert sources.notices(drafts) == [
+        "The persona 'helper' has tools of the MCP server 'gone', which this server does not have. Add it to "
+        "the setting mcp_servers. There are: files, web."
+    ]
+    assert stage.sources.notices(drafts) == [], "the names are not known"
+    many = [persona(f"p{number}", tool_sources=[{"mcp": "gone"}]) for number in range(200)]
+    assert len(sources.notices(many)) == 100
+
+
 async def test_an_unknown_server_is_a_notice_of_the_turn(stage: Stage) -> None:
     await stage.library.definitions.apply("team", [persona("helper", tool_sources=[{"mcp": "unknown"}])])
     (source,) = (await stage.pin()).sources

@@ -226,14 +226,16 @@ class ApplyDefinitionsRequest(_message.Message):
     def __init__(self, library: _Optional[str] = ..., definitions: _Optional[_Iterable[_Union[_definition_pb2.Definition, _Mapping]]] = ..., prune: _Optional[bool] = ..., validate_only: _Optional[bool] = ..., request_id: _Optional[str] = ..., agents: _Optional[_Iterable[_Union[_library_pb2.Agent, _Mapping]]] = ..., projects: _Optional[_Iterable[_Union[_library_pb2.Project, _Mapping]]] = ...) -> None: ...
 
 class ApplyDefinitionsResponse(_message.Message):
-    __slots__ = ("changes", "library", "resource_changes")
+    __slots__ = ("changes", "library", "resource_changes", "notices")
     CHANGES_FIELD_NUMBER: _ClassVar[int]
     LIBRARY_FIELD_NUMBER: _ClassVar[int]
     RESOURCE_CHANGES_FIELD_NUMBER: _ClassVar[int]
+    NOTICES_FIELD_NUMBER: _ClassVar[int]
     changes: _containers.RepeatedCompositeFieldContainer[DefinitionChange]
     library: _library_pb2.Library
     resource_changes: _containers.RepeatedCompositeFieldContainer[ResourceChange]
-    def __init__(self, changes: _Optional[_Iterable[_Union[DefinitionChange, _Mapping]]] = ..., library: _Optional[_Union[_library_pb2.Library, _Mapping]] = ..., resource_changes: _Optional[_Iterable[_Union[ResourceChange, _Mapping]]] = ...) -> None: ...
+    notices: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, changes: _Optional[_Iterable[_Union[DefinitionChange, _Mapping]]] = ..., library: _Optional[_Union[_library_pb2.Library, _Mapping]] = ..., resource_changes: _Optional[_Iterable[_Union[ResourceChange, _Mapping]]] = ..., notices: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ResourceChange(_message.Message):
     __slots__ = ("action", "type", "name", "id", "diff")

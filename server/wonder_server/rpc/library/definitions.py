@@ -158,6 +158,7 @@ class DefinitionMethods(LibraryMethods):
                 codec.resource_change_to_proto(change, is_saved=not request.validate_only)
                 for change in applied.resources
             ],
+            notices=self._own.library.notices(drafts),
         )
 
     async def _wanted(self, request: pb.ApplyDefinitionsRequest) -> WantedResources:

@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,6 +88,10 @@ class Library:
         self._deletion_hooks = deletion_hooks
         self._writes = CatalogTransactions(catalog, clock)
         self._open(catalog, self._writes)
+
+    def notices(self, drafts: Iterable[DefinitionDraft]) -> list[str]:
+        """Return sentences about definitions that are valid and will not work on this server as it is."""
+        return [] if self._tool_sources is None else self._tool_sources.notices(drafts)
 
     def within(self, catalog: ScopedCatalog) -> Library:
         """Return the library over another view of the same catalog. Both have one writer."""

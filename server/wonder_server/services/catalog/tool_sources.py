@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from typing import Final
 
-from wonder_server.core.definitions.specs import PinnedAgent
+from wonder_server.core.definitions.document import DefinitionDraft
+from wonder_server.core.definitions.specs import Persona, PinnedAgent
 from wonder_server.core.definitions.tool_sources import KnownTools, check_listing, with_sources
 from wonder_server.core.errors import WonderError
 from wonder_server.core.printable import printable
@@ -24,6 +25,9 @@ REFRESH_WAIT_S: Final = 1
 RETRY_S: Final = 15
 """Seconds after a failure until the server is asked again."""
 
+MAX_NOTICES: Final = 100
+"""Maximum number of notices about definitions."""
+
 MAX_CACHED: Final = 1_000
 
 _log = logger("mcp")
@@ -37,8 +41,16 @@ class ToolSources:
     list once.
     """
 
-    def __init__(self, mcp: Mcp, max_age_s: float, monotonic_s: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        mcp: Mcp,
+        max_age_s: float,
+        monotonic_s: Callable[[], float],
+        configured: Collection[str] | None = None,
+    ) -> None:
+        """``configured`` are the names of the servers; None if they are not known before a request."""
         self._mcp = mcp
+        self._configured = configured
         self._max_age_s = max_age_s
         self._monotonic_s = monotonic_s
         self._servers: dict[str, _Server] = {}
@@ -58,6 +70,20 @@ class ToolSources:
             self._extended.clear()
         self._extended[id(agent)] = agent, known, extended
         return extended
+
+    def notices(self, drafts: Iterable[DefinitionDraft]) -> list[str]:
+        """Return a sentence for each server that a persona of ``drafts`` names and that does not exist."""
+        if self._configured is None:
+            return []
+        known = ", ".join(sorted(self._configured)) or "none"
+        return [
+            f"The persona '{draft.name}' has tools of the MCP server '{source.mcp}', which this server "
+            f"does not have. Add it to the setting mcp_servers. There are: {known}."
+            for draft in drafts
+            if isinstance(draft.spec, Persona)
+            for source in draft.spec.tool_sources
+            if source.mcp not in self._configured
+        ][:MAX_NOTICES]
 
     async def close(self) -> None:
         """Cancel running fetches."""

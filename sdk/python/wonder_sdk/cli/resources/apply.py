@@ -185,6 +185,8 @@ def _apply(arguments: argparse.Namespace, client: sync.Client, folder: Folder, l
             raise
         print("\n".join(folder.explain(problem.violations)), file=sys.stderr)
         return 1
+    for notice in planned.notices:
+        Terminal(sys.stderr).line(f"notice: {notice}", "yellow")
     changes = [each for each in _all(planned) if each.action is not v1.DefinitionChangeAction.UNCHANGED]
     if not changes:
         terminal.line(f"library {library}: nothing to change ({_count(planned)})")

@@ -3466,6 +3466,12 @@ class ApplyDefinitionsResponse(betterproto2.Message):
     Changes of projects, then of agents, each in the order of the request.
     """
 
+    notices: "list[str]" = betterproto2.field(4, betterproto2.TYPE_STRING, repeated=True)
+    """
+    Sentences about what is saved and will not work as it is, such as a persona with tools of an MCP server that this server does not
+    have. At most 100. Empty if there is nothing to say.
+    """
+
 
 default_message_pool.register_message("wonder.v1", "ApplyDefinitionsResponse", ApplyDefinitionsResponse)
 
