@@ -205,5 +205,19 @@ def explain(problem: WonderError, server: str) -> str:
         UnauthenticatedError: " Set WONDER_TOKEN to your token.",
         UnimplementedError: "" if problem.reason else f" Is {server} a Wonder server?",
     }
+    hint = hints.get(type(problem), "") or _access_hint(problem)
     reason = f" ({problem.reason_name})" if problem.reason else ""
-    return f"{problem.message}{hints.get(type(problem), '')}{reason}"
+    return f"{problem.message}{hint}{reason}"
+
+
+def _access_hint(problem: WonderError) -> str:
+    """Return a hint that a caller with a token may not see what it names; else ""."""
+    if not environment.token():
+        return ""
+    match problem.reason_name:
+        case "PROJECT_NOT_FOUND":
+            return " `wonder whoami` shows the projects that your roles reach; --project chooses one."
+        case "AGENT_NOT_FOUND":
+            return " You see the agents of the projects that your roles reach (`wonder agent list`)."
+        case _:
+            return ""
