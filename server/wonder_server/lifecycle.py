@@ -27,7 +27,7 @@ from wonder_server import __version__
 from wonder_server.core.errors import WonderError
 from wonder_server.data_folder import DataFolder, DataFolderError
 from wonder_server.logs import logger
-from wonder_server.rpc.server.server import RpcServer
+from wonder_server.rpc.server.server import CallNumbers, ListenError, RpcServer, check_bindable
 from wonder_server.services.tenancy.directory import PrincipalDirectory
 from wonder_server.services.tenancy.logins import Logins
 from wonder_server.settings import Settings, unknown_variables
@@ -52,6 +52,9 @@ class App(Protocol):
 
     def disk_full_error(self) -> WonderError | None:
         """Return STORAGE_UNAVAILABLE while the disk is full, else None."""
+
+    def metrics(self, calls: Callable[[], CallNumbers]) -> AbstractAsyncContextManager[None]:
+        """Serve metrics until exit, if the settings name an address."""
 
     async def drain(self, grace_seconds: float) -> None:
         """Notify open streams and stop the work within the grace. Pending operations stay in the outbox."""
@@ -97,8 +100,11 @@ async def _serving(
         try:
             # A port in use is refused before anything is recovered.
             address = server.bind()
+            if settings.metrics_address:
+                check_bindable(settings.metrics_address, "--metrics-address")
             app = await _open(stack, open_app(settings), folder)
             await server.start(app.servicers, app.disk_full_error, app.principals, app.logins)
+            await _serve_metrics(stack, settings, app, server)
             folder.publish_address(address)
         except BaseException:
             # A bound server must be stopped while its event loop runs.
@@ -114,6 +120,19 @@ async def _open(stack: AsyncExitStack, opening: AbstractAsyncContextManager[App]
     except OSError as problem:
         where = problem.filename or folder.path
         raise DataFolderError(f"{where} cannot be used: {problem.strerror or problem}.") from problem
+
+
+async def _serve_metrics(stack: AsyncExitStack, settings: Settings, app: App, server: RpcServer) -> None:
+    """Serve the metrics. An address or a file that cannot be used raises `ListenError`."""
+    if not settings.metrics_address:
+        return
+    try:
+        await stack.enter_async_context(app.metrics(server.numbers))
+    except OSError as problem:
+        where = problem.filename or settings.metrics_address
+        raise ListenError(
+            f"The metrics cannot be served: {where}: {problem.strerror or problem}."
+        ) from problem
 
 
 async def _drain(seconds: int, server: RpcServer, app: App) -> None:

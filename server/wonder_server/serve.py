@@ -23,6 +23,7 @@ from wonder_server import logs
 from wonder_server.core.errors import WonderError
 from wonder_server.data_folder import DataFolderError
 from wonder_server.settings import TABLE, Group, Setting, Settings, SettingsError, load, set_default_variable
+from wonder_server.settings.kinds import is_loopback
 
 if TYPE_CHECKING:
     from wonder_server.lifecycle import App, OpenApp
@@ -99,7 +100,10 @@ def check_exposure(settings: Settings) -> None:
 
     The setting ``insecure`` permits it.
     """
-    if settings.is_loopback or settings.insecure:
+    if settings.insecure:
+        return
+    _check_metrics(settings)
+    if settings.is_loopback:
         return
     missing = []
     if not settings.has_tls:
@@ -111,6 +115,16 @@ def check_exposure(settings: Settings) -> None:
             f"{settings.listen} can be reached from other machines, and {' and '.join(missing)} "
             f"{'is' if len(missing) == 1 else 'are'} not set up. Set up what is missing, listen on "
             "127.0.0.1, or set --insecure if every client that can connect may do everything."
+        )
+
+
+def _check_metrics(settings: Settings) -> None:
+    address = settings.metrics_address
+    if address and not is_loopback(address) and not (settings.has_tls and settings.metrics_token_file):
+        raise SettingsError(
+            f"metrics_address: {address} can be reached from other machines. Set tls_cert, tls_key and "
+            "metrics_token_file, listen on 127.0.0.1, or set --insecure if everyone who can connect may read "
+            "the metrics."
         )
 
 

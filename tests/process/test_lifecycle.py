@@ -8,6 +8,7 @@ import errno
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -373,3 +374,22 @@ def test_a_second_signal_ends_the_process_immediately(tmp_path: Path) -> None:
     process.terminate()
     process.communicate(timeout=60)
     assert process.returncode == 1
+
+
+def test_metrics_beyond_loopback_need_tls_and_a_token(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    tls = {"tls_cert": file, "tls_key": file}
+    check_exposure(Settings(metrics_address="127.0.0.1:1"))
+    check_exposure(Settings(metrics_address="0.0.0.0:1", metrics_token_file=file, **tls))
+    check_exposure(Settings(metrics_address="0.0.0.0:1", insecure=True))
+    for more in ({}, tls, {"metrics_token_file": file}):
+        with pytest.raises(SettingsError, match=r"metrics_address: 0\.0\.0\.0:1 can be reached"):
+            check_exposure(Settings(metrics_address="0.0.0.0:1", **more))
+
+
+async def test_an_address_for_metrics_in_use_is_refused_before_the_start(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        app, address = RecordingApp(), f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(ListenError, match=r"is in use.*--metrics-address"):
+            await run_server(settings(tmp_path, metrics_address=address), app.open, started_at=0)
+        assert app.calls == []

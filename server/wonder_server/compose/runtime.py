@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -35,6 +35,7 @@ from wonder_server.actors.runtime.loops import Loops
 from wonder_server.actors.scoped_directory import ScopedDirectory
 from wonder_server.actors.streaming.hub import StreamHub
 from wonder_server.actors.usage.budget_enforcement import Budgets
+from wonder_server.actors.usage.work_counters import WorkCounters
 from wonder_server.adapters.in_memory.journal import MemoryJournal
 from wonder_server.compose.clients import Clients
 from wonder_server.compose.platform import Platform
@@ -79,6 +80,8 @@ class Actors:
     budgets: Budgets
     archiver: Archiver
     failed_hooks: HookFailures
+    counters: WorkCounters | None
+    """Counts for metrics; None without metrics."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +136,9 @@ def _build_actors(
         blobs=stores.internal.blobs,
         clock=access.clock,
     )
+    counters = (
+        WorkCounters((*settings.provider_names, "auto", "offline")) if settings.metrics_address else None
+    )
     model_calls = ModelCalls(
         directory=access.directory,
         model=clients.bounded_model,
@@ -141,6 +147,7 @@ def _build_actors(
         budgets=budgets,
         files=services.request_files,
     )
+    model_calls.counters = counters
     quota = DescendantQuota()
     handlers = Handlers(
         access=access,
@@ -158,6 +165,8 @@ def _build_actors(
     )
     failed_hooks = HookFailures(access.clock)
     ports = _loop_ports(access, stores, handlers, quota, failpoints, failed_hooks)
+    if counters is not None:
+        ports = replace(ports, publish=counters.before(ports.publish))
     limits = LoopLimits(idle_actors=settings.max_idle_actors, idle_bytes=settings.max_idle_actor_bytes)
     loops = access.directory.start_loops((CONVERSATION, RUN), ports, limits, stores.internal.placement)
     return Actors(
@@ -168,6 +177,7 @@ def _build_actors(
         budgets=budgets,
         archiver=archiver,
         failed_hooks=failed_hooks,
+        counters=counters,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
@@ -21,6 +21,7 @@ from wonder_server.compose.tenancy import open_tenancy
 from wonder_server.core import ids
 from wonder_server.core.errors import WonderError
 from wonder_server.core.identity import SERVER
+from wonder_server.rpc.server.server import CallNumbers
 from wonder_server.services.content.worktree_recovery import remove_orphaned_worktrees
 from wonder_server.services.tenancy.directory import PrincipalDirectory
 from wonder_server.services.tenancy.logins import Logins
@@ -32,6 +33,7 @@ from wonder_server.settings import Settings
 class Application:
     """A started server. `open_application` makes it."""
 
+    settings: Settings
     servicers: Mapping[str, object]
     """Servicers by full service name."""
     stores: Stores
@@ -49,6 +51,20 @@ class Application:
     def disk_full_error(self) -> WonderError | None:
         """Return STORAGE_UNAVAILABLE while the disk is full, else None."""
         return self.stores.internal.disk_full_error()
+
+    @asynccontextmanager
+    async def metrics(self, calls: Callable[[], CallNumbers]) -> AsyncIterator[None]:
+        """Serve metrics until exit, if the settings name an address. ``calls`` returns those of the server in
+        front. Raises OSError if the address or a file cannot be used."""
+        if not self.settings.metrics_address:
+            yield
+            return
+        from wonder_server.compose.telemetry.metrics import Metrics, open_metrics
+
+        statistics = self.stores.internal.statistics
+        metrics = Metrics(self.runtime.actors, self.services.workers, statistics, calls)
+        async with open_metrics(self.settings, metrics):
+            yield
 
     async def drain(self, grace_seconds: float) -> None:
         """Notify readers and workers, then stop the work. Pending operations stay in the outbox.
@@ -108,6 +124,7 @@ async def open_application(
         background.start("preload", asyncio.to_thread(clients.preload))
         sweepers = await stack.enter_async_context(open_sweepers(settings, clock, stores, services, runtime))
         yield Application(
+            settings=settings,
             servicers={**servicers, "wonder.v1.IdentityService": tenancy.servicer},
             stores=stores,
             services=services,

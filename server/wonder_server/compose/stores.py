@@ -41,6 +41,7 @@ from wonder_server.adapters.sqlite.memory.store import SqliteMemories
 from wonder_server.adapters.sqlite.shard.archives import SqliteArchives
 from wonder_server.adapters.sqlite.shard.shards import SqliteShards
 from wonder_server.adapters.sqlite.shard.usage import SqliteAccounts
+from wonder_server.adapters.sqlite.statistics import SqliteStatistics
 from wonder_server.compose.background import open_background
 from wonder_server.core.conversation.planner import CONVERSATION
 from wonder_server.core.coordinator.planner import RUN
@@ -72,6 +73,7 @@ from wonder_server.ports.scoped import (
     ScopedVectors,
     ScopedVectorSource,
 )
+from wonder_server.ports.statistics import StoreStatistics
 from wonder_server.ports.tenancy import Audit, TenancyStore
 from wonder_server.ports.vectors import Reembedding, Vectors, VectorSource
 from wonder_server.record.journals import StoredJournals
@@ -127,6 +129,8 @@ class InternalStores:
     tenancy: StoredTenants
     disk_full_error: Callable[[], WonderError | None]
     """Return STORAGE_UNAVAILABLE while the disk is full, else None."""
+    statistics: StoreStatistics | None = None
+    """Numbers for metrics; None if the stores have none."""
     databases: Sequence[Database] = ()
     """The databases of the data folder, for backups."""
     object_holds: Sequence[Holds] = ()
@@ -264,6 +268,9 @@ async def open_stores(
                     removed_projects=SqliteRemovedProjects(catalog.database),
                     tenancy=tenancy,
                     disk_full_error=disk_space.write_rejection,
+                    statistics=SqliteStatistics(
+                        shards.databases, {"catalog": catalog.database, "memory": memories.database}
+                    ),
                     databases=databases,
                     object_holds=[blobs] if isinstance(blobs, FileBlobs) else [],
                 ),

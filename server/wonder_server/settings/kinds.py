@@ -5,6 +5,7 @@ Each raises `ValueError` with the expected form as a clause; `loading` adds the 
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -185,8 +186,20 @@ PATH = Kind("path", _path)
 FOLDERS = Kind("paths", _folders)
 FOLDER = Kind("path", _folder)
 ADDRESS = Kind("host:port", _address)
+METRICS_ADDRESS = Kind("host:port", lambda value: _address(value) if _text(value) else "")
 ENDPOINT = Kind("URL", _endpoint)
 BUCKET = Kind("name", _bucket)
+
+
+def is_loopback(address: str) -> bool:
+    """Return True if only this machine can reach ``address``, written host:port."""
+    host, _ = split_address(address)
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def split_address(address: str) -> tuple[str, int]:

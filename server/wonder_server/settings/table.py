@@ -8,7 +8,6 @@ lists the declarations; documents and flags are made from it.
 from __future__ import annotations
 
 import enum
-import ipaddress
 from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -24,13 +23,14 @@ from wonder_server.settings.kinds import (
     FOLDER,
     FOLDERS,
     MCP_SERVERS,
+    METRICS_ADDRESS,
     PATH,
     TEXT,
     Kind,
     McpServer,
     choice,
+    is_loopback,
     number,
-    split_address,
 )
 from wonder_server.settings.providers import BUILT_IN_PROVIDERS, FALLBACK_PRICE, PROVIDERS, Provider
 
@@ -44,6 +44,7 @@ class Group(enum.StrEnum):
 
     SERVER = "Server"
     LOG = "Log"
+    TELEMETRY = "Telemetry"
     SECURITY = "Security and permissions"
     STORAGE = "Storage"
     CONVERSATIONS = "Conversations"
@@ -98,6 +99,15 @@ class Settings:
     log_level: str = _setting(
         Group.LOG, "info", choice("debug", "info", "warning", "error"),
         "Lowest level that is logged. debug adds one line for each call.",
+    )  # fmt: skip
+
+    metrics_address: str = _setting(
+        Group.TELEMETRY, "", METRICS_ADDRESS,
+        "Address of a listener of its own for metrics in the format of Prometheus (/metrics). Empty: none. "
+        "An address beyond loopback requires TLS and metrics_token_file.",
+    )  # fmt: skip
+    metrics_token_file: Path | None = _setting(
+        Group.TELEMETRY, None, PATH, "File with the bearer token that a read of the metrics must bring.",
     )  # fmt: skip
 
     insecure: bool = _setting(
@@ -395,13 +405,7 @@ class Settings:
     @property
     def is_loopback(self) -> bool:
         """Return True if only this machine can reach ``listen``."""
-        host, _ = split_address(self.listen)
-        if host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(host).is_loopback
-        except ValueError:
-            return False
+        return is_loopback(self.listen)
 
     @property
     def has_tls(self) -> bool:

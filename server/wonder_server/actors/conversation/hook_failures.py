@@ -7,7 +7,7 @@ process: a restart begins anew, and so does the first success of the hook.
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterable
 from typing import Final
 
@@ -51,6 +51,11 @@ class HookFailures:
         """Return the hooks of the agent that failed the last time, in the order of `Hook`."""
         found = (self._counted.get((agent_id, hook)) for hook in Hook)
         return [failure for failure in found if failure is not None]
+
+    def failing(self) -> dict[Hook, int]:
+        """Return for each hook the number of agents whose hook failed the last time it ran."""
+        found = Counter(hook for _, hook in self._counted)
+        return {hook: found[hook] for hook in Hook}
 
     def on_planned(
         self, actor_id: str, state: ConversationState, event: object, decisions: Iterable[object]

@@ -8,9 +8,11 @@ from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 
 from wonder_server.actors.directory import Directory
+from wonder_server.actors.runtime.monotonic import monotonic_s
 from wonder_server.actors.streaming.hub import StreamHub
 from wonder_server.actors.streaming.items import REASONING, Part, PartKind
 from wonder_server.actors.usage.budget_enforcement import Budgets, PlannedCall
+from wonder_server.actors.usage.work_counters import WorkCounters
 from wonder_server.core.actor.commands import CallModel
 from wonder_server.core.content.answer_images import (
     AnswerImage,
@@ -56,6 +58,10 @@ class _Answer:
         self.parts: Parts = ()
         self.fault = _ENDED_EARLY
         """The fault of the call if there is no result."""
+        self.asked_s = 0.0
+        """The time of the call, on the event loop's clock."""
+        self.first_chunk_s: float | None = None
+        """Seconds from the call to its first chunk."""
 
     @property
     def text(self) -> str:
@@ -81,6 +87,8 @@ class ModelCalls:
         self._streams = streams
         self._budgets = budgets or Budgets()
         self._files = files or NoFiles()
+        self.counters: WorkCounters | None = None
+        """Counts of ended calls, for metrics."""
         self._stopping = False
         self._settling: set[asyncio.Task[None]] = set()
         """Tasks that report results within a budget."""
@@ -146,8 +154,10 @@ class ModelCalls:
             # The turn no longer needs the answer. The provider charges for what it sent.
             if not self._stopping:
                 answer.meter.give_up()
+                self._count(command, answer, "cancelled")
                 await self._report_partial_usage(actor_id, command, answer.meter)
             raise
+        self._count(command, answer, "completed" if answer.result is not None else "failed")
         if answer.result is None:
             await self._report_partial_usage(actor_id, command, answer.meter)
             return Failed(
@@ -163,6 +173,10 @@ class ModelCalls:
             full_result=answer.untruncated,
             parts=answer.parts,
         )
+
+    def _count(self, command: CallModel, answer: _Answer, outcome: str) -> None:
+        if self.counters is not None:
+            self.counters.call_ended(command.profile.provider, outcome, answer.first_chunk_s)
 
     async def _receive(self, actor_id: str, command: CallModel, answer: _Answer) -> None:
         """Send the request with the contents of its files, and read the answer."""
@@ -198,9 +212,12 @@ class ModelCalls:
         streams, message_id = self._streams, command.message_id
         streams.begin_message(actor_id, command.turn_id, message_id, command.dispatches)
         answer.meter.asked = True
+        answer.asked_s = monotonic_s()
         chunks = self._model.stream(command.profile, request)
         try:
             async for chunk in chunks:
+                if answer.first_chunk_s is None:
+                    answer.first_chunk_s = monotonic_s() - answer.asked_s
                 if isinstance(chunk, TextDelta):
                     answer.texts.append(chunk.text)
                     answer.meter.add_text(chunk.text)

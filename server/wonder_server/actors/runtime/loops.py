@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterable, Sequence
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 from wonder_server.actors.runtime.actor import Actor, Batch, Home, Outcome
 from wonder_server.actors.runtime.commits import CommitsInFlight, OwnedJournal
@@ -40,6 +40,15 @@ _log = logger("actors")
 
 MAX_COMMITS_BEFORE_THROTTLE = 32
 """Commits in flight at which no low-priority actor starts, since the disk could not follow."""
+
+
+class LoopNumbers(NamedTuple):
+    """Actors in memory, those with something to do, and the commits that the stores have not finished."""
+
+    conversations: int
+    runs: int
+    busy: int
+    commits_in_flight: int
 
 
 class Loops:
@@ -285,6 +294,17 @@ class Loops:
         for actor in self._scheduler.actors.values():
             for envelope in [*(actor.batch.inputs if actor.batch else ()), *actor.mailbox]:
                 envelope.resolve(error(Reason.SERVER_DRAINING, "The server is shutting down; try again."))
+
+    def numbers(self) -> LoopNumbers:
+        """Return the numbers of this moment."""
+        actors = self._scheduler.actors
+        runs = sum(actor_id.startswith("run_") for actor_id in actors)
+        return LoopNumbers(
+            conversations=len(actors) - runs,
+            runs=runs,
+            busy=self._scheduler.busy_count,
+            commits_in_flight=self._in_flight.count,
+        )
 
     # --- parts that the loops share -------------------------------------------------------------
 

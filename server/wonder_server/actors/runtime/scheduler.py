@@ -162,6 +162,11 @@ class Scheduler:
                 self._settled_event.set()
 
     @property
+    def busy_count(self) -> int:
+        """Number of actors that are scheduled, in a commit, or waiting for a read from disk."""
+        return len(self._busy)
+
+    @property
     def is_idle(self) -> bool:
         """True if no actor is busy."""
         return not self._busy

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias
 from wonder_server.codec.seals import ADVICE, Seals, seal
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.logs import logger
+from wonder_server.ports.metrics import Histogram
 
 _log = logger("store")
 
@@ -20,6 +21,8 @@ Columns: TypeAlias = Mapping[str, Any]
 """A row by the names of its columns."""
 SqlValue: TypeAlias = str | int | float | bytes | None
 """A value that SQLite stores."""
+
+_COMMIT_BOUNDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5)
 
 _PRAGMAS: Final = (
     # Hold the lock from the first access until close: database.py explains why.
@@ -62,6 +65,11 @@ _TRANSIENT: Final = {
     sqlite3.SQLITE_PROTOCOL,
     sqlite3.SQLITE_READONLY,
 }
+
+
+def commit_histogram() -> Histogram:
+    """Return the empty histogram of a connection's commits, in seconds from BEGIN to the end of COMMIT."""
+    return Histogram(_COMMIT_BOUNDS)
 
 
 def connect(

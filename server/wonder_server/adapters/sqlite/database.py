@@ -37,7 +37,7 @@ from pathlib import Path
 from time import monotonic, thread_time
 from typing import Any, Final, TypeVar
 
-from wonder_server.adapters.sqlite.connection import connect, storage_fault, unavailable
+from wonder_server.adapters.sqlite.connection import commit_histogram, connect, storage_fault, unavailable
 from wonder_server.adapters.sqlite.copying import CopyQueue, CopyStoppedError, DatabaseCopy, run_copies
 from wonder_server.ports.failpoints import NO_FAILPOINTS, Failpoints
 
@@ -100,7 +100,7 @@ class Database:
         """Returns the error for writes that need disk space, or None. Writes that free space run anyway."""
         self.failpoints: Failpoints = NO_FAILPOINTS
         self._copies: CopyQueue = queue.SimpleQueue()
-        self._commits = 0
+        self.commit_times = commit_histogram()
         self._log_pages = _LOG_PAGES
         self._overwrites = True
         self._seconds_per_item = 0.001
@@ -135,7 +135,7 @@ class Database:
     @property
     def commits(self) -> int:
         """Return the number of commits (each one fsync) of this connection, without migrations."""
-        return self._commits
+        return sum(self.commit_times.counts)
 
     async def write(self, fn: Callable[[sqlite3.Connection], T], *, frees_space: bool = False) -> T:
         """Run ``fn`` in the next commit, and return its result after that commit.
@@ -369,7 +369,7 @@ class Database:
                     break
             self.failpoints.reach("before-commit", str(self.path))
             execute("COMMIT")
-            self._commits += 1
+            self.commit_times.observe(monotonic() - until + _MAX_TRANSACTION_S)
             self._reach_after_commit()
         except BaseException as failure:
             with contextlib.suppress(sqlite3.Error):

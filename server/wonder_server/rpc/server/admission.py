@@ -92,6 +92,11 @@ class Admission:
         """Number of calls served now, including open streams."""
         return len(self._active)
 
+    @property
+    def streams(self) -> int:
+        """Number of open streams."""
+        return self._streams
+
     def close(self) -> None:
         """Reject every new call with SERVER_DRAINING from now on."""
         self._draining = True

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable
 from contextvars import copy_context
 from typing import Final, TypeAlias
@@ -39,9 +40,12 @@ class RejectionLog:
         """
         self._schedule = schedule
         self._windows: dict[_Kind, _Window] = {}
+        self.calls = Counter[Reason]()
+        """Rejections by reason, since the start."""
 
     def record(self, reason: Reason, *, is_read: bool = False, **fields: LogValue) -> None:
         """Count a rejection, and log it if its reason was not logged within the last second."""
+        self.calls[reason] += 1
         kind = (reason, is_read and reason.value.endswith("_NOT_FOUND"))
         window = self._windows.get(kind)
         if window is not None:

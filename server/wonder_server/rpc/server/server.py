@@ -13,14 +13,14 @@ import pkgutil
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import grpc
 from google.protobuf.descriptor import ServiceDescriptor
 from grpc import aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
-from wonder_server.core.errors import WonderError
+from wonder_server.core.errors import Reason, WonderError
 from wonder_server.core.suggestions import closest
 from wonder_server.logs import logger
 from wonder_server.rpc.server.admission import Admission, CallLimits
@@ -55,6 +55,15 @@ def contract_services() -> tuple[ServiceDescriptor, ...]:
     names = sorted(m.name for m in pkgutil.iter_modules(package.__path__) if m.name.endswith("_service_pb2"))
     modules = [importlib.import_module(f"wonder.v1.{name}") for name in names]
     return tuple(service for m in modules for service in m.DESCRIPTOR.services_by_name.values())
+
+
+class CallNumbers(NamedTuple):
+    """Calls of the contract that are served now, the streams among them, and those since the start that were
+    rejected, by reason."""
+
+    active: int
+    streams: int
+    rejected: Mapping[Reason, int]
 
 
 class RpcServer:
@@ -94,13 +103,17 @@ class RpcServer:
         """Number of calls of the contract served now, including open streams."""
         return self._admission.active_calls
 
+    def numbers(self) -> CallNumbers:
+        """Return the numbers of this moment."""
+        return CallNumbers(self._admission.active_calls, self._admission.streams, self._rejections.calls)
+
     def bind(self) -> str:
         """Bind the address of the settings and return it with the actual port.
 
         Raises `ListenError`, or `SettingsError` if a TLS file cannot be read.
         """
         address = self._settings.listen
-        _check_bindable(address)
+        check_bindable(address)
         credentials = _credentials(self._settings)
         try:
             if credentials is None:
@@ -233,7 +246,7 @@ def _options(max_request_bytes: int, max_concurrent_rpcs: int) -> list[tuple[str
     ]
 
 
-def _check_bindable(address: str) -> None:
+def check_bindable(address: str, flag: str = "--listen") -> None:
     """Bind and close the address, to get the operating system's reason if it fails."""
     host, port = split_address(address)
     try:
@@ -248,7 +261,7 @@ def _check_bindable(address: str) -> None:
         if problem.errno == errno.EADDRINUSE:
             raise ListenError(
                 f"{address} is in use by another program. Stop it, or choose another address "
-                "with --listen (port 0 picks a free one)."
+                f"with {flag} (port 0 picks a free one)."
             ) from None
         raise ListenError(f"The server cannot listen on {address}: {problem.strerror}.") from None
 

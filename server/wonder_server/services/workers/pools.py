@@ -4,8 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import NamedTuple
 
 from wonder_server.services.workers.pool import WorkerPool
+
+
+class WorkerNumbers(NamedTuple):
+    """Connected workers, the jobs that they accept at once and have now, and the jobs that wait for one."""
+
+    connected: int
+    capacity: int
+    assignments: int
+    waiting: int
 
 
 class WorkerPools:
@@ -24,6 +34,16 @@ class WorkerPools:
             if self._is_closed:
                 known.close()
         return known
+
+    def numbers(self) -> WorkerNumbers:
+        """Return the numbers of this moment, of all tenants."""
+        sessions = [session for pool in self._pools.values() for session in pool.sessions]
+        return WorkerNumbers(
+            connected=len(sessions),
+            capacity=sum(session.max_concurrency for session in sessions),
+            assignments=sum(len(session.assignments) for session in sessions),
+            waiting=sum(pool.waiting_count for pool in self._pools.values()),
+        )
 
     def drain(self, grace_ms: int) -> None:
         """See `WorkerPool.drain`."""

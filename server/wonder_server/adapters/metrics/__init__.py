@@ -1,0 +1,1 @@
+"""Metrics: the format of Prometheus, and the listener that serves it."""

@@ -1,0 +1,1 @@
+"""Telemetry: what the server says about itself to the tools of its operator."""
