@@ -30,6 +30,7 @@ from wonder_server.logs import logger
 from wonder_server.rpc.server.server import CallNumbers, ListenError, RpcServer, check_bindable
 from wonder_server.services.tenancy.directory import PrincipalDirectory
 from wonder_server.services.tenancy.logins import Logins
+from wonder_server.services.tenancy.visibility import Visibility
 from wonder_server.settings import Settings, unknown_variables
 
 _log = logger("server")
@@ -45,6 +46,10 @@ class App(Protocol):
     @property
     def logins(self) -> Logins | None:
         """Callers with tokens of issuers."""
+
+    @property
+    def visibility(self) -> Visibility | None:
+        """The rule about what a refused caller may know."""
 
     @property
     def principals(self) -> PrincipalDirectory:
@@ -103,7 +108,7 @@ async def _serving(
             if settings.metrics_address:
                 check_bindable(settings.metrics_address, "--metrics-address")
             app = await _open(stack, open_app(settings), folder)
-            await server.start(app.servicers, app.disk_full_error, app.principals, app.logins)
+            await server.start(app.servicers, app.disk_full_error, app.principals, app.logins, app.visibility)
             await _serve_metrics(stack, settings, app, server)
             folder.publish_address(address)
         except BaseException:

@@ -39,6 +39,7 @@ class RecordingApp:
         self.servicers: dict[str, object] = {}
         self.principals = PrincipalDirectory()
         self.logins = None
+        self.visibility = None
         self.calls: list[str] = []
         self._fails = fails
         self._problem = problem
@@ -268,6 +269,7 @@ class App:
     servicers = {}
     principals = None
     logins = None
+    visibility = None
 
     def disk_full_error(self):
         return None

@@ -25,6 +25,7 @@ from wonder_server.rpc.server.server import CallNumbers
 from wonder_server.services.content.worktree_recovery import remove_orphaned_worktrees
 from wonder_server.services.tenancy.directory import PrincipalDirectory
 from wonder_server.services.tenancy.logins import Logins
+from wonder_server.services.tenancy.visibility import Visibility
 from wonder_server.services.workers import WorkerPools
 from wonder_server.settings import Settings
 
@@ -42,6 +43,11 @@ class Application:
     sweepers: Sweepers
     logins: Logins | None
     """Callers with tokens of issuers; None if the settings name no issuer."""
+
+    @property
+    def visibility(self) -> Visibility:
+        """The rule about what a refused caller may know."""
+        return Visibility(self.stores)
 
     @property
     def principals(self) -> PrincipalDirectory:

@@ -29,12 +29,13 @@ class Role(StrEnum):
 
 ACT_AS: Final = "act_as"
 WHO_AM_I: Final = "caller.read"
+REFLECT: Final = "server.reflect"
 SEARCH_ALL: Final = "memories.search_all"
 DELETE_ARTIFACTS: Final = "artifacts.delete"
 PROJECT_LIMITS: Final = "projects.limits"
 EXECUTE_ANYTHING: Final = "tasks.execute_any"
 
-_EVERYBODY: Final = frozenset({"actions.read", WHO_AM_I, "keys.own", "server.reflect"})
+_EVERYBODY: Final = frozenset({"actions.read", WHO_AM_I, "keys.own", REFLECT})
 _VIEWER: Final = frozenset(
     {
         *_EVERYBODY,

@@ -40,6 +40,8 @@ from wonder_server.rpc.server.error_codes import to_rpc_status
 from wonder_server.rpc.server.rejection_log import RejectionLog
 from wonder_server.rpc.shared.message_trimming import MAX_MESSAGE_BYTES, trim_encoded
 from wonder_server.rpc.shared.payload import check_request
+from wonder_server.rpc.shared.principal import current_principal
+from wonder_server.services.tenancy.visibility import Visibility
 
 T = TypeVar("T")
 _log = logger("rpc")
@@ -55,10 +57,13 @@ class CallPipeline:
         *,
         rejections: RejectionLog | None = None,
         storage_full: Callable[[], WonderError | None] = lambda: None,
+        visibility: Visibility | None = None,
     ) -> None:
-        """``storage_full`` returns the error for calls that write while the disk is full, else None."""
+        """``storage_full`` returns the error for calls that write while the disk is full, else None.
+        ``visibility`` tells callers which permission is missing where something does not exist for them."""
         self._limits = limits
         self._storage_full = storage_full
+        self._visibility = visibility
         self._rejections = rejections or RejectionLog()
         self._admission = admission
         self._slots = CallSlots(limits.pages)
@@ -167,7 +172,7 @@ class CallPipeline:
             asyncio.current_task().uncancel()  # type: ignore[union-attr]
             answer = to_rpc_status(self._client_error(call.end_error, name, began))
         except Exception as problem:
-            answer = to_rpc_status(self._client_error(problem, name, began))
+            answer = to_rpc_status(self._client_error(await self._explained(problem), name, began))
         else:
             _log.debug("rpc_completed", rpc=name, ms=_ms(began))
             return result
@@ -175,6 +180,16 @@ class CallPipeline:
             work.close()
         await context.abort(answer.code, answer.message, answer.trailers)
         raise AssertionError("abort always raises")
+
+    async def _explained(self, problem: Exception) -> Exception:
+        """Return the error that names the missing permission, if one is the cause of ``problem``."""
+        known = _find_error(problem)
+        if known is None or self._visibility is None:
+            return problem
+        try:
+            return await self._visibility.explain(current_principal.get(), known)
+        except WonderError:
+            return problem  # What cannot be read is not visible.
 
     def _client_error(self, problem: Exception, name: str, began: float) -> WonderError:
         """Return ``problem`` if clients may see it, else INTERNAL with an incident id; log it."""

@@ -19,8 +19,10 @@ from grpc import aio
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
-from wonder_server.core.errors import Reason, error
+from wonder_server.core.access.permissions import REFLECT
+from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.rpc.server.authentication import Credential, credential
+from wonder_server.rpc.server.authorization import require_permission
 from wonder_server.rpc.server.error_codes import to_rpc_status
 
 _SERVICE: Final = "ServerReflection"
@@ -156,6 +158,11 @@ class Reflection:
         self, requests: AsyncIterator[bytes], context: aio.ServicerContext[bytes, bytes]
     ) -> AsyncIterator[reflection_pb2.ServerReflectionResponse]:
         used = credential.get()
+        try:
+            require_permission(REFLECT)
+        except WonderError as problem:
+            answer = to_rpc_status(problem)
+            await context.abort(answer.code, answer.message, answer.trailers)
         async for data in requests:
             if used is not None and not self._is_valid(used):
                 answer = to_rpc_status(

@@ -32,6 +32,7 @@ from wonder_server.rpc.server.reflection import Reflection
 from wonder_server.rpc.server.rejection_log import RejectionLog
 from wonder_server.services.tenancy.directory import PrincipalDirectory
 from wonder_server.services.tenancy.logins import Logins
+from wonder_server.services.tenancy.visibility import Visibility
 from wonder_server.settings import Settings, SettingsError
 from wonder_server.settings.kinds import split_address
 
@@ -135,12 +136,14 @@ class RpcServer:
         storage_full: Callable[[], WonderError | None] = lambda: None,
         principals: PrincipalDirectory | None = None,
         logins: Logins | None = None,
+        visibility: Visibility | None = None,
     ) -> None:
         """Start serving, and report SERVING on the health service.
 
         ``servicers`` maps full service names (``wonder.v1.MemoryService``) to servicers; see `call_pipeline`.
         ``storage_full`` returns the error for calls that write while the disk is full, else None.
         ``principals`` are the stored ones, and ``logins`` finds those with tokens of issuers.
+        ``visibility`` as in `CallPipeline`.
         """
         if self._authentication is not None and principals is not None:
             self._authentication.principals = principals
@@ -151,6 +154,7 @@ class RpcServer:
             self._admission,
             rejections=self._rejections,
             storage_full=storage_full,
+            visibility=visibility,
         )
         for service in self._services:
             self._add(service, servicers.get(service.full_name), pipeline)
