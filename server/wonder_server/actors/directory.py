@@ -153,6 +153,10 @@ class Directory:
         """Return the owner's answer to a query. Raises OWNER_MOVED."""
         return self._loops.query(actor_id, query)
 
+    def peek(self, actor_id: str) -> object | None:
+        """Return the state of an actor in memory, or None. It may be ahead of the disk."""
+        return self._loops.peek(actor_id)
+
     # --- streams --------------------------------------------------------------------------------
 
     async def attach(

@@ -18,6 +18,7 @@ from wonder_server.adapters.egress.proxy import Egress
 from wonder_server.adapters.mcp.config import ServerConfig
 from wonder_server.adapters.mcp.servers import McpServers
 from wonder_server.adapters.models.prices import LiteLLMPrices
+from wonder_server.adapters.otlp.exporter import OtlpExporter
 from wonder_server.adapters.sandbox.bubblewrap import BubblewrapSandbox
 from wonder_server.adapters.sandbox.mounts import Host, Limits
 from wonder_server.adapters.web.guarded import GuardedWeb
@@ -31,6 +32,7 @@ from wonder_server.compose.models import (
     own_prices,
     unknown_cost,
 )
+from wonder_server.compose.telemetry.traces import open_traces
 from wonder_server.logs import logger
 from wonder_server.ports.embedder import Embedder
 from wonder_server.ports.mcp import Mcp
@@ -65,6 +67,8 @@ class Clients:
     """Return the action kinds that cannot run on this machine, each with the reason."""
     preload: Callable[[], None]
     """Import the modules that the clients need at first use. Blocks: call it in a thread."""
+    exporter: OtlpExporter | None = None
+    """Sends spans to the collector; None without one."""
 
 
 @asynccontextmanager
@@ -101,7 +105,9 @@ async def open_clients(
             problem = await asyncio.shield(sandbox.probe())
             return {"shell": problem.fault.message} if problem is not None else {}
 
+        exporter = await stack.enter_async_context(open_traces(settings, web))
         yield Clients(
+            exporter=exporter,
             providers=providers,
             model=model,
             bounded_model=bounded(model, settings),

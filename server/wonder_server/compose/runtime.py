@@ -35,8 +35,10 @@ from wonder_server.actors.runtime.loops import Loops
 from wonder_server.actors.scoped_directory import ScopedDirectory
 from wonder_server.actors.streaming.hub import StreamHub
 from wonder_server.actors.usage.budget_enforcement import Budgets
+from wonder_server.actors.usage.spans import SpanRecorder
 from wonder_server.actors.usage.work_counters import WorkCounters
 from wonder_server.adapters.in_memory.journal import MemoryJournal
+from wonder_server.adapters.otlp.exporter import OtlpExporter
 from wonder_server.compose.clients import Clients
 from wonder_server.compose.platform import Platform
 from wonder_server.compose.services import ApplicationServices
@@ -82,6 +84,7 @@ class Actors:
     failed_hooks: HookFailures
     counters: WorkCounters | None
     """Counts for metrics; None without metrics."""
+    exporter: OtlpExporter | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,9 +139,9 @@ def _build_actors(
         blobs=stores.internal.blobs,
         clock=access.clock,
     )
-    counters = (
-        WorkCounters((*settings.provider_names, "auto", "offline")) if settings.metrics_address else None
-    )
+    counters = None
+    if settings.metrics_address:
+        counters = WorkCounters((*settings.provider_names, "auto", "offline"))
     model_calls = ModelCalls(
         directory=access.directory,
         model=clients.bounded_model,
@@ -147,7 +150,6 @@ def _build_actors(
         budgets=budgets,
         files=services.request_files,
     )
-    model_calls.counters = counters
     quota = DescendantQuota()
     handlers = Handlers(
         access=access,
@@ -165,8 +167,7 @@ def _build_actors(
     )
     failed_hooks = HookFailures(access.clock)
     ports = _loop_ports(access, stores, handlers, quota, failpoints, failed_hooks)
-    if counters is not None:
-        ports = replace(ports, publish=counters.before(ports.publish))
+    ports = _watched(ports, access, model_calls, counters, clients.exporter)
     limits = LoopLimits(idle_actors=settings.max_idle_actors, idle_bytes=settings.max_idle_actor_bytes)
     loops = access.directory.start_loops((CONVERSATION, RUN), ports, limits, stores.internal.placement)
     return Actors(
@@ -178,7 +179,25 @@ def _build_actors(
         archiver=archiver,
         failed_hooks=failed_hooks,
         counters=counters,
+        exporter=clients.exporter,
     )
+
+
+def _watched(
+    ports: LoopPorts,
+    access: InternalAccess,
+    model_calls: ModelCalls,
+    counters: WorkCounters | None,
+    exporter: OtlpExporter | None,
+) -> LoopPorts:
+    """Let the telemetry that is on see model calls and committed events."""
+    model_calls.counters = counters
+    if counters is not None:
+        ports = replace(ports, publish=counters.before(ports.publish))
+    if exporter is not None:
+        model_calls.spans = SpanRecorder(exporter, access.directory.peek, access.clock)
+        ports = replace(ports, publish=model_calls.spans.before(ports.publish))
+    return ports
 
 
 def _loop_ports(

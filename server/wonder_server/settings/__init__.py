@@ -4,13 +4,14 @@
 ``docs/settings.md`` follow from it. `loading` reads and checks the values. `kinds` parses one value.
 """
 
+from wonder_server.settings.kinds import Group
 from wonder_server.settings.loading import (
     inherited_environment,
     load,
     set_default_variable,
     unknown_variables,
 )
-from wonder_server.settings.table import TABLE, Group, Setting, Settings, SettingsError
+from wonder_server.settings.table import TABLE, Setting, Settings, SettingsError
 
 __all__ = [
     "TABLE",

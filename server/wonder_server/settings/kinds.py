@@ -5,12 +5,32 @@ Each raises `ValueError` with the expected form as a clause; `loading` adds the 
 
 from __future__ import annotations
 
+import enum
 import ipaddress
 import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+
+
+class Group(enum.StrEnum):
+    """Groups of settings, in order: the headings of ``wonder serve --help`` and of the document."""
+
+    SERVER = "Server"
+    LOG = "Log"
+    TELEMETRY = "Telemetry"
+    SECURITY = "Security and permissions"
+    STORAGE = "Storage"
+    CONVERSATIONS = "Conversations"
+    MODELS = "Models"
+    EMBEDDER = "Embedder"
+    SERVERS = "Workers and MCP servers"
+    SANDBOX = "Sandboxes"
+    REPOSITORIES = "Repositories"
+    CALLS = "Calls and streams"
+    SIZES = "Sizes of messages"
+    FILES = "Files"
 
 
 @dataclass(frozen=True, slots=True)

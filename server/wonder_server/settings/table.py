@@ -7,7 +7,6 @@ lists the declarations; documents and flags are made from it.
 
 from __future__ import annotations
 
-import enum
 from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from wonder_server.settings.kinds import (
     METRICS_ADDRESS,
     PATH,
     TEXT,
+    Group,
     Kind,
     McpServer,
     choice,
@@ -37,25 +37,6 @@ from wonder_server.settings.providers import BUILT_IN_PROVIDERS, FALLBACK_PRICE,
 
 class SettingsError(Exception):
     """A setting that cannot be used. The message is a sentence and never contains a secret."""
-
-
-class Group(enum.StrEnum):
-    """Groups of settings, in order: the headings of ``wonder serve --help`` and of the document."""
-
-    SERVER = "Server"
-    LOG = "Log"
-    TELEMETRY = "Telemetry"
-    SECURITY = "Security and permissions"
-    STORAGE = "Storage"
-    CONVERSATIONS = "Conversations"
-    MODELS = "Models"
-    EMBEDDER = "Embedder"
-    SERVERS = "Workers and MCP servers"
-    SANDBOX = "Sandboxes"
-    REPOSITORIES = "Repositories"
-    CALLS = "Calls and streams"
-    SIZES = "Sizes of messages"
-    FILES = "Files"
 
 
 def _setting(
@@ -108,6 +89,14 @@ class Settings:
     )  # fmt: skip
     metrics_token_file: Path | None = _setting(
         Group.TELEMETRY, None, PATH, "File with the bearer token that a read of the metrics must bring.",
+    )  # fmt: skip
+    otlp_endpoint: str = _setting(
+        Group.TELEMETRY, "", ENDPOINT,
+        "URL of a collector that gets the spans of all work (OTLP over HTTP, JSON, at /v1/traces), such as "
+        "http://127.0.0.1:4318. Empty: none. Spans contain names, ids and numbers, and no contents.",
+    )  # fmt: skip
+    trace_percent: int = _setting(
+        Group.TELEMETRY, 100, number(0, 100), "Percentage of traces whose spans the collector gets.",
     )  # fmt: skip
 
     insecure: bool = _setting(

@@ -12,6 +12,7 @@ from wonder_server.actors.runtime.monotonic import monotonic_s
 from wonder_server.actors.streaming.hub import StreamHub
 from wonder_server.actors.streaming.items import REASONING, Part, PartKind
 from wonder_server.actors.usage.budget_enforcement import Budgets, PlannedCall
+from wonder_server.actors.usage.spans import SpanRecorder
 from wonder_server.actors.usage.work_counters import WorkCounters
 from wonder_server.core.actor.commands import CallModel
 from wonder_server.core.content.answer_images import (
@@ -89,6 +90,8 @@ class ModelCalls:
         self._files = files or NoFiles()
         self.counters: WorkCounters | None = None
         """Counts of ended calls, for metrics."""
+        self.spans: SpanRecorder | None = None
+        """Spans of ended calls, for traces."""
         self._stopping = False
         self._settling: set[asyncio.Task[None]] = set()
         """Tasks that report results within a budget."""
@@ -154,10 +157,10 @@ class ModelCalls:
             # The turn no longer needs the answer. The provider charges for what it sent.
             if not self._stopping:
                 answer.meter.give_up()
-                self._count(command, answer, "cancelled")
+                self._count(actor_id, command, answer, "cancelled")
                 await self._report_partial_usage(actor_id, command, answer.meter)
             raise
-        self._count(command, answer, "completed" if answer.result is not None else "failed")
+        self._count(actor_id, command, answer, "completed" if answer.result is not None else "failed")
         if answer.result is None:
             await self._report_partial_usage(actor_id, command, answer.meter)
             return Failed(
@@ -174,9 +177,13 @@ class ModelCalls:
             parts=answer.parts,
         )
 
-    def _count(self, command: CallModel, answer: _Answer, outcome: str) -> None:
+    def _count(self, actor_id: str, command: CallModel, answer: _Answer, outcome: str) -> None:
         if self.counters is not None:
             self.counters.call_ended(command.profile.provider, outcome, answer.first_chunk_s)
+        if self.spans is not None:
+            fault = answer.fault if outcome == "failed" else None
+            seconds = monotonic_s() - answer.asked_s if answer.meter.asked else 0.0
+            self.spans.call_ended(actor_id, command, answer.result, fault, seconds)
 
     async def _receive(self, actor_id: str, command: CallModel, answer: _Answer) -> None:
         """Send the request with the contents of its files, and read the answer."""

@@ -56,6 +56,10 @@ class Metrics:
         yield from self._worker_families()
         if stores is not None:
             yield from _stores(stores)
+        exporter = self._actors.exporter
+        spans = {(): exporter.exported if exporter else 0}, {(): exporter.dropped if exporter else 0}
+        yield Family("wonder_spans_exported", "counter", "Spans sent to the collector.", (), spans[0].items())
+        yield Family("wonder_spans_dropped", "counter", "Spans dropped.", (), spans[1].items())
 
     def _runtime(self) -> Iterator[Family]:
         numbers = self._actors.loops.numbers()

@@ -37,5 +37,9 @@ def scope_trace_id(scope: Scope) -> str:
 
 def traceparent(scope: Scope) -> str:
     """Return the ``traceparent`` for a worker, so that its work belongs to the trace."""
-    span = hashlib.blake2b(scope.key.encode(), digest_size=8).hexdigest()
-    return f"00-{scope_trace_id(scope)}-{span}-01"
+    return f"00-{scope_trace_id(scope)}-{span_id(scope.key)}-01"
+
+
+def span_id(identifier: str) -> str:
+    """Return the id of the span of a piece of work, as 16 hexadecimal digits."""
+    return hashlib.blake2b(identifier.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()

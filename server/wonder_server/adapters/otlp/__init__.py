@@ -1,0 +1,1 @@
+"""Traces in the protocol of OpenTelemetry (OTLP)."""
