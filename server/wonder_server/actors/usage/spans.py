@@ -150,17 +150,19 @@ def _tool(turn: Turn, invocation: Invocation, at_ms: int) -> Span:
     result = invocation.result
     end_ms = (result.created_ms if result is not None else 0) or at_ms
     failed = result is None or not result.success
+    # Without a tool the name is whatever the model wrote.
+    name = invocation.call.name if invocation.tool_id else ""
     code = result.code.value if result is not None and result.code is not None else "failed"
     return Span(
         trace_id=_trace_of(turn),
         span_id=span_id(invocation.operation_id or invocation.call.id),
         parent_id=span_id(turn.id),
-        name=f"{names.EXECUTE_TOOL} {invocation.call.name}",
+        name=f"{names.EXECUTE_TOOL} {name}".strip(),
         start_ms=end_ms - (result.duration_ms if result is not None else 0),
         end_ms=end_ms,
         attributes={
             names.OPERATION: names.EXECUTE_TOOL,
-            names.TOOL_NAME: invocation.call.name,
+            names.TOOL_NAME: name,
             names.TOOL_CALL_ID: invocation.call.id,
             names.TARGET: invocation.tool_id,
             names.CONVERSATION_ID: turn.conversation_id,
