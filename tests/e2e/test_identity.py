@@ -333,3 +333,50 @@ async def test_the_command_takes_roles_of_every_place_and_of_groups(tmp_path: Pa
         assert await chat(server, command=("roles", "take", *group)) == (0, "")
         left = await client.identity.ListRoleBindings(identity.ListRoleBindingsRequest())
         assert len(left.role_bindings) == 1
+
+
+async def test_the_command_lists_adds_and_removes_members_of_a_project(tmp_path: Path) -> None:
+    async with serving(tmp_path / "data") as server, server.client() as client:
+        ann = await principal(client, "user", "ann")
+        await give(client, ann, "viewer")
+        members = "project", "members"
+        for flags in (("ann", "member"), ("ann", "developer"), ("--group", "engineers", "viewer")):
+            assert await chat(server, command=(*members, "add", "default", *flags)) == (0, "")
+        listed = await client.identity.ListRoleBindings(
+            identity.ListRoleBindingsRequest(project="default", principal_id=ann)
+        )
+        assert [bool(each.project_id) for each in listed.role_bindings] == [True, True, False]
+        assert await chat(server, command=(*members, "list", "default")) == (0, "")
+        for flags, code in (
+            (("ann", "--role", "member"), 0),
+            (("ann", "--role", "member"), 1),  # It has none there any more.
+            (("ann",), 0),
+            (("ann",), 1),  # The role that holds everywhere stays.
+            (("--group", "engineers"), 0),
+            (("ann", "--group", "engineers"), 1),
+            ((), 1),
+            (("nobody",), 1),
+        ):
+            assert (await chat(server, command=(*members, "remove", "default", *flags)))[0] == code, flags
+        code, problem = await chat(server, command=(*members, "add", "nowhere", "ann", "member"))
+        assert code == 1 and "nowhere" in problem
+        code, problem = await chat(server, command=(*members, "list", "nowhere"))
+        assert code == 1 and "nowhere" in problem
+        (left,) = (await client.identity.ListRoleBindings(identity.ListRoleBindingsRequest())).role_bindings
+        assert left.principal_id == ann and not left.project_id
+
+
+async def test_the_command_changes_roles_in_projects_of_another_tenant(tmp_path: Path) -> None:
+    async with serving(tmp_path / "data") as server, server.client() as client:
+        await client.identity.CreateTenant(identity.CreateTenantRequest(tenant={"name": "acme"}))
+        wanted = identity_pb2.StoredPrincipal(kind=PRINCIPAL_KIND_USER, name="ann", tenant_id="acme")
+        await client.identity.CreatePrincipal(identity.CreatePrincipalRequest(principal=wanted))
+        tenant = "--tenant", "acme"
+        place_of = "ann", "member", *tenant, "--project", "default"
+        assert await chat(server, command=("roles", "give", *place_of)) == (0, "")
+        assert await chat(server, command=("roles", "take", *place_of)) == (0, "")
+        members = "project", "members"
+        assert await chat(server, command=(*members, "add", "default", "ann", "member", *tenant)) == (0, "")
+        assert await chat(server, command=(*members, "remove", "default", "ann", *tenant)) == (0, "")
+        request = identity.ListRoleBindingsRequest(tenant="acme")
+        assert not (await client.identity.ListRoleBindings(request)).role_bindings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -49,6 +49,22 @@ def principal_id(client: sync.Client, name: str, tenant: str = "") -> str:
         raise NotAName(f"there is no principal {name}; `wonder principals list` shows those there are")
     choices = ", ".join(described(each) for each in found)
     raise NotAName(f"{name} is the name of several principals; use one of {choices}")
+
+
+def bindings(client: sync.Client, tenant: str, project: str) -> list[v1.RoleBinding]:
+    """Return the roles of a tenant, of one project (and everywhere) if it is named."""
+    from wonder_sdk import v1
+
+    request = v1.ListRoleBindingsRequest(tenant=tenant, project=project, page_size=500)
+    pages = listing.pages(client.identity.list_role_bindings, request)
+    return [each for page in pages for each in page.role_bindings]
+
+
+def member_of(binding: v1.RoleBinding, names: Mapping[str, str]) -> str:
+    """Return the group or the principal of a role. A principal that ``names`` does not have is its id."""
+    if binding.group:
+        return f"group {binding.group}"
+    return names.get(binding.principal_id or "", binding.principal_id or "")
 
 
 def place(client: sync.Client, binding: v1.RoleBinding) -> str:

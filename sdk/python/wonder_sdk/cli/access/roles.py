@@ -5,7 +5,17 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from wonder_sdk.cli.access.names import ROLES, add_tenant, described, place, principal_id, principals, word
+from wonder_sdk.cli.access.names import (
+    ROLES,
+    add_tenant,
+    bindings,
+    described,
+    member_of,
+    place,
+    principal_id,
+    principals,
+    word,
+)
 from wonder_sdk.cli.access.refusals import explained
 from wonder_sdk.cli.shared import connection, listing
 from wonder_sdk.cli.shared.parser import add_examples
@@ -64,12 +74,12 @@ def run_list(arguments: argparse.Namespace, client: sync.Client) -> int:
     names = {each.id: described(each) for each in principals(client, arguments.tenant)}
     rows = [
         (
-            f"group {each.group}" if each.group else names.get(each.principal_id or "", ""),
+            member_of(each, names),
             word(each.role),
             place(client, each).removeprefix("of ").removeprefix("in "),
             each.id,
         )
-        for each in _bindings(client, arguments)
+        for each in bindings(client, arguments.tenant, arguments.project)
     ]
     listing.show(Terminal(), rows, nothing="there are no roles", headings=("MEMBER", "ROLE", "IN", "ID"))
     return 0
@@ -90,13 +100,12 @@ def run_take(arguments: argparse.Namespace, client: sync.Client) -> int:
     from wonder_sdk import v1
 
     wanted = _wanted(arguments, client)
-    project_id = ""
-    if arguments.project:
-        request = v1.GetProjectRequest(project_id=arguments.project)
-        project_id = client.library.get_project(request).project.id
-    for each in _bindings(client, arguments):
+    for each in bindings(client, arguments.tenant, arguments.project):
         # Fields that are not set are None in answers, and "" in requests.
-        same_place = (each.project_id or "") == project_id and bool(each.server) == bool(wanted.server)
+        # Of a project, the list has its roles and those that hold everywhere.
+        same_place = bool(each.project_id) == bool(arguments.project) and bool(each.server) == bool(
+            wanted.server
+        )
         member = each.principal_id or "", each.group or ""
         same_member = member == (wanted.principal_id or "", wanted.group or "")
         if same_place and same_member and each.role == wanted.role:
@@ -122,11 +131,3 @@ def _wanted(arguments: argparse.Namespace, client: sync.Client) -> v1.RoleBindin
     elif arguments.project:
         wanted.project_id = arguments.project
     return wanted
-
-
-def _bindings(client: sync.Client, arguments: argparse.Namespace) -> list[v1.RoleBinding]:
-    from wonder_sdk import v1
-
-    request = v1.ListRoleBindingsRequest(tenant=arguments.tenant, project=arguments.project, page_size=500)
-    pages = listing.pages(client.identity.list_role_bindings, request)
-    return [each for page in pages for each in page.role_bindings]

@@ -7,6 +7,7 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING
 
+from wonder_sdk.cli.access import members
 from wonder_sdk.cli.shared import connection, deletion, listing
 from wonder_sdk.cli.shared.parser import add_examples
 from wonder_sdk.cli.shared.terminal import Terminal
@@ -77,6 +78,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     shell = _verb(verbs, "shell", "Set the network access of shell commands.", run_shell)
     shell.add_argument("switch", choices=("on", "off"), help="Turn the access on or off.")
+    members.register(verbs)
     add_examples(verbs, _EXAMPLES)
 
 
