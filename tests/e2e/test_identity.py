@@ -40,6 +40,8 @@ class Place:
     root: Client
     projects: dict[str, str]
     conversations: dict[str, str]
+    token: str = ""
+    """The key of the administrator."""
 
 
 async def principal(client: Client, kind: str, name: str) -> str:
@@ -92,7 +94,7 @@ async def place(folder: Path) -> AsyncIterator[Place]:
             serving(folder / "data", "--require-auth") as server,
             calling_with(server, token) as root,
         ):
-            yield Place(folder / "data", server, root, projects, conversations)
+            yield Place(folder / "data", server, root, projects, conversations, token)
 
 
 async def refusal(call: Any) -> tuple[grpc.StatusCode, str]:

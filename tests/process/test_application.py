@@ -54,6 +54,9 @@ SLOW_PERSONA = {"name": "speaker", "persona": {"system_prompt": "Speak.", "model
 class Call:
     """The context of a call without metadata."""
 
+    def peer(self) -> str:
+        return "ipv4:127.0.0.1:1"
+
     def invocation_metadata(self) -> tuple[()]:
         return ()
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from wonder_server.core.errors import Reason, WonderError, error
-from wonder_server.core.identity import SERVER, Principal
+from wonder_server.core.identity import SERVER, AuditedCall, Principal
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +21,14 @@ class Origin:
     """Origin of a request: the principal, and the id with which the principal can repeat the request.
 
     ``request_id`` is "" for a request that cannot be repeated. ``fingerprint`` is a hash of principal, method
-    and content; "" without a request id.
+    and content; "" without a request id. ``call`` is what the audit says about the call; None if it says
+    nothing.
     """
 
     principal: Principal
     request_id: str = ""
     fingerprint: str = ""
+    call: AuditedCall | None = None
 
 
 SERVER_ORIGIN: Final = Origin(SERVER)

@@ -110,3 +110,14 @@ def recorded_principal(text: str) -> Principal | None:
 
 
 _KINDS: Final = frozenset(kind.value for kind in PrincipalKind)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditedCall:
+    """Facts about a call that the audit keeps, beside its principal: its method, the id of its key, the
+    address of its client and the id of its trace; "" without one."""
+
+    method: str
+    key_id: str = ""
+    peer: str = ""
+    trace_id: str = ""

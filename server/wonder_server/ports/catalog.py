@@ -15,6 +15,7 @@ from wonder_server.core.definitions.references import Reference
 from wonder_server.core.definitions.resources import Agent, Definition, File, Library, Project, Resource
 from wonder_server.core.definitions.specs import Kind
 from wonder_server.core.json_types import JsonDict
+from wonder_server.core.tenancy.audit import AuditEntry
 
 ANSWER_TTL_MS = 48 * 3600 * 1000
 """Milliseconds for which the answer of a ``request_id`` is stored. The contract guarantees 24 hours."""
@@ -143,8 +144,10 @@ class CatalogNames:
 class Changes(Protocol):
     """Writes, and the stored answers of requests."""
 
-    async def commit(self, changes: Sequence[Change], answer: Answer | None = None) -> None:
-        """Execute all changes in this order and store the answer, in one transaction.
+    async def commit(
+        self, changes: Sequence[Change], answer: Answer | None = None, audit: Sequence[AuditEntry] = ()
+    ) -> None:
+        """Execute all changes in this order and store the answer and the audit entries, in one transaction.
 
         Raises ALREADY_EXISTS, ETAG_MISMATCH, and REQUEST_ID_REUSED if the id has an answer already. The store
         may delete answers older than `ANSWER_TTL_MS`.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -509,18 +510,29 @@ async def test_faults_of_agents_and_projects_in_an_apply_have_their_place(
     assert await rejected(service.ApplyDefinitions(bad)) == ("FIELD_INVALID", ["projects[1].name"])
 
 
+class _Context:
+    def peer(self) -> str:
+        return "ipv4:127.0.0.1:1"
+
+    def invocation_metadata(self) -> tuple[()]:
+        return ()
+
+
+CALL: Any = _Context()
+
+
 async def test_only_an_admin_applies_network_and_repositories(service: LibraryServiceStub) -> None:
     library = make(MemoryCatalog())
     await library.ensure_standard(STANDARD)
     servicer = LibraryServicer(ForAll(LibraryParts(library, no_artifacts())))
-    await servicer.apply_definitions(team(), None)
+    await servicer.apply_definitions(team(), CALL)
     request = team()
     request.projects[0].network.shell_network = True
     token = current_principal.set(token_principal("bob"))
     try:
         with pytest.raises(WonderError) as refused:
-            await servicer.apply_definitions(request, None)
-        await servicer.apply_definitions(team(), None)
+            await servicer.apply_definitions(request, CALL)
+        await servicer.apply_definitions(team(), CALL)
     finally:
         current_principal.reset(token)
     fault = refused.value.fault

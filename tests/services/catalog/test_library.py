@@ -336,7 +336,7 @@ async def test_a_refused_request_may_be_sent_again(library: Library) -> None:
 
 async def test_a_change_that_cannot_be_stored_leaves_no_trace() -> None:
     class Full(MemoryCatalog):
-        async def commit(self, changes: Any, answer: Any = None) -> None:
+        async def commit(self, changes: Any, answer: Any = None, audit: Any = ()) -> None:
             raise error(Reason.STORAGE_UNAVAILABLE, "The disk is full.", transient=True)
 
     full = make(Full())

@@ -17,6 +17,7 @@ from wonder_server.core.definitions.resources import (
 )
 from wonder_server.core.errors import Reason, WonderError, error, not_found
 from wonder_server.core.idempotency import request_id_reused
+from wonder_server.core.tenancy.audit import AuditEntry
 from wonder_server.ports.blobs import UnreferencedObject
 from wonder_server.ports.catalog import (
     ANSWER_TTL_MS,
@@ -77,6 +78,8 @@ class MemoryCatalog:
     def __init__(self) -> None:
         self._tables = _Tables()
         self._loose: dict[str, str] = {}
+        self.audit: list[AuditEntry] = []
+        """The entries of commits, oldest first."""
 
     async def library(self, key: str) -> Library | None:
         return _find(self._tables.libraries, key)
@@ -156,7 +159,9 @@ class MemoryCatalog:
         for key in keys:
             self._loose.pop(key, None)
 
-    async def commit(self, changes: Sequence[Change], answer: Answer | None = None) -> None:
+    async def commit(
+        self, changes: Sequence[Change], answer: Answer | None = None, audit: Sequence[AuditEntry] = ()
+    ) -> None:
         tables = self._tables.copy()
         for change in changes:
             if isinstance(change, Put):
@@ -174,6 +179,7 @@ class MemoryCatalog:
                 self._loose.update(dict.fromkeys(file.objects, file.project_id))
         tables.removed_projects.update(self._tables.projects.keys() - tables.projects.keys())
         self._tables = tables
+        self.audit.extend(audit)
 
     def removed_projects(self) -> MemoryRemovedProjects:
         """Return the notes about deleted projects."""

@@ -18,6 +18,7 @@ from wonder_server.core.definitions.resources import (
     Resource,
 )
 from wonder_server.core.errors import Reason, WonderError, error, not_found
+from wonder_server.core.tenancy.audit import AuditEntry
 from wonder_server.core.tenancy.names import own_name, stored_library, stored_name
 from wonder_server.ports.access import AccessScope
 from wonder_server.ports.catalog import Answer, Catalog, Change, DefinitionQuery, Put
@@ -112,13 +113,15 @@ class CatalogView:
     ) -> Coroutine[object, None, list[File]]:
         return self._catalog.files(project_id, before, limit, _both(among, self.scope.projects))
 
-    async def commit(self, changes: Sequence[Change], answer: Answer | None = None) -> None:
+    async def commit(
+        self, changes: Sequence[Change], answer: Answer | None = None, audit: Sequence[AuditEntry] = ()
+    ) -> None:
         made = _new_ids(changes) if self.scope.is_whole else frozenset[str]()
         for change in changes:
             await self._check(change, made)
         stored = [self._stored(change) for change in changes]
         try:
-            await self._catalog.commit(stored, answer)
+            await self._catalog.commit(stored, answer, audit)
         except asyncio.CancelledError:
             # The commit goes on without its caller.
             self._on_commit([each for each in stored if isinstance(each, Put)])

@@ -19,7 +19,7 @@ from wonder_server.rpc.shared.common_codec import set_principal
 from wonder_server.rpc.shared.fields import bounded, required
 from wonder_server.rpc.shared.pages import encode_page, page_request
 from wonder_server.rpc.shared.principal import current_principal
-from wonder_server.rpc.shared.request_keys import message_origin
+from wonder_server.rpc.shared.request_keys import audited_origin, message_origin
 from wonder_server.rpc.shared.times import to_timestamp
 from wonder_server.services.content.files import FileContents, NewFile
 
@@ -88,10 +88,9 @@ class FileServicer:
         found, token = await encode_page(page, file_to_proto)
         return pb.ListFilesResponse(files=found, next_page_token=token)
 
-    async def delete_file(
-        self, request: pb.DeleteFileRequest, _context: CallContext
-    ) -> pb.DeleteFileResponse:
-        await self._own.delete(required(request.file_id, "file_id"), origin=message_origin(request))
+    async def delete_file(self, request: pb.DeleteFileRequest, context: CallContext) -> pb.DeleteFileResponse:
+        origin = audited_origin(request, "DeleteFile", context)
+        await self._own.delete(required(request.file_id, "file_id"), origin=origin)
         return pb.DeleteFileResponse()
 
     @property

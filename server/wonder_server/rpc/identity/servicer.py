@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable
 from typing import TypeAlias, TypeVar
 
@@ -26,9 +27,8 @@ from wonder_server.rpc.shared.common_codec import set_principal
 from wonder_server.rpc.shared.fields import bounded, required
 from wonder_server.rpc.shared.pages import encode_page, page_from_rows, page_request
 from wonder_server.rpc.shared.principal import current_caller, current_principal
-from wonder_server.rpc.shared.request_keys import message_origin
+from wonder_server.rpc.shared.request_keys import audited_call, message_origin
 from wonder_server.rpc.shared.times import from_timestamp
-from wonder_server.rpc.shared.trace_context import trace_from_metadata
 from wonder_server.services.paging import page
 from wonder_server.services.tenancy.administration import (
     DEFAULT_GRACE_MS,
@@ -330,12 +330,4 @@ def _position(resource: Tenant | StoredPrincipal | ApiKey | RoleBinding) -> str:
 
 
 def _facts(method: str, context: CallContext) -> CallFacts:
-    caller = current_caller.get()
-    key_id = caller.key.id if caller is not None and caller.key is not None else ""
-    return CallFacts(
-        method=method,
-        reach=_reach(),
-        key_id=key_id,
-        peer=context.peer(),
-        trace_id=trace_from_metadata(context),
-    )
+    return CallFacts(**dataclasses.asdict(audited_call(method, context)), reach=_reach())

@@ -14,19 +14,19 @@ from wonder_server.rpc.library.parts import LibraryMethods
 from wonder_server.rpc.shared.call_context import CallContext
 from wonder_server.rpc.shared.fields import required
 from wonder_server.rpc.shared.pages import encode_page, page_request
-from wonder_server.rpc.shared.request_keys import message_origin
+from wonder_server.rpc.shared.request_keys import audited_origin
 
 
 class AgentMethods(LibraryMethods):
     """Methods of the LibraryServicer; see ``library_service.proto``."""
 
     async def create_agent(
-        self, request: pb.CreateAgentRequest, _context: CallContext
+        self, request: pb.CreateAgentRequest, context: CallContext
     ) -> pb.CreateAgentResponse:
         required(request.agent.name, "agent.name")
         agent = await self._own.library.agents.create(
             codec.agent_from_proto(request.agent),
-            origin=message_origin(request),
+            origin=audited_origin(request, "CreateAgent", context),
             validate_only=request.validate_only,
         )
         return pb.CreateAgentResponse(agent=await self._agent_to_proto(agent))
@@ -46,24 +46,24 @@ class AgentMethods(LibraryMethods):
         return pb.ListAgentsResponse(agents=agents, next_page_token=token)
 
     async def update_agent(
-        self, request: pb.UpdateAgentRequest, _context: CallContext
+        self, request: pb.UpdateAgentRequest, context: CallContext
     ) -> pb.UpdateAgentResponse:
         agent = await self._own.library.agents.update(
             required(request.agent.id, "agent.id"),
             codec.agent_edit(request.agent, request.update_mask),
             etag=request.agent.etag,
-            origin=message_origin(request),
+            origin=audited_origin(request, "UpdateAgent", context),
             validate_only=request.validate_only,
         )
         return pb.UpdateAgentResponse(agent=await self._agent_to_proto(agent))
 
     async def delete_agent(
-        self, request: pb.DeleteAgentRequest, _context: CallContext
+        self, request: pb.DeleteAgentRequest, context: CallContext
     ) -> pb.DeleteAgentResponse:
         await self._own.library.agents.delete(
             required(request.agent_id, "agent_id"),
             etag=request.etag,
-            origin=message_origin(request),
+            origin=audited_origin(request, "DeleteAgent", context),
         )
         return pb.DeleteAgentResponse()
 

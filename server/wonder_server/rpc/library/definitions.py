@@ -21,7 +21,7 @@ from wonder_server.rpc.server.authorization import require_permission
 from wonder_server.rpc.shared.call_context import CallContext
 from wonder_server.rpc.shared.fields import required
 from wonder_server.rpc.shared.pages import encode_page, page_request
-from wonder_server.rpc.shared.request_keys import message_origin
+from wonder_server.rpc.shared.request_keys import audited_origin
 from wonder_server.services.catalog.applied import WantedResources, check_names, placed
 from wonder_server.services.catalog.definitions import MAX_APPLY
 from wonder_server.services.content.repositories import RepositoryService
@@ -35,12 +35,12 @@ class DefinitionMethods(LibraryMethods):
     _repositories: RepositoryService | None
 
     async def create_library(
-        self, request: pb.CreateLibraryRequest, _context: CallContext
+        self, request: pb.CreateLibraryRequest, context: CallContext
     ) -> pb.CreateLibraryResponse:
         library = await self._own.library.definitions.create_library(
             required(request.library.name, "library.name"),
             request.library.description,
-            origin=message_origin(request),
+            origin=audited_origin(request, "CreateLibrary", context),
             validate_only=request.validate_only,
         )
         return pb.CreateLibraryResponse(library=codec.library_to_proto(library))
@@ -59,18 +59,18 @@ class DefinitionMethods(LibraryMethods):
         return pb.ListLibrariesResponse(libraries=libraries, next_page_token=token)
 
     async def delete_library(
-        self, request: pb.DeleteLibraryRequest, _context: CallContext
+        self, request: pb.DeleteLibraryRequest, context: CallContext
     ) -> pb.DeleteLibraryResponse:
         await self._own.library.definitions.delete_library(
             required(request.library_id, "library_id"),
             force=request.force,
             etag=request.etag,
-            origin=message_origin(request),
+            origin=audited_origin(request, "DeleteLibrary", context),
         )
         return pb.DeleteLibraryResponse()
 
     async def put_definition(
-        self, request: pb.PutDefinitionRequest, _context: CallContext
+        self, request: pb.PutDefinitionRequest, context: CallContext
     ) -> pb.PutDefinitionResponse:
         library = required(request.library_id, "library_id")
         draft, faults = codec.draft_from_proto_lenient(request.definition, "definition")
@@ -84,7 +84,7 @@ class DefinitionMethods(LibraryMethods):
             library,
             draft,
             etag=request.etag,
-            origin=message_origin(request),
+            origin=audited_origin(request, "PutDefinition", context),
             validate_only=request.validate_only,
         )
         return pb.PutDefinitionResponse(
@@ -121,17 +121,17 @@ class DefinitionMethods(LibraryMethods):
         return pb.ListRevisionsResponse(definitions=definitions, next_page_token=token)
 
     async def delete_definition(
-        self, request: pb.DeleteDefinitionRequest, _context: CallContext
+        self, request: pb.DeleteDefinitionRequest, context: CallContext
     ) -> pb.DeleteDefinitionResponse:
         await self._own.library.definitions.delete(
             required(request.definition_id, "definition_id"),
             etag=request.etag,
-            origin=message_origin(request),
+            origin=audited_origin(request, "DeleteDefinition", context),
         )
         return pb.DeleteDefinitionResponse()
 
     async def apply_definitions(
-        self, request: pb.ApplyDefinitionsRequest, _context: CallContext
+        self, request: pb.ApplyDefinitionsRequest, context: CallContext
     ) -> pb.ApplyDefinitionsResponse:
         library = required(request.library, "library")
         # One definition above the limit is enough for its rejection.
@@ -148,7 +148,7 @@ class DefinitionMethods(LibraryMethods):
             drafts,
             await self._wanted(request),
             prune=request.prune,
-            origin=message_origin(request),
+            origin=audited_origin(request, "ApplyDefinitions", context),
             validate_only=request.validate_only,
         )
         return pb.ApplyDefinitionsResponse(

@@ -12,7 +12,7 @@ from wonder_server.rpc.server.authorization import require_permission
 from wonder_server.rpc.shared.call_context import CallContext
 from wonder_server.rpc.shared.fields import required
 from wonder_server.rpc.shared.pages import encode_page, page_request
-from wonder_server.rpc.shared.request_keys import message_origin
+from wonder_server.rpc.shared.request_keys import audited_origin
 from wonder_server.services.content.project_removals import ProjectRemovals
 from wonder_server.services.content.repositories import RepositoryService
 
@@ -34,7 +34,7 @@ class ProjectMethods(LibraryMethods):
     _removals: ProjectRemovals | None
 
     async def create_project(
-        self, request: pb.CreateProjectRequest, _context: CallContext
+        self, request: pb.CreateProjectRequest, context: CallContext
     ) -> pb.CreateProjectResponse:
         required(request.project.name, "project.name")
         wanted = codec.project_from_proto(request.project)
@@ -43,7 +43,7 @@ class ProjectMethods(LibraryMethods):
             await self._repositories.check_repositories((), wanted.repositories, wanted.network)
         project = await self._own.library.projects.create(
             wanted,
-            origin=message_origin(request),
+            origin=audited_origin(request, "CreateProject", context),
             validate_only=request.validate_only,
         )
         return pb.CreateProjectResponse(project=codec.project_to_proto(project))
@@ -68,7 +68,7 @@ class ProjectMethods(LibraryMethods):
         return pb.ListProjectsResponse(projects=projects, next_page_token=token)
 
     async def update_project(
-        self, request: pb.UpdateProjectRequest, _context: CallContext
+        self, request: pb.UpdateProjectRequest, context: CallContext
     ) -> pb.UpdateProjectResponse:
         key = required(request.project.id, "project.id")
         change = codec.project_edit(request.project, request.update_mask)
@@ -88,16 +88,18 @@ class ProjectMethods(LibraryMethods):
             key,
             edit,
             etag=request.project.etag,
-            origin=message_origin(request),
+            origin=audited_origin(request, "UpdateProject", context),
             validate_only=request.validate_only,
         )
         return pb.UpdateProjectResponse(project=codec.project_to_proto(project))
 
     async def delete_project(
-        self, request: pb.DeleteProjectRequest, _context: CallContext
+        self, request: pb.DeleteProjectRequest, context: CallContext
     ) -> pb.DeleteProjectResponse:
         key = required(request.project_id, "project_id")
-        await self._own.library.projects.delete(key, etag=request.etag, origin=message_origin(request))
+        await self._own.library.projects.delete(
+            key, etag=request.etag, origin=audited_origin(request, "DeleteProject", context)
+        )
         if self._removals is not None:
             await self._removals.finish()
         return pb.DeleteProjectResponse()

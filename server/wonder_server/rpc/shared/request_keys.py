@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from typing import Final, Protocol
 
 from wonder_server.core.errors import Reason, error
 from wonder_server.core.idempotency import IdempotencyKey, Origin, message_key
-from wonder_server.rpc.shared.principal import current_principal
+from wonder_server.core.identity import AuditedCall
+from wonder_server.rpc.shared.call_context import CallContext
+from wonder_server.rpc.shared.principal import current_caller, current_principal
+from wonder_server.rpc.shared.trace_context import trace_from_metadata
 
 MAX_REQUEST_ID_BYTES: Final = 128
 
@@ -51,6 +55,19 @@ def message_origin(request: IdempotentRequest) -> Origin:
         digest.update(len(part).to_bytes(4, "big") + part)
     digest.update(request.SerializeToString(deterministic=True))
     return Origin(principal, request.request_id, digest.hexdigest())
+
+
+def audited_origin(request: IdempotentRequest, method: str, context: CallContext) -> Origin:
+    """Return `message_origin` with the facts about the call for the audit. ``method`` is its name."""
+    return replace(message_origin(request), call=audited_call(method, context))
+
+
+def audited_call(method: str, context: CallContext) -> AuditedCall:
+    """Return the facts about a call for the audit."""
+    caller = current_caller.get()
+    key_id = caller.key.id if caller is not None and caller.key is not None else ""
+    trace_id = trace_from_metadata(context)
+    return AuditedCall(method=method, key_id=key_id, peer=context.peer(), trace_id=trace_id)
 
 
 def idempotency_key(request: IdempotentRequest) -> IdempotencyKey | None:

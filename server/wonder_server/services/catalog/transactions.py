@@ -22,6 +22,7 @@ from wonder_server.core.idempotency import (
 from wonder_server.ports.catalog import Answer, Change
 from wonder_server.ports.clock import Clock
 from wonder_server.ports.scoped import ScopedCatalog
+from wonder_server.services.catalog.audit_entries import audit_entries
 
 T = TypeVar("T")
 
@@ -96,7 +97,8 @@ class CatalogTransactions:
             planned = await plan(Stamp(now, origin.principal.text))
             if not validate_only and (planned.changes or key):
                 try:
-                    await self._catalog.commit(planned.changes, _answer(key, planned.result, now))
+                    entries = audit_entries(planned.changes, origin, now)
+                    await self._catalog.commit(planned.changes, _answer(key, planned.result, now), entries)
                 finally:
                     # Also after a cancel: the commit may still complete before a later read.
                     self._notify(planned.changes)

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from wonder_server.core.definitions.parse import read_record, to_json
 from wonder_server.core.idempotency import Origin, check_fingerprint, message_key
+from wonder_server.core.identity import AuditedCall
 from wonder_server.core.ids import random_id
 from wonder_server.core.json_types import JsonDict
 from wonder_server.core.tenancy.audit import AuditEntry
@@ -33,15 +34,11 @@ R = TypeVar("R", Tenant, StoredPrincipal, ApiKey, RoleBinding)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CallFacts:
-    """Facts about a call that the audit keeps, beside its origin. ``reach`` is the tenant whose resources the
-    caller administers, None for every tenant."""
+class CallFacts(AuditedCall):
+    """Facts about a call of an administrator. ``reach`` is the tenant whose resources the caller administers,
+    None for every tenant."""
 
-    method: str
     reach: str | None = None
-    key_id: str = ""
-    peer: str = ""
-    trace_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final, TypeAlias, TypeVar
 
 from wonder_server.adapters.sqlite.catalog import files
+from wonder_server.adapters.sqlite.catalog.audit import put_entry
 from wonder_server.adapters.sqlite.catalog.schema import MIGRATIONS
 from wonder_server.adapters.sqlite.connection import Columns, Row, SqlValue, load_seals
 from wonder_server.adapters.sqlite.database import Database
@@ -25,6 +26,7 @@ from wonder_server.core.definitions.resources import (
 )
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.core.idempotency import request_id_reused
+from wonder_server.core.tenancy.audit import AuditEntry
 from wonder_server.ports.catalog import (
     ANSWER_TTL_MS,
     Answer,
@@ -275,13 +277,17 @@ class SqliteCatalog:
 
         return await self._database.read(read)
 
-    async def commit(self, changes: Sequence[Change], answer: Answer | None = None) -> None:
+    async def commit(
+        self, changes: Sequence[Change], answer: Answer | None = None, audit: Sequence[AuditEntry] = ()
+    ) -> None:
         def write(connection: sqlite3.Connection) -> None:
             for change in changes:
                 if isinstance(change, Put):
                     _put(connection, change.resource)
                 else:
                     _delete(connection, change.resource)
+            for entry in audit:
+                put_entry(connection, entry)
             if answer is not None:
                 store_answer(connection, answer)
 

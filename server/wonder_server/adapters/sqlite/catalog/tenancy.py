@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Final, TypeVar
 
+from wonder_server.adapters.sqlite.catalog.audit import put_entry
 from wonder_server.adapters.sqlite.catalog.store import SqliteCatalog, read_answer, stale, store_answer
 from wonder_server.adapters.sqlite.connection import SqlValue
 from wonder_server.codec.seals import seal
@@ -45,10 +46,6 @@ _ENTRIES: Final = """
       AND (:outcome = '' OR outcome = :outcome)
       AND at_ms >= :start_ms AND (:end_ms = 0 OR at_ms < :end_ms)
     ORDER BY id DESC LIMIT :limit
-"""
-_INSERT_ENTRY: Final = """
-    INSERT INTO audit (id, at_ms, tenant, principal, method, resource, project, outcome, body, seal)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 _TOUCH: Final = """
     INSERT INTO key_uses (key_id, used_ms) SELECT ?1, ?2 WHERE EXISTS (SELECT 1 FROM api_keys WHERE id = ?1)
@@ -145,14 +142,6 @@ class SqliteTenancy:
             read_record(shape, json.loads(self._seals.check(table, tuple(key), data, checksum, 1)))
             for *key, data, checksum in rows
         ]
-
-
-def put_entry(connection: sqlite3.Connection, entry: AuditEntry) -> None:
-    """Insert an entry of the audit, in the transaction of the change."""
-    body = json.dumps(to_json(entry), ensure_ascii=False)
-    checksum = seal(("audit", entry.id, entry.at_ms, ""), body.encode())
-    filters = entry.tenant_id, entry.principal, entry.method, entry.resource, entry.project_id
-    connection.execute(_INSERT_ENTRY, (entry.id, entry.at_ms, *filters, str(entry.outcome), body, checksum))
 
 
 def _put(connection: sqlite3.Connection, resource: AccessResource) -> None:
