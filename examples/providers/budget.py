@@ -2,8 +2,9 @@
 
 import asyncio
 import os
+import sys
 
-from wonder_sdk import Client, ResourceExhaustedError, v1
+from wonder_sdk import Client, ResourceExhaustedError, WonderError, v1
 
 AGENT = "flora"
 MAX_TOKENS = 200
@@ -26,4 +27,7 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    try:
+        asyncio.run(main())
+    except WonderError as problem:
+        sys.exit(str(problem))

@@ -22,10 +22,11 @@ async def test_the_server_to_try_runs_as_written(tmp_path: Path) -> None:
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     port, *_ = free_ports()
     found = steps(SECTION.partition("\n## ")[0])
-    assert len(found) == 7
+    assert len(found) == 9
     async with shell(tmp_path) as bash:
         await bash.run(f"export WONDER_SERVER=127.0.0.1:{port} WONDER_DEFAULT_MODEL=offline")
         for step in found:
-            command = step.command.replace("50051", port).replace("/tmp/wonder-mcp", f"{tmp_path}/mcp")
-            assert await bash.run(command) == step.shown, step.command
-        assert await bash.run("wait $server; echo $?") == ["0"]
+            command = step.command.replace("50061", port).replace("/tmp/wonder-mcp", f"{tmp_path}/mcp")
+            ended = ["0"] if command.startswith("kill") else []
+            command = f"{command}; echo $?" if ended else command
+            assert await bash.run(command) == [*step.shown, *ended], step.command

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 EXAMPLE = ROOT / "examples" / "providers"
 PAGE = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
-PORTS = ("8801", "8802", "8803", "50051")
+PORTS = ("8801", "8802", "8803", "50061")
 FOLDER = "/tmp/wonder-hour"
 UNTIL = "## End"
 COUNTS = {"orchid": (2, 400, 7), "rose": (1, 100, 5), "lily": (1, 100, 5)}
@@ -152,7 +152,7 @@ async def test_a_newcomer_follows_the_page(tmp_path: Path) -> None:
     for name in ("wonder.toml", "garden.yaml"):
         (copy / name).write_text(moved((copy / name).read_text()))
     story, _, end = PAGE.partition(UNTIL)
-    address = f"127.0.0.1:{place['50051']}"
+    address = f"127.0.0.1:{place['50061']}"
     async with shell(tmp_path) as sh:
         await sh.run(f"export WONDER_SERVER={address}")
         for step in steps(story):

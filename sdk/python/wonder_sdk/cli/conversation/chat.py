@@ -99,7 +99,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--show-reasoning",
         action="store_true",
-        help="Show the model's reasoning, dimmed, if the agent's persona has show_reasoning.",
+        help="At a terminal, show the model's reasoning, dimmed, if the agent's persona has show_reasoning.",
     )
     parser.add_argument(
         "--file",

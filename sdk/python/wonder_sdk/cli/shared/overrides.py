@@ -15,7 +15,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--model",
         default="",
         metavar="PROFILE",
-        help="Use this model profile, library/name, in place of the persona's.",
+        help="Use this saved model profile, library/name (not provider/model), in place of the persona's.",
     )
     parser.add_argument(
         "--tool-choice",
