@@ -149,7 +149,7 @@ def test_a_misspelt_name_has_a_suggestion() -> None:
     assert message.startswith("There is no action kind 'memory.serch' (did you mean 'memory.search'?); ")
     document = {"steps": [{"id": "s", "action_id": "serch", "input_mapping": {"query": "'x'"}}]}
     assert faults(Kind.TASK, document) == {
-        "steps[0].action_id": "There is no action 'serch' (did you mean 'search'?)."
+        "steps[0].action_id": "There is no action 'serch' in lib (did you mean 'search'?)."
     }
 
 

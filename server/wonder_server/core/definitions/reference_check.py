@@ -12,7 +12,7 @@ from wonder_server.core.definitions.graph import find_cycle
 from wonder_server.core.definitions.references import Mention, mentions, parse_reference
 from wonder_server.core.definitions.specs import Kind, ModelProfile, Spec
 from wonder_server.core.json_types import JsonObject
-from wonder_server.core.suggestions import did_you_mean
+from wonder_server.core.suggestions import closest, did_you_mean, suggestion
 
 MAX_EXPANDED_WORKFLOWS = 1_000
 """Limit of workflows in one pin. A pin is a tree: it contains a workflow once for each path to it."""
@@ -64,8 +64,9 @@ def check_references(spec: Spec, library: str, resolver: ReferenceResolver, faul
             continue
         found = resolver.find(mention.text, library)
         if found is None:
-            meant = did_you_mean(mention.text, resolver.names(mention.kind, library))
-            faults.refuse(mention.path, f"There is no {_words(mention.kind)} '{mention.text}'{meant}.")
+            meant = _meant(mention.text, resolver.names(mention.kind, library))
+            place = f" in {library}" if library and "/" not in mention.text else ""
+            faults.refuse(mention.path, f"There is no {_words(mention.kind)} '{mention.text}'{place}{meant}.")
         elif found.kind is not mention.kind:
             faults.refuse(
                 mention.path, f"'{mention.text}' is a {_words(found.kind)}, not a {_words(mention.kind)}."
@@ -75,6 +76,14 @@ def check_references(spec: Spec, library: str, resolver: ReferenceResolver, faul
                 faults.refuse(mention.path, f"The fallback '{mention.text}' leads back to itself.")
         elif found.kind is Kind.WORKFLOW:
             _check_nesting(mention, found, resolver, faults)
+
+
+def _meant(text: str, names: Collection[str]) -> str:
+    """Return the suggestion for a reference without a target. A name alone may be one of another library."""
+    if (meant := did_you_mean(text, names)) or "/" in text:
+        return meant
+    full = {each.rpartition("/")[2]: each for each in sorted(names, reverse=True)}
+    return suggestion(full.get(closest(text, full), ""))
 
 
 def _check_nesting(
