@@ -113,17 +113,23 @@ async def test_an_edited_approval_survives_a_kill_at_any_commit(point: str, tmp_
     assert await at_every(point, tell, fresh=fresh, folder=tmp_path) >= STEPS
 
 
+async def waiting_call(client: Client) -> tuple[str, str, run_pb2.Gate]:
+    """Create the agent and a call of it that waits; return the conversation, the turn and the gate."""
+    await client.apply("e2e/approval", LIBRARY)
+    await client.apply("e2e/poster", AGENT)
+    await client.agent("poster", "e2e/poster/poster")
+    conv = await client.open("poster")
+    turn = (await client.say(conv, "use the tool post with hello")).turn.id
+    async with client.listening(conv) as listener:
+        await listener.until(opened)
+    (gate,) = await inbox(client, conv)
+    return conv, turn, gate
+
+
 async def test_a_call_waits_while_no_server_runs(tmp_path: Path) -> None:
     """The person sees the gate before a kill and answers it after two restarts."""
     async with serving(tmp_path) as server, server.client() as client:
-        await client.apply("e2e/approval", LIBRARY)
-        await client.apply("e2e/poster", AGENT)
-        await client.agent("poster", "e2e/poster/poster")
-        conv = await client.open("poster")
-        turn = (await client.say(conv, "use the tool post with hello")).turn.id
-        async with client.listening(conv) as listener:
-            await listener.until(opened)
-        (gate,) = await inbox(client, conv)
+        conv, turn, gate = await waiting_call(client)
         await server.kill()
     async with serving(tmp_path) as server, server.client() as client:
         assert await inbox(client, conv) == [gate]

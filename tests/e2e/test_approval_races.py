@@ -11,7 +11,7 @@ from grpc import aio
 from tests.e2e.client import Client, struct
 from tests.e2e.process import serving
 from tests.e2e.scripted import Scripted
-from tests.e2e.test_approval import AGENT, LIBRARY, inbox, opened, resolve
+from tests.e2e.test_approval import inbox, resolve, waiting_call
 from tests.e2e.test_bad_approvals import waiting
 from tests.fakes.provider import Provider, Script
 from tests.rpc.rpc_kit import rejected
@@ -69,14 +69,7 @@ async def test_one_answer_that_is_sent_often_at_once_is_one_answer(
 async def test_answers_after_a_kill_are_the_first_or_refused(tmp_path: Path) -> None:
     """The server dies behind the answer, whose client did not hear of it: it repeats, others are late."""
     async with serving(tmp_path) as server, server.client() as client:
-        await client.apply("e2e/approval", LIBRARY)
-        await client.apply("e2e/poster", AGENT)
-        await client.agent("poster", "e2e/poster/poster")
-        conv = await client.open("poster")
-        turn = (await client.say(conv, "use the tool post with hello")).turn.id
-        async with client.listening(conv) as listener:
-            await listener.until(opened)
-        (gate,) = await inbox(client, conv)
+        conv, turn, gate = await waiting_call(client)
         edited = {"answer": struct(text="edited"), "request_id": "mine"}
         first = await resolve(client, gate, **edited)  # type: ignore[arg-type]
         await server.kill()

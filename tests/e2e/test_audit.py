@@ -12,7 +12,7 @@ from grpc import aio
 from tests.e2e.callers import calling_with
 from tests.e2e.client import Client
 from tests.e2e.process import serving
-from tests.e2e.test_identity import give, key, place, principal
+from tests.e2e.test_identity import developer, place
 from wonder.v1 import identity_service_pb2 as identity
 from wonder.v1 import library_pb2
 from wonder.v1 import library_service_pb2 as library
@@ -35,9 +35,7 @@ async def audit(client: Client, **query: Any) -> list[Any]:
 
 async def test_each_change_of_the_catalog_is_audited_once_and_survives_a_kill(tmp_path: Path) -> None:
     async with place(tmp_path) as at:
-        ann = await principal(at.root, "user", "ann")
-        await give(at.root, ann, "developer")
-        key_id, token = await key(at.root, ann)
+        key_id, token = await developer(at.root, "ann")
         async with calling_with(at.server, token) as client:
             await client.apply("acme/tools", TOOLS)
             await client.apply("acme/tools", TOOLS)  # Nothing changes.
@@ -77,9 +75,7 @@ async def test_each_change_of_the_catalog_is_audited_once_and_survives_a_kill(tm
 
 async def test_only_administrators_read_the_audit(tmp_path: Path) -> None:
     async with place(tmp_path) as at:
-        ann = await principal(at.root, "user", "ann")
-        await give(at.root, ann, "developer")
-        _, token = await key(at.root, ann)
+        _, token = await developer(at.root, "ann")
         async with calling_with(at.server, token) as client:
             await client.apply("acme/tools", TOOLS)
             with pytest.raises(aio.AioRpcError) as refused:

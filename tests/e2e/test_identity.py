@@ -69,6 +69,13 @@ async def key(client: Client, principal_id: str, **limits: Any) -> tuple[str, st
     return made.key.id, made.token
 
 
+async def developer(client: Client, name: str) -> tuple[str, str]:
+    """Create a user with the role everywhere; return the id of its key, and the whole key."""
+    made = await principal(client, "user", name)
+    await give(client, made, "developer")
+    return await key(client, made)
+
+
 @asynccontextmanager
 async def place(folder: Path) -> AsyncIterator[Place]:
     """Set up without authentication on loopback, as an operator does, then serve with it."""

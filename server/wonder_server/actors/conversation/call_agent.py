@@ -23,6 +23,7 @@ from wonder_server.actors.streaming.items import Closed
 from wonder_server.actors.usage.budget_enforcement import Budgets
 from wonder_server.core import ids
 from wonder_server.core.budget import Budget
+from wonder_server.core.conversation.model.event_payloads import TURN_ENDED
 from wonder_server.core.conversation.model.inputs import CancelTurn, Send
 from wonder_server.core.conversation.model.values import (
     TURN_RULES,
@@ -49,8 +50,6 @@ from wonder_server.ports.journal import Event
 from wonder_server.ports.library import AgentPinning
 from wonder_server.ports.placement import owner_moved
 from wonder_server.ports.records import Query
-
-_END_KINDS = ("turn_completed", "turn_failed", "turn_cancelled")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -329,4 +328,4 @@ def _optional_content(call_request: AgentCallRequest) -> dict[str, str]:
 
 
 def _ends(item: object, turn_id: str) -> bool:
-    return isinstance(item, Event) and item.emit.turn_id == turn_id and item.emit.kind in _END_KINDS
+    return isinstance(item, Event) and item.emit.turn_id == turn_id and item.emit.kind in TURN_ENDED

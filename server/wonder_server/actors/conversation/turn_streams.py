@@ -12,6 +12,7 @@ from wonder_server.actors.conversation.lookup import conversation_not_found
 from wonder_server.actors.streaming.attachment import Attachment, CaughtUp, beyond_last_event
 from wonder_server.actors.streaming.items import Closed, Delta, Item, KeepAlive, PartKind
 from wonder_server.core import ids
+from wonder_server.core.conversation.model.event_payloads import TURN_ENDED
 from wonder_server.core.conversation.model.values import Conversation, Turn, TurnStatus
 from wonder_server.core.errors import Reason, WonderError, error
 from wonder_server.ports.journal import Event
@@ -20,7 +21,6 @@ from wonder_server.ports.records import EventQuery
 
 RESUME_AFTER_MS: Final = 1000
 
-_END_KINDS: Final = ("turn_completed", "turn_failed", "turn_cancelled")
 _END_NAMES: Final = ("turn.completed", "turn.failed", "turn.cancelled")
 
 _NOT_OVER = (TurnStatus.ACTIVE, TurnStatus.QUEUED)
@@ -177,7 +177,7 @@ class TurnItems:
             elif isinstance(item, Event):
                 if item.emit.turn_id == self._turn_id:
                     yield item
-                    if item.emit.kind in _END_KINDS:
+                    if item.emit.kind in TURN_ENDED:
                         yield Closed("ended")
                         return
             elif isinstance(item, Closed):

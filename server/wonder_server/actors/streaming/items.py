@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from wonder_server.actors.streaming.sizes import text_bytes
+from wonder_server.core.conversation.model.event_payloads import TURN_ENDED
 from wonder_server.ports.journal import Event
 
 
@@ -92,7 +93,7 @@ def ended_ids(event: Event) -> set[str]:
     """Return the ids of the message and the turn that ``event`` ends."""
     emit = event.emit
     ids = {emit.message_id} if emit.message_id else set()
-    if emit.kind in ("turn_completed", "turn_failed", "turn_cancelled"):
+    if emit.kind in TURN_ENDED:
         ids.add(emit.turn_id)
     return ids
 

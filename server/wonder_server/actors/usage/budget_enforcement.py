@@ -55,7 +55,8 @@ class PlannedCall:
 
 
 class Budgets:
-    """Checks of budgets. Without accounts, nothing is limited."""
+    """Checks of budgets. Without accounts, those of agents limit nothing; without a directory, those of turns
+    and conversations."""
 
     def __init__(
         self,
@@ -165,7 +166,7 @@ class Budgets:
         limits = list[Limit]()
         for level, spending in zip(call.levels, spendings, strict=True):
             whose = ("turn", "conversation", "agent") if level is own else ("caller", "caller", "caller")
-            checks = self._checks_of_record(level, spending, whose, began)
+            checks = self._checks_of_record(level, spending, whose, finishes=began and level is own)
             if limits_calls(level.agent):
                 waiting = () if spending is None else spending.operation_ids
                 pending = before[level.agent_id] | held.of_agent(level.agent_id, own.turn_id, waiting)
@@ -177,13 +178,19 @@ class Budgets:
         if limits:
             return next((each for each in limits if each.enforced), limits[0])
         held.add(call.levels, call, expected)
+        # A turn that is new here, as after a restart, may have used something before.
+        self._take_over(call.levels, spendings)
         return None
 
     def _checks_of_record(
-        self, level: BudgetLevel, spending: Spending | None, whose: tuple[str, str, str], began: bool
+        self, level: BudgetLevel, spending: Spending | None, whose: tuple[str, str, str], *, finishes: bool
     ) -> list[Check]:
         """Return the budgets of a turn and its conversation, with what is used and in flight. Of a turn that
-        is not in memory nothing is known."""
+        is not in memory nothing is known.
+
+        ``finishes``: the turn may answer once more. Of its conversation only while nothing else is in flight,
+        else each of many parallel turns would.
+        """
         held, checks = self._reservations, list[Check]()
         if spending is None:
             return checks
@@ -191,20 +198,24 @@ class Budgets:
         if limits_calls(level.turn) and spending.turn is not None:
             spent, pending = used(spending.turn), held.of_turn(level.turn_id, waiting)
             checks.append(
-                Check(whose=whose[0], budget=level.turn, used=spent, reserved=pending, finishes=began)
+                Check(whose=whose[0], budget=level.turn, used=spent, reserved=pending, finishes=finishes)
             )
         if limits_calls(level.conversation):
             spent, limit = used(spending.conversation), level.conversation
             pending = held.of_conversation(level.conversation_id, waiting)
-            checks.append(Check(whose=whose[1], budget=limit, used=spent, reserved=pending, finishes=began))
+            alone = finishes and pending == NOTHING
+            checks.append(Check(whose=whose[1], budget=limit, used=spent, reserved=pending, finishes=alone))
         return checks
 
     async def _record(self, levels: Sequence[BudgetLevel]) -> list[Spending | None]:
         """Read what turns have used, and take it over. Returns the answers in the same order."""
         found = [await self._spending(level) for level in levels]
-        for level, spending in zip(levels, found, strict=True):
-            self._reservations.record(level, spending)
+        self._take_over(levels, found)
         return found
+
+    def _take_over(self, levels: Sequence[BudgetLevel], spendings: Sequence[Spending | None]) -> None:
+        for level, spending in zip(levels, spendings, strict=True):
+            self._reservations.record(level, spending)
 
     async def _spending(self, level: BudgetLevel) -> Spending | None:
         if self._directory is None:

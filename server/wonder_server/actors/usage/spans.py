@@ -13,24 +13,24 @@ from typing import Final
 from wonder_server.actors.usage import span_names as names
 from wonder_server.core.actor.commands import CallModel
 from wonder_server.core.actor.trace import root_trace_id, scope_trace_id, span_id
-from wonder_server.core.conversation.model.event_payloads import HookOutcome
+from wonder_server.core.conversation.model.event_payloads import TURN_ENDED, HookOutcome
 from wonder_server.core.conversation.model.state import ConversationState
+from wonder_server.core.conversation.model.usage import began_ms
 from wonder_server.core.conversation.model.values import Invocation, Turn
 from wonder_server.core.coordinator.model.state import RunState
 from wonder_server.core.coordinator.model.values import NodeExecution, Run
+from wonder_server.core.coordinator.output.record import RUN_ENDED
 from wonder_server.core.errors import Fault
 from wonder_server.core.model import ModelResult
 from wonder_server.ports.clock import Clock
 from wonder_server.ports.journal import Event
 from wonder_server.ports.traces import Span, Spans
 
-_TURN_ENDED: Final = frozenset({"turn_completed", "turn_failed", "turn_cancelled"})
 _TOOL_ENDED: Final = frozenset({"tool_completed", "tool_failed"})
 _NODE_ENDED: Final = frozenset({"node_completed", "node_failed", "node_cancelled"})
 _HOOK_ENDED: Final = frozenset(
     f"{hook}_{end}" for hook in ("context_assembly", "memory_extraction") for end in ("completed", "failed")
 )
-_RUN_ENDED: Final = frozenset({"workflow_completed", "workflow_failed", "workflow_cancelled"})
 
 
 class SpanRecorder:
@@ -93,7 +93,7 @@ class SpanRecorder:
 
     def _of_conversation(self, conversation_id: str, event: Event) -> Span | None:
         kind, value = event.emit.kind, event.emit.value
-        if kind in _TURN_ENDED:
+        if kind in TURN_ENDED:
             return _turn(value) if self._spans.wants(_trace_of(value)) else None
         if kind not in _TOOL_ENDED and kind not in _HOOK_ENDED:
             return None
@@ -109,7 +109,7 @@ class SpanRecorder:
 
     def _of_run(self, run_id: str, event: Event) -> Span | None:
         kind, value = event.emit.kind, event.emit.value
-        if kind in _RUN_ENDED:
+        if kind in RUN_ENDED:
             return _run(value) if self._spans.wants(scope_trace_id(value.scope)) else None
         if kind not in _NODE_ENDED or not isinstance(value, NodeExecution) or not value.completed_ms:
             return None
@@ -130,7 +130,7 @@ def _turn(turn: Turn) -> Span:
         span_id=span_id(turn.id),
         parent_id=span_id(turn.parent.operation_id) if turn.parent is not None else "",
         name=f"{names.INVOKE_AGENT} {turn.agent_name}",
-        start_ms=turn.started_ms or turn.created_ms,
+        start_ms=began_ms(turn),
         end_ms=turn.completed_ms,
         attributes={
             names.OPERATION: names.INVOKE_AGENT,

@@ -10,12 +10,12 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from typing import Final
 
+from wonder_server.core.conversation.model.event_payloads import TURN_ENDED
+from wonder_server.core.conversation.model.usage import began_ms
 from wonder_server.core.conversation.model.values import Turn
 from wonder_server.core.coordinator.output.record import RUN_ENDED
 from wonder_server.ports.journal import Event
 from wonder_server.ports.metrics import Histogram
-
-_TURN_ENDED: Final = ("turn_completed", "turn_failed", "turn_cancelled")
 
 TURN_BOUNDS: Final = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 900, 3600)
 """Upper bounds of the durations of turns, in seconds."""
@@ -52,7 +52,7 @@ class WorkCounters:
         def count_and_publish(actor_id: str, events: list[Event]) -> None:
             for event in events:
                 kind = event.emit.kind
-                if kind in _TURN_ENDED:
+                if kind in TURN_ENDED:
                     self._turn_ended(kind, event.emit.value)
                 elif kind in RUN_ENDED and actor_id.startswith("run_"):
                     self.runs[kind.removeprefix("workflow_")] += 1
@@ -70,8 +70,7 @@ class WorkCounters:
 
     def _turn_ended(self, kind: str, turn: Turn) -> None:
         self.turns[kind.removeprefix("turn_")] += 1
-        began_ms = turn.started_ms or turn.created_ms
-        self.turn_seconds.observe(max(0, turn.completed_ms - began_ms) / 1000)
+        self.turn_seconds.observe(max(0, turn.completed_ms - began_ms(turn)) / 1000)
         tokens = self.tokens
         tokens["input"] += turn.input_tokens
         tokens["input_cached"] += turn.cached_input_tokens

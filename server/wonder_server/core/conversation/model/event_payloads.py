@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from wonder_server.core.errors import Fault
 from wonder_server.core.frozen import Value
+
+TURN_ENDED: Final = frozenset({"turn_completed", "turn_failed", "turn_cancelled"})
+"""Payloads of the events that end a turn."""
 
 
 class HistoryTruncation(Value, frozen=True, kw_only=True):

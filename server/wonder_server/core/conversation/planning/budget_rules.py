@@ -48,8 +48,8 @@ def estimate(account: Account, request_tokens: int) -> Estimate:
 class Check:
     """A budget, what is used of it, and what the calls in flight will probably use.
 
-    ``whose`` is that of `budget_fault`. ``finishes``: a turn that has begun is asked to finish, and may
-    answer once more, where another is refused.
+    ``whose`` is that of `budget_fault`. ``finishes``: the turn has begun. It is asked to finish, and
+    may answer once more, where another is refused.
     """
 
     whose: str

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeGuard, get_args
 
-from wonder_server.core.budget import NO_BUDGET, Account, Budget, tightest
+from wonder_server.core.budget import NO_BUDGET, Account, Budget, limits_calls, tightest
 from wonder_server.core.conversation.context.resolved_agent import resolve_agent
 from wonder_server.core.conversation.model.decisions import (
     BeginTurn,
@@ -85,7 +85,7 @@ def check_last_call(
     budgets: list[tuple[str, Budget, Spender]] = [("turn", own, turn)]
     if conversation is not None:
         budgets.append(("conversation", conversation_budget, conversation))
-    if any(budget.max_tokens or budget.max_cost_micros for _, budget, _ in budgets):
+    if any(limits_calls(budget) for _, budget, _ in budgets):
         calls = turn.moves or 1
         tokens = max(json_tokens(body), total_tokens(turn) // calls)
         cost = turn.cost_micros // calls
